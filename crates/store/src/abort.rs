@@ -1,43 +1,43 @@
-//! Ending early: what runs is cancelled, what waits is refused.
+//! Early shutdown of a store: cancels running statements and rejects waiting jobs.
 
 use std::sync::{Mutex, PoisonError};
 
 use rusqlite::InterruptHandle;
 use tokio::sync::watch;
 
-/// Tells the threads of a store to end what they do.
+/// Signals the threads of a store to stop.
 pub(crate) struct Abort {
-    told: watch::Sender<bool>,
-    /// SQLite's connections. Those to a server look at `told` themselves.
+    aborted: watch::Sender<bool>,
+    /// SQLite's connections. The threads of a server's connections wait on `aborted` themselves.
     statements: Mutex<Vec<InterruptHandle>>,
 }
 
 impl Abort {
     pub(crate) fn new() -> Self {
-        Self { told: watch::Sender::new(false), statements: Mutex::default() }
+        Self { aborted: watch::Sender::new(false), statements: Mutex::default() }
     }
 
-    /// Statements of this connection are interrupted.
+    /// Registers a connection whose statements an abort interrupts.
     pub(crate) fn watch(&self, statements: InterruptHandle) {
         self.statements.lock().unwrap_or_else(PoisonError::into_inner).push(statements);
     }
 
-    /// Tells all. Said again, it also interrupts what had not begun to run.
-    pub(crate) fn tell(&self) {
-        self.told.send_replace(true);
+    /// Aborts. A repeated call also interrupts statements that began after the last one.
+    pub(crate) fn abort(&self) {
+        self.aborted.send_replace(true);
         for statements in self.statements.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             statements.interrupt();
         }
     }
 
-    pub(crate) fn is_told(&self) -> bool {
-        *self.told.borrow()
+    pub(crate) fn is_aborted(&self) -> bool {
+        *self.aborted.borrow()
     }
 
-    /// Waits until it is told. Cancel safe.
+    /// Waits until the store is aborted. Cancel safe.
     #[cfg(feature = "postgres")]
-    pub(crate) async fn told(&self) {
-        // It is not dropped while somebody waits.
-        let _ = self.told.subscribe().wait_for(|told| *told).await;
+    pub(crate) async fn aborted(&self) {
+        // `self` owns the sender, so it outlives this call.
+        let _ = self.aborted.subscribe().wait_for(|aborted| *aborted).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The handle: opens the database, hands work to the engine's threads, closes.
+//! The handle of the store: opens the database, passes work to the engine's threads, and closes it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,32 +21,33 @@ use crate::queue::Queue;
 use crate::sql::{Result, RowExt, Sql, SqlExt};
 use crate::{migrations, sqlite};
 
-/// How many writes may wait. Callers beyond that wait for room.
+/// The most waiting writes. Further callers wait for room.
 const WRITES_WAITING_MAX: usize = 4096;
-/// How many reads may wait.
+/// The most waiting reads.
 const READS_WAITING_MAX: usize = 4096;
-/// How often running statements are interrupted again once a store is to end early.
+/// The interval at which running statements are interrupted after an abort.
 const ABORT_INTERVAL: Duration = Duration::from_millis(20);
-/// The fewest readers.
+/// The fewest reader threads.
 const READERS_MIN: usize = 4;
-/// The most readers.
+/// The most reader threads.
 const READERS_MAX: usize = 16;
 
-/// How many connections write to PostgreSQL unless the operator says otherwise: the server gathers their
-/// commits, and beyond that more of them gain little.
+/// The default number of connections that write to PostgreSQL. The server groups their commits, so more of
+/// them gain little.
 #[cfg(feature = "postgres")]
 const PG_WRITERS: usize = 16;
-/// How many connections read from PostgreSQL.
+/// The default number of connections that read from PostgreSQL.
 #[cfg(feature = "postgres")]
 const PG_READERS: usize = 8;
 /// The most connections of each kind.
 #[cfg(feature = "postgres")]
 const PG_CONNECTIONS_MAX: usize = 256;
 
+
 /// The database of the service. Clones share it.
 ///
-/// What `write` has returned `Ok` for is on the disk and survives any crash. Dropping the last clone ends
-/// the threads by and by; [`Store::close`] also waits for them.
+/// A write that returned `Ok` is durable. Dropping the last clone ends the threads in the background;
+/// [`Store::close`] waits for them.
 #[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
@@ -61,7 +62,7 @@ struct Inner {
     threads: Mutex<WorkerThreads>,
 }
 
-/// The lock that lets one process at a time serve a database; released when it is dropped.
+/// The lock that allows one process at a time to serve a database. Dropping it releases the lock.
 #[derive(Debug)]
 pub struct ExclusiveLock {
     lost: Option<watch::Receiver<bool>>,
@@ -73,8 +74,8 @@ impl ExclusiveLock {
         Self { lost: None, _hold: None }
     }
 
-    /// Waits until another process has acquired it, which can only happen while the database is not reachable from
-    /// here. Cancel safe.
+    /// Waits until another process has acquired the lock, which can happen only while this process cannot
+    /// reach the database. Cancel safe.
     pub async fn lost(&self) {
         if let Some(lost) = &self.lost
             && lost.clone().wait_for(|lost| *lost).await.is_ok()
@@ -85,7 +86,7 @@ impl ExclusiveLock {
     }
 }
 
-/// Where the database is.
+/// The location of the database.
 enum Backend {
     File(PathBuf),
     #[cfg(feature = "postgres")]
@@ -105,15 +106,15 @@ impl WorkerThreads {
 }
 
 impl Store {
-    /// Opens the SQLite database at `path`, making it and bringing its tables up to date. Blocks.
+    /// Opens the SQLite database at `path`, creates it if it is missing, and migrates it. Blocks.
     ///
     /// # Errors
-    /// [`StoreError::TooNew`] when a later version of the program wrote it, otherwise of the engine.
+    /// [`StoreError::TooNew`] if a later version of the program wrote it, otherwise an error of the engine.
     pub fn open(path: &Path) -> Result<Self> {
         Self::open_with(path, Options::default())
     }
 
-    /// [`Store::open`] with the operator's choices.
+    /// Opens a database like [`Store::open`], with the operator's options.
     ///
     /// # Errors
     /// As [`Store::open`].
@@ -128,36 +129,36 @@ impl Store {
         let store = Self::at(Backend::File(path.to_owned()), Arc::clone(&abort));
         let mut threads = store.inner.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let (queue, metrics) = (Arc::clone(&store.inner.writes), Arc::clone(&store.inner.metrics));
-        let told = Arc::clone(&abort);
+        let writer_abort = Arc::clone(&abort);
         threads.writers.push(spawn("store-writer".to_owned(), move || {
-            sqlite::write_loop(&writer, &queue, &told, &metrics.group, slack);
+            sqlite::write_loop(&writer, &queue, &writer_abort, &metrics.group, slack);
         })?);
         let readers = thread::available_parallelism().map_or(READERS_MIN, usize::from);
         for number in 0..readers.clamp(READERS_MIN, READERS_MAX) {
             let reader = sqlite::open_reader(path)?;
             abort.watch(reader.get_interrupt_handle());
-            let told = Arc::clone(&abort);
+            let abort = Arc::clone(&abort);
             let queue = Arc::clone(&store.inner.reads);
             threads.readers.push(spawn(format!("store-reader-{number}"), move || {
-                sqlite::read_loop(&reader, &queue, &told);
+                sqlite::read_loop(&reader, &queue, &abort);
             })?);
         }
         drop(threads);
         Ok(store)
     }
 
-    /// Opens the database that `url` names: `postgres://user@host/name` (`postgresql://` also, with the parameters
-    /// that PostgreSQL's own programs take, a socket's folder as `host` included) or `sqlite:path`. Brings its
-    /// tables up to date, one process at a time. Blocks.
+    /// Opens the database at `url` and migrates it, one process at a time. Accepts
+    /// `postgres://user@host/name` (also `postgresql://`; with libpq's parameters, including a socket's
+    /// folder as `host`) and `sqlite:path`. Blocks.
     ///
     /// # Errors
-    /// [`StoreError::Unreachable`] when there is no server, [`StoreError::TooNew`] when a later version of the
-    /// program wrote the database, [`StoreError::Engine`] when it can't be used.
+    /// [`StoreError::Unreachable`] if the server cannot be reached, [`StoreError::TooNew`] if a later version
+    /// of the program wrote the database, [`StoreError::Engine`] if it cannot be used.
     pub fn connect(url: &str) -> Result<Self> {
         Self::connect_with(url, Options::default())
     }
 
-    /// [`Store::connect`] with the operator's choices.
+    /// Connects like [`Store::connect`], with the operator's options.
     ///
     /// # Errors
     /// As [`Store::connect`].
@@ -168,7 +169,7 @@ impl Store {
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             return Self::connect_server(url, options);
         }
-        Err(StoreError::Rule("a database's URL begins with postgres:// or sqlite:"))
+        Err(StoreError::Rule("a database URL must begin with postgres:// or sqlite:"))
     }
 
     #[cfg(not(feature = "postgres"))]
@@ -179,7 +180,7 @@ impl Store {
     #[cfg(feature = "postgres")]
     fn connect_server(url: &str, options: Options) -> Result<Self> {
         let address = postgres::Address::parse(url)?;
-        // On a thread of its own: the caller may be inside a runtime.
+        // Runs on its own thread, because the caller may be inside a runtime.
         let migrating = {
             let address = address.clone();
             spawn("store-migrations".to_owned(), move || postgres::migrate(&address))?
@@ -208,8 +209,8 @@ impl Store {
         Ok(store)
     }
 
-    /// A store without threads. Were one of them not to start, dropping it would close the queues and end those
-    /// that did.
+    /// Creates a store without threads. If a thread fails to start, dropping the store closes the queues and
+    /// ends the threads that did.
     fn at(place: Backend, abort: Arc<Abort>) -> Self {
         let inner = Inner {
             place,
@@ -222,13 +223,13 @@ impl Store {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Runs `work` in a transaction and answers when it is durable. `work` may run more than once, so time
-    /// and identifiers come in from outside. An `Err` of it, or a panic in it, undoes what it did.
+    /// Runs `work` in a transaction and returns when it is durable. `work` may run more than once, so it must
+    /// not read the clock or create identifiers. An `Err` or a panic undoes its changes.
     ///
-    /// Once begun it is finished, also when the returned future is dropped.
+    /// Dropping the returned future does not cancel work that has begun.
     ///
     /// # Errors
-    /// What `work` returns, and [`StoreError`] of the engine.
+    /// The error of `work`, or [`StoreError`] of the engine.
     pub async fn write<T, E, F>(&self, work: F) -> Result<T, E>
     where
         F: Fn(&mut dyn Sql) -> Result<T, E> + Send + 'static,
@@ -238,11 +239,11 @@ impl Store {
         timed(&self.inner.metrics.writes, submit(&self.inner.writes, work)).await
     }
 
-    /// Runs `work` on the database as it stands at one moment, beside other reads and writes. It cannot
-    /// change anything.
+    /// Runs `work` on a snapshot of the database, concurrently with other reads and writes. It cannot change
+    /// anything.
     ///
     /// # Errors
-    /// What `work` returns, and [`StoreError`] of the engine.
+    /// The error of `work`, or [`StoreError`] of the engine.
     pub async fn read<T, E, F>(&self, work: F) -> Result<T, E>
     where
         F: Fn(&mut dyn Sql) -> Result<T, E> + Send + 'static,
@@ -252,19 +253,19 @@ impl Store {
         timed(&self.inner.metrics.reads, submit(&self.inner.reads, work)).await
     }
 
-    /// What it has done.
+    /// Returns the metrics.
     #[must_use]
     pub fn metrics(&self) -> &StoreMetrics {
         &self.inner.metrics
     }
 
-    /// How many callers wait for a thread.
+    /// Returns the number of waiting callers.
     #[must_use]
     pub fn waiting(&self) -> QueueDepths {
         QueueDepths { reads: self.inner.reads.waiting(), writes: self.inner.writes.waiting() }
     }
 
-    /// What hands out a copy of the database.
+    /// Returns an exporter of the database.
     #[must_use]
     pub fn exporter(&self) -> Exporter {
         Exporter(match &self.inner.place {
@@ -274,7 +275,8 @@ impl Store {
         })
     }
 
-    /// Whether the database answers within `patience`. One that is known to be away is not asked again.
+    /// Returns `true` if the database answers within `max_wait`. Does not query a database that is known to
+    /// be unreachable.
     pub async fn ready(&self, max_wait: Duration) -> bool {
         #[cfg(feature = "postgres")]
         if let Backend::Server(reach) = &self.inner.place
@@ -282,14 +284,14 @@ impl Store {
         {
             return false;
         }
-        let asked = self.read(|tx| tx.one("SELECT 1", &[], |row| row.int(0)));
-        matches!(tokio::time::timeout(max_wait, asked).await, Ok(Ok(Some(1))))
+        let query = self.read(|tx| tx.one("SELECT 1", &[], |row| row.int(0)));
+        matches!(tokio::time::timeout(max_wait, query).await, Ok(Ok(Some(1))))
     }
 
-    /// Whether the database takes a write within `patience`. Nothing is changed by it.
+    /// Checks that the database accepts a write within `max_wait`. Changes nothing.
     ///
     /// # Errors
-    /// [`StoreError`] of the engine, [`StoreError::Unreachable`] when it takes longer.
+    /// [`StoreError`] of the engine, [`StoreError::Unreachable`] after `max_wait`.
     pub async fn check_writable(&self, max_wait: Duration) -> Result<()> {
         let written = self
             .write(|tx| tx.execute("UPDATE counters SET next = next WHERE name = 'machine'", &[]).map(drop));
@@ -297,11 +299,11 @@ impl Store {
         tokio::time::timeout(max_wait, written).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Acquires the lock that makes this the one process that serves the database, waiting up to `patience` for another
-    /// one to release it. SQLite grants it at once: there one process at a time holds the data folder.
+    /// Acquires the lock that makes this the only process serving the database. Waits up to `max_wait` for
+    /// another holder. SQLite grants it at once, because the data folder has a lock of its own.
     ///
     /// # Errors
-    /// [`StoreError::AskOutcome`] when another process holds it, [`StoreError::Unreachable`].
+    /// [`StoreError::Taken`] if another process holds it, [`StoreError::Unreachable`].
     pub async fn lock_exclusively(&self, max_wait: Duration) -> Result<ExclusiveLock> {
         match &self.inner.place {
             Backend::File(_) => Ok(ExclusiveLock::of_file()),
@@ -315,23 +317,23 @@ impl Store {
         }
     }
 
-    /// Ends early: statements that run are cancelled, on a server as well, and whatever waits or comes later gets
-    /// [`StoreError::QueueClosed`]. What was committed stays. [`Store::close`] then does not take long.
+    /// Aborts: cancels running statements, on a server as well, and fails waiting and later calls with
+    /// [`StoreError::Closed`]. Commits stay. [`Store::close`] returns soon after.
     pub fn abort(&self) {
-        self.inner.abort.tell();
+        self.inner.abort.abort();
     }
 
-    /// Finishes what was begun, folds the write-ahead log into the database and ends the threads. Later
-    /// calls, also on other clones, get [`StoreError::QueueClosed`].
+    /// Finishes running work, checkpoints the write-ahead log and ends the threads. Later calls, also on
+    /// other clones, fail with [`StoreError::Closed`].
     pub async fn close(&self) {
         self.inner.reads.close();
         self.inner.writes.close();
         let threads = std::mem::take(&mut *self.inner.threads.lock().unwrap_or_else(PoisonError::into_inner));
         let abort = Arc::clone(&self.inner.abort);
         let joined = tokio::task::spawn_blocking(move || {
-            // What is interrupted may not have begun when that was first said.
-            while abort.is_told() && !threads.are_done() {
-                abort.tell();
+            // A statement may begin after the first interrupt, so the interrupt is repeated.
+            while abort.is_aborted() && !threads.are_done() {
+                abort.abort();
                 thread::sleep(ABORT_INTERVAL);
             }
             threads.readers.into_iter().chain(threads.writers).all(|thread| thread.join().is_ok())

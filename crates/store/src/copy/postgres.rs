@@ -1,4 +1,4 @@
-//! PostgreSQL's side of copies: a connection of its own, and one transaction.
+//! Copies of PostgreSQL databases, over a connection of their own in one transaction.
 
 use std::pin::pin;
 
@@ -15,9 +15,10 @@ use crate::migrations::{JOURNAL, MIGRATIONS};
 use crate::postgres::{Address, MIGRATING, PgConnection, PgError};
 use crate::sql::Result;
 
-/// Copies take as long as they take.
-const PATIENT: &str = "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0";
-/// Tables and those that they refer to. The rows of `commits` are of connections.
+/// Copies have no time limit.
+const NO_TIMEOUTS: &str =
+    "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0";
+/// Tables and the tables that they refer to. Excludes `commits`, whose rows belong to connections.
 const TABLES: &str = "SELECT c.relname::text, COALESCE(array_to_string(array_agg(f.relname::text), ','), '')
     FROM pg_class c
     LEFT JOIN pg_constraint k ON k.conrelid = c.oid AND k.contype = 'f'
@@ -25,7 +26,7 @@ const TABLES: &str = "SELECT c.relname::text, COALESCE(array_to_string(array_agg
     WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace
         AND c.relname NOT IN ('commits', 'migrations')
     GROUP BY c.relname ORDER BY c.relname";
-/// Columns that the server numbers itself.
+/// Columns that the server numbers.
 const NUMBERED: &str = "SELECT table_name::text, column_name::text FROM information_schema.columns
     WHERE table_schema = current_schema() AND is_identity = 'YES'";
 
@@ -39,7 +40,7 @@ pub(super) fn export<E: From<StoreError>>(address: &Address, take: &mut ChunkSin
 
 async fn export_all<E: From<StoreError>>(client: &Client, take: &mut ChunkSink<'_, E>) -> Result<(), E> {
     let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-    client.batch_execute(&format!("{begin}; {PATIENT}")).await.map_err(failed)?;
+    client.batch_execute(&format!("{begin}; {NO_TIMEOUTS}")).await.map_err(failed)?;
     let newest = "SELECT COALESCE(MAX(version), 0) FROM migrations";
     let version: i64 = client.query_one(newest, &[]).await.map_err(failed)?.get(0);
     take("version", &serde_json::to_vec(&Version { version }).map_err(unwritten)?)?;
@@ -89,7 +90,7 @@ impl Import {
     pub(super) fn begin(&mut self, version: usize) -> Result<()> {
         let client = self.link.client();
         self.runtime.block_on(async {
-            client.batch_execute(&format!("{MIGRATING}; {PATIENT}")).await.map_err(failed)?;
+            client.batch_execute(&format!("{MIGRATING}; {NO_TIMEOUTS}")).await.map_err(failed)?;
             if !tables(client).await?.is_empty() {
                 return Err(StoreError::NotEmpty);
             }
@@ -172,7 +173,7 @@ fn runtime() -> Result<Runtime> {
 fn open(runtime: &Runtime, address: &Address) -> Result<PgConnection> {
     runtime.block_on(PgConnection::open(address)).map_err(|fault| match fault {
         PgError::Lost(reason) => StoreError::Unreachable(reason),
-        other @ (PgError::Conflict(_) | PgError::Told(_)) => other.into_error(),
+        other @ (PgError::Conflict(_) | PgError::Fatal(_)) => other.into_error(),
     })
 }
 

@@ -1,4 +1,4 @@
-//! Where the server is and how to speak with it, out of a URL.
+//! Parses the URL of a server: its address, credentials and TLS mode.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use super::tls::{Encrypted, Tls, TlsVerification};
 use crate::error::StoreError;
 use crate::sql::Result;
 
-/// How long a server may take to accept a connection.
+/// The time limit for establishing a connection.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a statement's cancellation may take.
+/// The time limit for cancelling a statement.
 const CANCEL_MAX: Duration = Duration::from_secs(2);
-/// How long what was sent may stay unacknowledged.
+/// The longest time that sent data may stay unacknowledged (`TCP_USER_TIMEOUT`).
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(20);
 
-/// A server, and what it must prove.
+/// A server and the verification of its certificate.
 #[derive(Clone)]
 pub(crate) struct Address {
     config: Config,
@@ -27,21 +27,21 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// The URL as PostgreSQL's own programs understand it. Of `sslmode` there are `disable`, `prefer`, `require`,
-    /// `verify-ca` and `verify-full`; with `sslrootcert` the latter two believe the certificates of that file
-    /// instead of the system's, and `require` becomes `verify-ca`.
+    /// Parses a URL as libpq does. Supports the `sslmode`s `disable`, `prefer`, `require`, `verify-ca` and
+    /// `verify-full`. `sslrootcert` replaces the system's certificates for the latter two, and turns
+    /// `require` into `verify-ca`.
     ///
     /// # Errors
-    /// [`StoreError::Engine`] when it is not understood; the password is not in it.
+    /// [`StoreError::Engine`] if the URL is invalid. The message does not contain the password.
     pub(crate) fn parse(url: &str) -> Result<Self> {
         let Split { url, mode, roots } = Split::of(url)?;
         let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
-            refused(&format!("the database's URL is not understood: {}", reason(&error)))
+            refused(&format!("invalid database URL: {}", reason(&error)))
         })?;
         let local = config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
         let (encrypt, proof) = match (mode.as_deref().unwrap_or("prefer"), roots) {
             ("disable", _) => (SslMode::Disable, TlsVerification::None),
-            // A socket leads to this host's own server.
+            // A socket leads to a server on this host.
             ("prefer", _) if local => (SslMode::Disable, TlsVerification::None),
             ("prefer", _) => (SslMode::Prefer, TlsVerification::None),
             ("require", None) => (SslMode::Require, TlsVerification::None),
@@ -74,7 +74,7 @@ impl Address {
         self.config.connect(self.tls.clone()).await
     }
 
-    /// Has the server end what the client's session runs, on a connection of its own.
+    /// Cancels the running statement of `client`'s session, over a connection of its own.
     pub(super) async fn cancel(&self, client: &Client) {
         let token = client.cancel_token();
         let cancelling = token.cancel_query(self.tls.clone());
@@ -88,7 +88,7 @@ fn refused(why: &str) -> StoreError {
     StoreError::Engine(why.to_owned())
 }
 
-/// A URL without what its driver does not know.
+/// A URL without the parameters that the driver does not support.
 struct Split {
     url: String,
     mode: Option<String>,
@@ -107,7 +107,7 @@ impl Split {
             ));
         }
         let Some(query) = url.find('?') else { return Ok(split) };
-        let mut kept = Vec::new();
+        let mut remaining = Vec::new();
         for parameter in url[query + 1..].split('&') {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             let decoded = percent_decode_str(value).decode_utf8().map(std::borrow::Cow::into_owned);
@@ -117,11 +117,11 @@ impl Split {
                 "sslrootcert" => {
                     split.roots = Some(decoded?).filter(|file| file != "system").map(PathBuf::from)
                 }
-                _ => kept.push(parameter),
+                _ => remaining.push(parameter),
             }
         }
-        split.url = format!("{}?{}", &url[..query], kept.join("&"));
-        if kept.is_empty() {
+        split.url = format!("{}?{}", &url[..query], remaining.join("&"));
+        if remaining.is_empty() {
             split.url.pop();
         }
         Ok(split)
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused_and_no_password_is_told() {
+    fn invalid_urls_are_rejected_without_revealing_the_password() {
         for url in [
             "postgres://u:secret@h/d?sslmode=allways",
             "postgres://u:secret@h:x/d",
@@ -147,13 +147,13 @@ mod tests {
             "postgres://u:secret@h/d?sslmode=verify-full&sslrootcert=/no/such/file.pem",
             "postgres://u:secret@h/d?sslcert=/own.pem",
         ] {
-            let refused = Address::parse(url).err().unwrap_or_else(|| unreachable!("{url} is understood"));
+            let refused = Address::parse(url).err().unwrap_or_else(|| unreachable!("{url} is accepted"));
             assert!(!refused.to_string().contains("secret"), "{refused}");
         }
     }
 
     #[test]
-    fn what_is_to_be_encrypted_is() {
+    fn sslmode_selects_encryption() {
         assert_eq!(mode("postgres://u@/d?host=/run/postgresql"), SslMode::Disable, "a socket is no network");
         assert_eq!(mode("postgresql://u:p@h:1/d"), SslMode::Prefer);
         assert_eq!(mode("postgresql://u:p@h:1/d?sslmode=disable&application_name=x"), SslMode::Disable);

@@ -1,4 +1,4 @@
-//! One connection and the statements that were prepared on it.
+//! One connection and its prepared statements.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -17,13 +17,13 @@ use super::value::{Bound, SentStatement, bind};
 use crate::error::StoreError;
 use crate::sql::{Result, Row, Value};
 
-/// How long the end of a session may take.
-const FAREWELL_MAX: Duration = Duration::from_secs(1);
-/// The oldest server: it is the oldest that is still looked after, with room to spare.
+/// The time limit for closing a session.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// The oldest supported server version: older than any version that still gets updates.
 const VERSION_MIN: i64 = 130_000;
 
-/// The bounds of a session: a lock is waited for 10 s, a statement runs 60 s, and a transaction whose client
-/// fell silent is undone after 10 s. A server that answers before it has written is asked not to.
+/// Limits of a session: 10 s for a lock, 60 s for a statement, 10 s for an idle transaction. Also requires
+/// durable commits.
 const SESSION: &str = "SET lock_timeout = '10s'; SET statement_timeout = '60s';
     SET idle_in_transaction_session_timeout = '10s'; SET jit = off;
     SELECT set_config('synchronous_commit',
@@ -31,16 +31,18 @@ const SESSION: &str = "SET lock_timeout = '10s'; SET statement_timeout = '60s';
         false);
     SELECT current_setting('server_version_num'), current_setting('server_encoding')";
 
-/// The transaction that a first statement begins.
+/// The transaction that the first statement begins.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Begin<'a> {
-    /// One that reads.
     Read,
-    /// One that writes, and leaves this number in this row of `commits`.
-    Write { row: &'a str, number: i64 },
+    /// A writing transaction, which stores `number` in the row `row` of `commits`.
+    Write {
+        row: &'a str,
+        number: i64,
+    },
 }
 
-/// Leaves the number of a transaction.
+/// Stores the number of a transaction.
 const LEAVE_NUMBER: &str = "INSERT INTO commits (id, number, at) VALUES ($1, $2, now())
     ON CONFLICT (id) DO UPDATE SET number = $2, at = now()";
 
@@ -49,17 +51,17 @@ pub(crate) struct PgConnection {
     client: Client,
     driver: JoinHandle<()>,
     statements: HashMap<&'static str, Statement>,
-    /// Since when the server keeps the plans of the statements.
+    /// The time since which the server has cached the plans of the statements.
     pub(super) planned: Instant,
 }
 
 impl PgConnection {
-    /// Connects and sets the session up.
+    /// Connects and configures the session.
     pub(crate) async fn open(address: &Address) -> Result<Self, PgError> {
         let connecting = timeout(CONNECT_TIMEOUT * 2, address.connect());
         let (client, connection) = connecting.await.map_err(|_| PgError::silent())??;
         let driver = tokio::spawn(async move {
-            // The statements on their way are told of it, too.
+            // The pending statements get this error, too.
             if let Err(error) = connection.await {
                 tracing::debug!(error = reason(&error), "database connection closed");
             }
@@ -69,7 +71,7 @@ impl PgConnection {
         Ok(Self { client, driver, statements: HashMap::new(), planned: Instant::now() })
     }
 
-    /// What the tables are made with.
+    /// Returns the client, for schema changes.
     pub(crate) fn client(&self) -> &Client {
         &self.client
     }
@@ -80,14 +82,14 @@ impl PgConnection {
     }
 
     /// Runs several statements without parameters and returns the first column of the last row as text.
-    pub(super) async fn ask(&self, sql: &str) -> Result<Option<String>, PgError> {
+    pub(super) async fn query_text(&self, sql: &str) -> Result<Option<String>, PgError> {
         let answers = self.client.simple_query(sql).await?;
         Ok(last_row(&answers).and_then(|row| row.get(0)).map(str::to_owned))
     }
 
-    /// Runs one statement, after what was sent before it and, if the transaction is not begun, what begins it, hands
-    /// over the rows and says how many it changed or returned. All of it is on its way before the first answer is
-    /// waited for.
+    /// Runs one statement after `sent` and, if necessary, the beginning of the transaction. Passes each row
+    /// to the caller and returns the number of changed or returned rows. All statements are pipelined: they
+    /// are sent before the first response arrives.
     pub(super) async fn run(
         &mut self,
         begin: Option<Begin<'_>>,
@@ -104,7 +106,7 @@ impl PgConnection {
             Some(Begin::Read) | None => None,
         };
         let begun = self.begin(begin, leave.as_ref());
-        // These are polled in their order for the first time, which is when they are sent.
+        // The futures are first polled, and therefore sent, in this order.
         let (begun, earlier, rows) =
             join3(begun, self.send_all(earlier), self.client.query_raw(&statement, bound)).await;
         begun?;
@@ -116,11 +118,11 @@ impl PgConnection {
         Ok(rows.rows_affected().unwrap_or(0))
     }
 
-    /// Commits, after what was sent before it.
+    /// Commits after running `sent`.
     pub(super) async fn commit(&mut self, sent: &[SentStatement]) -> Result<(), PgError> {
         let earlier = self.prepare_sent(sent).await?;
         let (earlier, committed) = join(self.send_all(earlier), self.client.batch_execute("COMMIT")).await;
-        // Had one of them failed, the server would have made a rollback of it.
+        // After a failed statement the server would turn the commit into a rollback.
         earlier?;
         Ok(committed?)
     }
@@ -166,7 +168,7 @@ impl PgConnection {
             return Ok(statement.clone());
         }
         if ends_transaction(sql) {
-            return Err(PgError::Told(StoreError::TransactionLost));
+            return Err(PgError::Fatal(StoreError::TransactionLost));
         }
         let statement = self.client.prepare(sql).await?;
         self.statements.insert(sql, statement.clone());
@@ -177,11 +179,11 @@ impl PgConnection {
     pub(crate) async fn close(self) {
         drop(self.statements);
         drop(self.client);
-        drop(timeout(FAREWELL_MAX, self.driver).await);
+        drop(timeout(CLOSE_TIMEOUT, self.driver).await);
     }
 }
 
-/// Whether the statement would begin or end a transaction, which is the store's part alone.
+/// Returns `true` for statements that begin or end a transaction. Only the store may do that.
 fn ends_transaction(sql: &str) -> bool {
     let first = sql.split_ascii_whitespace().next().unwrap_or_default();
     ["BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "PREPARE"]
@@ -201,10 +203,10 @@ fn check_server(answers: &[SimpleQueryMessage]) -> Result<(), StoreError> {
     let version = row.and_then(|row| row.get(0)).and_then(|version| version.parse::<i64>().ok());
     let encoding = row.and_then(|row| row.get(1)).unwrap_or_default();
     if version.is_none_or(|version| version < VERSION_MIN) {
-        return Err(StoreError::Engine("the database server has to be PostgreSQL 13 or later".to_owned()));
+        return Err(StoreError::Engine("the database server must be PostgreSQL 13 or later".to_owned()));
     }
     if encoding != "UTF8" {
-        return Err(StoreError::Engine(format!("the database's encoding has to be UTF8, not {encoding}")));
+        return Err(StoreError::Engine(format!("the encoding of the database must be UTF8, not {encoding}")));
     }
     Ok(())
 }

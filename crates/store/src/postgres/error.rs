@@ -1,4 +1,4 @@
-//! What an error of the server means for the work.
+//! Classifies errors of the server.
 
 use std::error::Error;
 
@@ -6,43 +6,43 @@ use tokio_postgres::error::{DbError, SqlState};
 
 use crate::error::StoreError;
 
-/// What went wrong with a statement.
+/// A failed statement.
 #[derive(Debug)]
 pub(crate) enum PgError {
-    /// Another transaction was in the way: the same work can succeed if it runs again.
+    /// A conflict with another transaction. Running the same work again can succeed.
     Conflict(String),
-    /// The connection is of no use any more.
+    /// The connection is unusable.
     Lost(String),
-    /// The caller has to be told.
-    Told(StoreError),
+    /// An error for the caller.
+    Fatal(StoreError),
 }
 
 impl PgError {
-    /// The connection did not answer in time.
+    /// Creates the error for a connection that did not answer in time.
     pub(super) fn silent() -> Self {
         Self::Lost("the server does not answer".to_owned())
     }
 
-    /// The error to tell when nothing more is tried.
+    /// Returns the error for the caller when there are no further attempts.
     pub(crate) fn into_error(self) -> StoreError {
         match self {
             Self::Conflict(reason) | Self::Lost(reason) => StoreError::Engine(reason),
-            Self::Told(error) => error,
+            Self::Fatal(error) => error,
         }
     }
 }
 
 impl From<StoreError> for PgError {
     fn from(error: StoreError) -> Self {
-        Self::Told(error)
+        Self::Fatal(error)
     }
 }
 
 impl From<tokio_postgres::Error> for PgError {
     fn from(error: tokio_postgres::Error) -> Self {
         match error.as_db_error() {
-            Some(told) => of_server(told),
-            // What is bound is checked before, so all else is the connection or the protocol on it.
+            Some(error) => of_server(error),
+            // Parameters are checked earlier, so any other error concerns the connection or its protocol.
             None => Self::Lost(reason(&error)),
         }
     }
@@ -50,27 +50,28 @@ impl From<tokio_postgres::Error> for PgError {
 
 fn of_server(error: &DbError) -> PgError {
     let code = error.code();
-    let told = || format!("{} ({})", error.message(), code.code());
+    let message = || format!("{} ({})", error.message(), code.code());
     if [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code) {
-        return PgError::Conflict(told());
+        return PgError::Conflict(message());
     }
-    // Class 08 are connections, 57P0x a server that shuts down, has crashed, starts or ends an idle session.
+    // Class 08 is connection errors; 57P0x is a server that shuts down, has crashed, starts, or ends an idle
+    // session.
     if code.code().starts_with("08")
         || code.code().starts_with("57P0")
         || *code == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT
     {
-        return PgError::Lost(told());
+        return PgError::Lost(message());
     }
-    PgError::Told(match code.code() {
+    PgError::Fatal(match code.code() {
         "53100" => StoreError::Full,
         integrity if integrity.starts_with("23") => StoreError::Constraint(
             error.constraint().map_or_else(|| error.message().to_owned(), str::to_owned),
         ),
-        _ => StoreError::Engine(told()),
+        _ => StoreError::Engine(message()),
     })
 }
 
-/// The error with its causes: by itself it only says which kind it is.
+/// Formats an error with its causes. By itself it only names its kind.
 pub(super) fn reason(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,14 +1,14 @@
-//! The lock that lets one process at a time serve a database: an advisory lock of a session of its own, held for as
-//! long as the process serves.
+//! The lock that allows one process at a time to serve a database: an advisory lock in a session of its own,
+//! held for as long as the process serves.
 //!
 //! ```text
 //! waiting ──acquired──▶ held ──connection broke──▶ regaining ──acquired──▶ held
 //!    │                                                 │
-//!    └─patience over─▶ refused                         └─another session held it for FOREIGN_MAX─▶ lost
+//!    └─timeout─▶ refused                              └─another session held it for FOREIGN_MAX─▶ lost
 //! ```
-//! The server frees the lock with the session, so that nothing is left of a process that dies. A process that cannot
-//! reach the server loses the lock without knowing. The answers that it still works on are safe by their leases and
-//! epochs; it ends as soon as it learns that another process serves.
+//! The server releases the lock with the session, so a dead process leaves nothing behind. A process that
+//! cannot reach the server loses the lock without noticing. Its answers are protected by their leases and
+//! epochs, and it shuts down as soon as it learns that another process serves.
 
 use std::time::{Duration, Instant};
 
@@ -21,62 +21,63 @@ use super::error::PgError;
 use crate::error::StoreError;
 use crate::sql::Result;
 
-/// How often the session is looked at, and how long it may take to answer.
+/// The interval of health checks on the session, and the time limit of each.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
-/// How long another one must have it until it counts as lost: the server may still hold what was this process's own.
+/// The time after which a foreign holder means that the lock is lost. Until then, the server may still hold
+/// it for this process's broken session.
 const FOREIGN_MAX: Duration = Duration::from_secs(30);
 
-/// Asks for the lock, and returns whether it was free. Databases are told apart by the table's number, as several may
-/// share one server by their search path. The server finds out within half a minute when the host of a session is gone.
+/// Tries to acquire the lock and returns whether it did. The table's number identifies the database, because
+/// several may share one server by their search path. The server detects a dead client within half a minute.
 const TAKE: &str =
     "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3;
     SELECT pg_try_advisory_lock(1129268051, 'commits'::regclass::oid::int4)";
 const LOOK: &str = "SELECT 1";
-/// A boolean as the server writes it.
+/// The text form of `true`.
 const TRUE: &str = "t";
 
-/// Tells that the lock was lost, and gives it up when dropped.
+/// A receiver that reports the loss of the lock, and a sender that releases it when dropped.
 pub(crate) type Acquired = (watch::Receiver<bool>, oneshot::Sender<()>);
 
-/// Acquires the lock within `patience`. Blocks; not for a thread of a runtime.
+/// Acquires the lock within `max_wait`. Blocks; must not run on a runtime's thread.
 ///
 /// # Errors
-/// [`StoreError::AskOutcome`] when another process holds it, otherwise of the server.
+/// [`StoreError::Taken`] if another process holds it, otherwise an error of the server.
 pub(crate) fn acquire_lock(address: Address, max_wait: Duration) -> Result<Acquired> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| StoreError::Engine(error.to_string()))?;
     let link = runtime.block_on(wait(&address, max_wait))?;
-    let (tell, lost) = watch::channel(false);
-    let (hold, given_up) = oneshot::channel();
+    let (report_lost, lost) = watch::channel(false);
+    let (hold, released) = oneshot::channel();
     std::thread::Builder::new()
         .name("store-lock".to_owned())
-        .spawn(move || runtime.block_on(keep(&address, link, &tell, given_up)))
+        .spawn(move || runtime.block_on(hold_lock(&address, link, &report_lost, released)))
         .map_err(|error| StoreError::Engine(error.to_string()))?;
     Ok((lost, hold))
 }
 
 async fn wait(address: &Address, max_wait: Duration) -> Result<PgConnection> {
     let begun = Instant::now();
-    let mut told = false;
+    let mut logged = false;
     loop {
         match take(address).await {
             Ok(Some(link)) => return Ok(link),
             Ok(None) if begun.elapsed() >= max_wait => return Err(StoreError::Taken),
-            Ok(None) if told => {}
+            Ok(None) if logged => {}
             Ok(None) => {
                 tracing::info!(?max_wait, "database lock held by another service; waiting");
-                told = true;
+                logged = true;
             }
             Err(PgError::Lost(reason)) if begun.elapsed() >= max_wait => {
                 return Err(StoreError::Unreachable(reason));
             }
             Err(PgError::Lost(_)) => {}
-            Err(fault @ (PgError::Conflict(_) | PgError::Told(_))) => return Err(fault.into_error()),
+            Err(fault @ (PgError::Conflict(_) | PgError::Fatal(_))) => return Err(fault.into_error()),
         }
         sleep(RETRY_INTERVAL).await;
     }
@@ -85,25 +86,26 @@ async fn wait(address: &Address, max_wait: Duration) -> Result<PgConnection> {
 /// Opens a session and acquires the lock in it. Returns `None` when another session holds it.
 async fn take(address: &Address) -> Result<Option<PgConnection>, PgError> {
     let link = PgConnection::open(address).await?;
-    let told = timeout(CHECK_TIMEOUT, link.ask(TAKE)).await.unwrap_or_else(|_| Err(PgError::silent()))?;
-    if told.as_deref() == Some(TRUE) {
+    let acquired =
+        timeout(CHECK_TIMEOUT, link.query_text(TAKE)).await.unwrap_or_else(|_| Err(PgError::silent()))?;
+    if acquired.as_deref() == Some(TRUE) {
         return Ok(Some(link));
     }
     link.close().await;
     Ok(None)
 }
 
-async fn keep(
+async fn hold_lock(
     address: &Address,
     link: PgConnection,
-    tell: &watch::Sender<bool>,
-    mut given_up: oneshot::Receiver<()>,
+    report_lost: &watch::Sender<bool>,
+    mut released: oneshot::Receiver<()>,
 ) {
     let mut held = Some(link);
     let mut foreign_since: Option<Instant> = None;
     loop {
         let pause = if held.is_some() { CHECK_INTERVAL } else { RETRY_INTERVAL };
-        if timeout(pause, &mut given_up).await.is_ok() {
+        if timeout(pause, &mut released).await.is_ok() {
             break;
         }
         if let Some(link) = &held {
@@ -120,7 +122,7 @@ async fn keep(
                 (held, foreign_since) = (Some(link), None);
             }
             Ok(None) if foreign_since.get_or_insert_with(Instant::now).elapsed() >= FOREIGN_MAX => {
-                tell.send_replace(true);
+                report_lost.send_replace(true);
                 return;
             }
             Ok(None) => {}

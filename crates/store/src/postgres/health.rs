@@ -1,4 +1,4 @@
-//! Whether the server can be reached, which the threads of a store find out together.
+//! Reachability of the server, shared by the threads of a store.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,49 +7,48 @@ use super::address::Address;
 use crate::abort::Abort;
 use crate::options::Options;
 
-/// How long callers wait for a server that can't be reached, from the first failure on, unless the
-/// operator says otherwise.
+/// The default time that callers wait for an unreachable server, from its first failure on.
 pub(crate) const OUTAGE_PATIENCE: Duration = Duration::from_secs(10);
-/// How long plans are kept unless the operator says otherwise. A plan that was made for an empty table reads all of it
-/// once it is large, until the server happens to look at the table, a minute later.
+/// The default lifetime of cached plans. A plan made for an empty table scans the whole table once it is
+/// large, until autovacuum analyses it, about a minute later.
 const PLAN_CACHE_TTL: Duration = Duration::from_secs(10);
-/// The pause after the first failed attempt to connect; it doubles up to the longest.
+/// The pause after the first failed attempt to connect. It doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// The longest pause between two attempts of one thread.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Where the server is, and since when it can't be reached.
+/// The address of the server, and its outage if it is unreachable.
 pub(crate) struct ServerHealth {
     pub(crate) address: Address,
-    /// Tells that nothing is waited for any more.
+    /// Ends all waiting when the store is aborted.
     pub(super) abort: Arc<Abort>,
     max_wait: Duration,
-    /// How long a connection goes by the same plans.
-    pub(super) plans_kept: Duration,
+    /// The lifetime of cached plans of a connection.
+    pub(super) plan_cache_ttl: Duration,
     outage: Mutex<Option<Outage>>,
 }
 
 struct Outage {
     since: Instant,
     reason: String,
-    /// Before that no thread tries again once patience is over.
+    /// No thread tries again before this time once the outage exceeds the maximum.
     next: Instant,
 }
 
 impl ServerHealth {
-    /// A server that nothing is known of yet.
+    /// Creates the state of a server that has not been contacted yet.
     pub(crate) fn new(address: Address, options: &Options, abort: Arc<Abort>) -> Self {
         let max_wait = options.outage_patience.unwrap_or(OUTAGE_PATIENCE);
-        let plans_kept = options.plans_kept.unwrap_or(PLAN_CACHE_TTL);
-        Self { address, abort, max_wait, plans_kept, outage: Mutex::new(None) }
+        let plan_cache_ttl = options.plans_kept.unwrap_or(PLAN_CACHE_TTL);
+        Self { address, abort, max_wait, plan_cache_ttl, outage: Mutex::new(None) }
     }
 
-    /// Whether the last attempt to connect failed.
+    /// Returns `true` if the last attempt to connect failed.
     pub(crate) fn is_unreachable(&self) -> bool {
         self.lock().is_some()
     }
 
-    /// Why it is not worth while to try now, if it is not.
+    /// Returns the reason for not trying now: the outage exceeds the maximum, and another attempt is not due.
     pub(super) fn give_up_reason(&self) -> Option<String> {
         let mut outage = self.lock();
         let known = outage.as_mut()?;
@@ -58,14 +57,15 @@ impl ServerHealth {
             return None;
         }
         if now >= known.next {
-            // This thread tries for all.
+            // This thread tries on behalf of all.
             known.next = now + PAUSE_MAX;
             return None;
         }
         Some(known.reason.clone())
     }
 
-    /// An attempt failed. How long to pause before the next, or `None` when patience is over.
+    /// Records a failed attempt. Returns the pause before the next one, or `None` if the outage exceeds the
+    /// maximum.
     pub(super) fn record_failure(&self, attempt: u32, reason: String) -> Option<Duration> {
         let now = Instant::now();
         let mut outage = self.lock();
@@ -78,7 +78,7 @@ impl ServerHealth {
         (now.duration_since(known.since) < self.max_wait).then_some(pause)
     }
 
-    /// An attempt succeeded.
+    /// Records a successful attempt.
     pub(super) fn record_success(&self) {
         if let Some(outage) = self.lock().take() {
             tracing::info!(after = ?outage.since.elapsed(), "database reachable again");

@@ -1,4 +1,4 @@
-//! Bringing the tables up to date.
+//! Applies migrations to PostgreSQL.
 
 use tokio_postgres::Client;
 
@@ -9,8 +9,8 @@ use crate::error::StoreError;
 use crate::migrations::{JOURNAL, MIGRATIONS};
 use crate::sql::Result;
 
-/// One process at a time applies migrations; the others wait, then find them applied. Rows of threads that
-/// have not written for a week are nobody's any more.
+/// One process at a time applies migrations; others wait and then find them applied. Deletes rows of
+/// `commits` that no thread has written to for a week.
 pub(crate) const MIGRATING: &str = "BEGIN; SET LOCAL lock_timeout = '60s'; SET LOCAL statement_timeout = 0;
     SELECT pg_advisory_xact_lock(5306812771394912256);
     CREATE TABLE IF NOT EXISTS commits (
@@ -18,7 +18,7 @@ pub(crate) const MIGRATING: &str = "BEGIN; SET LOCAL lock_timeout = '60s'; SET L
     ) WITH (fillfactor = 50);
     DELETE FROM commits WHERE at < now() - INTERVAL '7 days'";
 
-/// Applies what the database lacks, and returns a name that no other store has.
+/// Applies the missing migrations and returns a name that is unique among stores.
 pub(crate) fn migrate(address: &Address) -> Result<String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -27,7 +27,7 @@ pub(crate) fn migrate(address: &Address) -> Result<String> {
     runtime.block_on(async {
         let link = PgConnection::open(address).await.map_err(|fault| match fault {
             PgError::Lost(reason) => StoreError::Unreachable(reason),
-            other @ (PgError::Conflict(_) | PgError::Told(_)) => other.into_error(),
+            other @ (PgError::Conflict(_) | PgError::Fatal(_)) => other.into_error(),
         })?;
         let name = apply(link.client()).await;
         link.close().await;
@@ -36,9 +36,8 @@ pub(crate) fn migrate(address: &Address) -> Result<String> {
 }
 
 async fn apply(client: &Client) -> Result<String> {
-    let failed = |error: tokio_postgres::Error| {
-        StoreError::Engine(format!("the tables could not be made: {}", reason(&error)))
-    };
+    let failed =
+        |error: tokio_postgres::Error| StoreError::Engine(format!("migration failed: {}", reason(&error)));
     client.batch_execute(MIGRATING).await.map_err(failed)?;
     client.batch_execute(JOURNAL).await.map_err(failed)?;
     let found = "SELECT COALESCE(MAX(version), 0), gen_random_uuid()::text FROM migrations";

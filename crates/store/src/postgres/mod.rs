@@ -1,15 +1,16 @@
-//! The PostgreSQL engine: threads that each have a connection of their own.
+//! The PostgreSQL engine: a pool of threads with a connection each.
 //!
-//! Writes run beside each other under READ COMMITTED, reads see the database as it stood at one moment. `BEGIN`
-//! travels with the first statement, statements are prepared once for each connection.
+//! Writes run concurrently under READ COMMITTED; reads see a snapshot. `BEGIN` is sent together with the
+//! first statement, and each connection prepares a statement once.
 //!
-//! # When a connection breaks
-//! - Before `COMMIT` was sent nothing can have been committed: the work runs again on a new connection.
-//! - Afterwards nobody knows by itself. So each thread has a row in `commits`, into which every transaction first
-//!   writes its number. The next connection asks for that row and thereby waits until the old transaction has
-//!   ended, one way or the other: if it left its number, it was committed; otherwise the work runs again.
-//! - While the server can't be reached, each thread tries again, less and less often. Callers wait for
-//!   [`OUTAGE_PATIENCE`] altogether, then they are told at once.
+//! # Lost connections
+//! - Before `COMMIT` was sent nothing can be committed: the work runs again on a new connection.
+//! - Afterwards the outcome is unknown. Therefore each thread has a row in `commits`, and every transaction
+//!   first writes its number into it. The next connection reads that row, which waits until the old
+//!   transaction has ended. If the number is there, the transaction was committed; otherwise the work runs
+//!   again.
+//! - While the server is unreachable, each thread tries again with growing pauses. Callers wait for at most
+//!   [`OUTAGE_PATIENCE`] in total, then fail immediately.
 
 mod address;
 mod connection;

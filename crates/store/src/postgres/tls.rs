@@ -1,4 +1,4 @@
-//! TLS to the server, by rustls and ring.
+//! TLS connections to the server, with rustls and ring.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,21 +17,21 @@ use tokio_postgres::Socket;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::TlsConnector;
 
-/// The name by which a server that speaks several protocols knows which one is meant.
+/// The ALPN protocol name of PostgreSQL.
 const PROTOCOL: &[u8] = b"postgresql";
 
-/// What the server must prove, and by which certificates: those of a file, or the system's.
+/// The verification of the server's certificate. The roots are those of the file, or of the system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TlsVerification {
-    /// Nothing: what is said is encrypted, to whomever.
+    /// None: the connection is encrypted but not authenticated.
     None,
-    /// That somebody vouches for its certificate.
+    /// The certificate chain is verified.
     Chain(Option<PathBuf>),
-    /// That somebody vouches that it has the name by which it was called.
+    /// The certificate chain and the host name are verified.
     Name(Option<PathBuf>),
 }
 
-/// Makes connections secret.
+/// Establishes TLS connections.
 #[derive(Clone)]
 pub(super) struct Tls {
     config: Arc<ClientConfig>,
@@ -39,7 +39,7 @@ pub(super) struct Tls {
 
 impl Tls {
     /// # Errors
-    /// Why the certificates can't be used.
+    /// A reason why the certificates cannot be used.
     pub(super) fn new(proof: TlsVerification) -> Result<Self, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let (roots, name) = match proof {
@@ -56,7 +56,7 @@ impl Tls {
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
-            .dangerous() // No more than `sslmode` says.
+            .dangerous() // `sslmode` decides what is verified.
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
@@ -64,7 +64,7 @@ impl Tls {
     }
 }
 
-/// The certificates that are believed.
+/// Loads the trusted root certificates.
 fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     if let Some(file) = file {
@@ -80,9 +80,7 @@ fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {
     } else {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if roots.is_empty() {
-            return Err(
-                "this system has no certificates to believe a database by: sslrootcert names some".to_owned()
-            );
+            return Err("this system has no trusted certificates: set sslrootcert".to_owned());
         }
     }
     Ok(roots)
@@ -105,7 +103,7 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let Some(chain) = &self.chain else { return Ok(ServerCertVerified::assertion()) };
-        // The name is looked at last, when somebody was found to vouch for the certificate.
+        // The chain is verified before the name.
         match chain.verify_server_cert(certificate, intermediates, name, ocsp, now) {
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
@@ -149,7 +147,7 @@ impl MakeTlsConnect<Socket> for Tls {
     }
 }
 
-/// A connection that is about to become secret.
+/// A TLS handshake that has not started.
 pub(super) struct Connecting {
     config: Arc<ClientConfig>,
     host: String,
@@ -168,7 +166,7 @@ impl TlsConnect<Socket> for Connecting {
     }
 }
 
-/// A secret connection.
+/// A TLS connection.
 pub(super) struct Encrypted(tokio_rustls::client::TlsStream<Socket>);
 
 impl TlsStream for Encrypted {

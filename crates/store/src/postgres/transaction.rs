@@ -1,4 +1,4 @@
-//! A transaction of one connection, as operations see it.
+//! A transaction on one connection.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::value::SentStatement;
 use crate::error::StoreError;
 use crate::sql::{Result, Row, Sql, Value};
 
-/// How long an answer is waited for: longer than the server lets any statement run.
+/// The longest wait for a response, above the server's statement timeout.
 pub(super) const ANSWER_WAIT_MAX: Duration = Duration::from_secs(75);
 
 /// A transaction that begins with its first statement.
@@ -20,34 +20,34 @@ pub(super) struct Transaction<'l> {
     runtime: &'l Runtime,
     link: &'l mut PgConnection,
     reach: &'l ServerHealth,
-    /// How to begin, until it is begun.
+    /// The beginning, until it is sent.
     begin: Option<Begin<'l>>,
-    /// What runs together with the next statement, or with the commit.
+    /// Statements that run together with the next one or with the commit.
     sent: Vec<SentStatement>,
-    trouble: Option<TxError>,
+    error: Option<TxError>,
 }
 
-/// How many statements are sent together at most.
+/// The most statements that are sent together.
 const SENT_MAX: usize = 16;
 
-/// What a transaction has come to.
+/// The state of a transaction when its work ends.
 pub(super) struct TxEnd {
-    /// Whether it is open on the server.
+    /// The transaction is open on the server.
     pub(super) begun: bool,
-    /// What has still to be run.
+    /// Statements that still have to run.
     pub(super) sent: Vec<SentStatement>,
-    pub(super) trouble: Option<TxError>,
+    pub(super) error: Option<TxError>,
 }
 
-/// What went wrong in a transaction.
+/// The kind of a transaction's error.
 #[derive(Debug)]
 pub(super) enum TxError {
-    /// Another transaction was in the way.
+    /// A conflict with another transaction.
     Conflict(String),
     /// The connection broke.
     Lost(String),
-    /// The work was told.
-    Told,
+    /// The statement failed; the work received the error.
+    Failed,
 }
 
 impl<'l> Transaction<'l> {
@@ -57,22 +57,22 @@ impl<'l> Transaction<'l> {
         reach: &'l ServerHealth,
         begin: Begin<'l>,
     ) -> Self {
-        Self { runtime, link, reach, begin: Some(begin), sent: Vec::new(), trouble: None }
+        Self { runtime, link, reach, begin: Some(begin), sent: Vec::new(), error: None }
     }
 
-    /// What the transaction has come to.
+    /// Ends the use of the transaction and returns its state.
     pub(super) fn end(self) -> TxEnd {
-        TxEnd { begun: self.begin.is_none(), sent: self.sent, trouble: self.trouble }
+        TxEnd { begun: self.begin.is_none(), sent: self.sent, error: self.error }
     }
 
-    /// Runs one statement, unless one has failed before.
+    /// Runs one statement, unless an earlier one failed.
     fn guarded(
         &mut self,
         sql: &'static str,
         params: &[Value<'_>],
         row: &mut dyn FnMut(&dyn Row) -> Result<()>,
     ) -> Result<u64> {
-        if self.trouble.is_some() {
+        if self.error.is_some() {
             return Err(StoreError::Poisoned);
         }
         let begin = self.begin.take();
@@ -82,10 +82,10 @@ impl<'l> Transaction<'l> {
             let running = timeout(ANSWER_WAIT_MAX, link.run(begin, &sent, sql, params, row));
             tokio::select! {
                 done = running => return done.unwrap_or_else(|_| Err(PgError::silent())),
-                () = self.reach.abort.told() => {}
+                () = self.reach.abort.aborted() => {}
             }
             self.reach.address.cancel(link.client()).await;
-            Err(PgError::Told(StoreError::Closed))
+            Err(PgError::Fatal(StoreError::Closed))
         });
         let fault = match outcome {
             Ok(changed) => return Ok(changed),
@@ -93,15 +93,15 @@ impl<'l> Transaction<'l> {
         };
         Err(match fault {
             PgError::Conflict(reason) => {
-                self.trouble = Some(TxError::Conflict(reason));
+                self.error = Some(TxError::Conflict(reason));
                 StoreError::TransactionLost
             }
             PgError::Lost(reason) => {
-                self.trouble = Some(TxError::Lost(reason));
+                self.error = Some(TxError::Lost(reason));
                 StoreError::TransactionLost
             }
-            PgError::Told(error) => {
-                self.trouble = Some(TxError::Told);
+            PgError::Fatal(error) => {
+                self.error = Some(TxError::Failed);
                 error
             }
         })
@@ -129,9 +129,9 @@ impl Sql for Transaction<'_> {
         self.lock(sql, params)
     }
 
-    /// What it locks is only looked at by the statements after it.
+    /// Later statements fetch the rows; this one only locks them.
     fn lock(&mut self, sql: &'static str, params: &[Value<'_>]) -> Result<()> {
-        if self.trouble.is_some() {
+        if self.error.is_some() {
             return Err(StoreError::Poisoned);
         }
         if self.sent.len() >= SENT_MAX {

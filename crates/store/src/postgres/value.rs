@@ -1,4 +1,4 @@
-//! Parameters and columns in the server's binary form.
+//! Encodes parameters and decodes columns in PostgreSQL's binary format.
 
 use std::error::Error;
 
@@ -8,13 +8,13 @@ use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use crate::error::StoreError;
 use crate::sql::{Result, Row, Value, id_text};
 
-/// A statement that is run together with the next.
+/// A statement that runs together with the next one.
 pub(super) struct SentStatement {
     pub(super) sql: &'static str,
-    params: Vec<Kept>,
+    params: Vec<OwnedValue>,
 }
 
-enum Kept {
+enum OwnedValue {
     Null,
     Int(i64),
     Text(String),
@@ -25,40 +25,40 @@ enum Kept {
 impl SentStatement {
     pub(super) fn new(sql: &'static str, params: &[Value<'_>]) -> Self {
         let keep = |value: &Value<'_>| match *value {
-            Value::Null => Kept::Null,
-            Value::Int(number) => Kept::Int(number),
-            Value::Text(text) => Kept::Text(text.to_owned()),
-            Value::Blob(bytes) => Kept::Blob(bytes.to_vec()),
-            Value::Id(bits) => Kept::Id(bits),
+            Value::Null => OwnedValue::Null,
+            Value::Int(number) => OwnedValue::Int(number),
+            Value::Text(text) => OwnedValue::Text(text.to_owned()),
+            Value::Blob(bytes) => OwnedValue::Blob(bytes.to_vec()),
+            Value::Id(bits) => OwnedValue::Id(bits),
         };
         Self { sql, params: params.iter().map(keep).collect() }
     }
 
-    /// Its parameters, looked at as those of any statement.
+    /// Binds its parameters with the checks of [`bind`].
     pub(super) fn bind(&self, types: &[Type]) -> Result<Vec<Bound<'_>>> {
         if types.len() != self.params.len() {
             return Err(COUNT);
         }
-        fn lend(kept: &Kept) -> Value<'_> {
-            match *kept {
-                Kept::Null => Value::Null,
-                Kept::Int(number) => Value::Int(number),
-                Kept::Text(ref text) => Value::Text(text),
-                Kept::Blob(ref bytes) => Value::Blob(bytes),
-                Kept::Id(bits) => Value::Id(bits),
+        fn lend(owned: &OwnedValue) -> Value<'_> {
+            match *owned {
+                OwnedValue::Null => Value::Null,
+                OwnedValue::Int(number) => Value::Int(number),
+                OwnedValue::Text(ref text) => Value::Text(text),
+                OwnedValue::Blob(ref bytes) => Value::Blob(bytes),
+                OwnedValue::Id(bits) => Value::Id(bits),
             }
         }
-        types.iter().zip(&self.params).map(|(wanted, kept)| bind_one(wanted, lend(kept))).collect()
+        types.iter().zip(&self.params).map(|(wanted, owned)| bind_one(wanted, lend(owned))).collect()
     }
 }
 
-const COUNT: StoreError = StoreError::Rule("a statement is given each of its parameters");
+const COUNT: StoreError = StoreError::Rule("a statement needs exactly its parameters");
 
-/// A parameter that fits its type.
+/// A parameter that matches its type.
 #[derive(Debug)]
 pub(super) struct Bound<'a>(Value<'a>);
 
-/// The parameters of a statement, each looked at against what the statement wants.
+/// Checks the parameters against the types of the statement.
 pub(super) fn bind<'a>(types: &[Type], params: &[Value<'a>]) -> Result<Vec<Bound<'a>>> {
     if types.len() != params.len() {
         return Err(COUNT);
@@ -74,11 +74,17 @@ fn bind_one<'a>(wanted: &Type, value: Value<'a>) -> Result<Bound<'a>> {
             Type::INT4 => i32::try_from(number).is_ok(),
             _ => false,
         },
-        Value::Text(text) if text.contains('\0') => return Err(StoreError::Rule("no text holds NUL")),
+        Value::Text(text) if text.contains('\0') => {
+            return Err(StoreError::Rule("text must not contain NUL"));
+        }
         Value::Text(_) | Value::Id(_) => *wanted == Type::TEXT,
         Value::Blob(_) => *wanted == Type::BYTEA,
     };
-    if fits { Ok(Bound(value)) } else { Err(StoreError::Rule("a parameter has the type of its column")) }
+    if fits {
+        Ok(Bound(value))
+    } else {
+        Err(StoreError::Rule("a parameter must have the type of its column"))
+    }
 }
 
 impl ToSql for Bound<'_> {
@@ -101,7 +107,7 @@ impl ToSql for Bound<'_> {
     to_sql_checked!();
 }
 
-/// A whole number of whatever width.
+/// An integer of any width.
 struct Number(i64);
 
 impl<'a> FromSql<'a> for Number {

@@ -1,4 +1,4 @@
-//! The loops of the threads: one job, one transaction.
+//! The loops of the worker threads: one job, one transaction.
 
 use std::sync::Arc;
 use std::thread;
@@ -18,43 +18,44 @@ use crate::job::{Job, TxOutcome};
 use crate::queue::Queue;
 use crate::sql::{Result, RowExt, Value};
 
-/// How often a job runs again because of other transactions.
+/// The most reruns of a job because of conflicts with other transactions.
 const CONFLICT_RETRIES_MAX: u32 = 20;
-/// How often a job runs again because its connection broke.
+/// The most reruns of a job because of lost connections.
 const CONNECTION_LOSSES_MAX: u32 = 5;
 /// The longest pause after a conflict.
 const CONFLICT_PAUSE_MAX: Duration = Duration::from_millis(64);
-/// How long a lost commit is asked after. The server itself undoes what is left of it before that.
+/// The longest time to determine the outcome of a lost commit. The server undoes the rest of the transaction
+/// before that.
 const SETTLE_MAX: Duration = Duration::from_secs(30);
 
-/// How long a commit that is under way is waited for once the store is to end early.
+/// The longest wait for a commit in progress after an abort.
 const COMMIT_AFTER_ABORT_MAX: Duration = Duration::from_secs(2);
 
-/// Asks after the number in a row of `commits`. As it writes, it waits for a transaction that has that row.
+/// Reads the number in a row of `commits`. As a write, it waits for a transaction that holds the row.
 const SETTLE: &str = "INSERT INTO commits (id, number, at) VALUES ($1, 0, now())
     ON CONFLICT (id) DO UPDATE SET number = commits.number RETURNING number";
 
-/// A thread's connection, or the lack of one.
+/// A worker thread with its connection, if any.
 pub(crate) struct Worker {
     runtime: Runtime,
     reach: Arc<ServerHealth>,
     link: Option<PgConnection>,
-    /// Its row in `commits`, which no other thread of any process has.
+    /// Its row in `commits`, which belongs to this thread alone.
     row: String,
-    /// The number of its last transaction that wrote.
+    /// The number of its last writing transaction.
     number: i64,
 }
 
-/// What became of a job's run.
+/// The result of one run of a job.
 enum JobRun {
-    /// It is to be answered.
+    /// The job can be answered.
     Done,
     Conflict(String),
     Lost(String),
 }
 
 impl Worker {
-    /// A thread's part of `reach`, whose row in `commits` will be `row`. It connects when it has work.
+    /// Creates a worker for the row `row` of `commits`. It connects when it has work.
     pub(crate) fn new(reach: Arc<ServerHealth>, row: String) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -63,7 +64,7 @@ impl Worker {
         Ok(Self { runtime, reach, link: None, row, number: 0 })
     }
 
-    /// Runs the job until there is something to answer.
+    /// Runs the job until it can be answered.
     fn write(&mut self, job: &mut dyn Job) {
         self.persist(job, Self::write_once);
     }
@@ -71,18 +72,18 @@ impl Worker {
     fn persist(&mut self, job: &mut dyn Job, once: fn(&mut Self, &mut dyn Job) -> JobRun) {
         let (mut conflicts, mut losses) = (0, 0);
         loop {
-            if self.reach.abort.is_told() {
+            if self.reach.abort.is_aborted() {
                 return job.fail(StoreError::Closed);
             }
             match once(self, job) {
                 JobRun::Done => return,
                 JobRun::Conflict(reason) if conflicts < CONFLICT_RETRIES_MAX => {
-                    debug!(reason, "a transaction runs again");
+                    debug!(reason, "retrying transaction after conflict");
                     thread::sleep(Duration::from_millis(1 << conflicts.min(6)).min(CONFLICT_PAUSE_MAX));
                     conflicts += 1;
                 }
                 JobRun::Lost(reason) if losses < CONNECTION_LOSSES_MAX => {
-                    debug!(reason, "a transaction runs again on another connection");
+                    debug!(reason, "retrying transaction on a new connection");
                     self.link = None;
                     losses += 1;
                 }
@@ -105,20 +106,20 @@ impl Worker {
         let begin = Begin::Write { row: &self.row, number: self.number };
         let mut tx = Transaction::new(&self.runtime, link, &self.reach, begin);
         let verdict = job.run(&mut tx);
-        let TxEnd { begun, sent, trouble } = tx.end();
-        match (trouble, verdict) {
+        let TxEnd { begun, sent, error } = tx.end();
+        match (error, verdict) {
             (Some(TxError::Lost(reason)), _) => JobRun::Lost(reason),
             (Some(TxError::Conflict(reason)), _) => {
                 self.roll_back();
                 JobRun::Conflict(reason)
             }
-            (Some(TxError::Told), TxOutcome::Keep) => {
+            (Some(TxError::Failed), TxOutcome::Keep) => {
                 job.fail(StoreError::Poisoned);
                 self.roll_back();
                 JobRun::Done
             }
             (None, TxOutcome::Keep) if begun => self.commit(job, &sent),
-            (None | Some(TxError::Told), _) => {
+            (None | Some(TxError::Failed), _) => {
                 if begun {
                     self.roll_back();
                 }
@@ -135,17 +136,17 @@ impl Worker {
         let Some(link) = &mut self.link else { return JobRun::Lost("no connection".to_owned()) };
         let mut tx = Transaction::new(&self.runtime, link, &self.reach, Begin::Read);
         let verdict = job.run(&mut tx);
-        match tx.end().trouble {
+        match tx.end().error {
             Some(TxError::Lost(reason)) => JobRun::Lost(reason),
             Some(TxError::Conflict(reason)) => {
                 self.roll_back();
                 JobRun::Conflict(reason)
             }
-            Some(TxError::Told) if verdict == TxOutcome::Keep => {
+            Some(TxError::Failed) if verdict == TxOutcome::Keep => {
                 job.fail(StoreError::Poisoned);
                 JobRun::Done
             }
-            Some(TxError::Told) | None => JobRun::Done,
+            Some(TxError::Failed) | None => JobRun::Done,
         }
     }
 
@@ -156,11 +157,11 @@ impl Worker {
             tokio::select! {
                 done = running => done.unwrap_or_else(|_| Err(PgError::silent())),
                 () = async {
-                    self.reach.abort.told().await;
+                    self.reach.abort.aborted().await;
                     tokio::time::sleep(COMMIT_AFTER_ABORT_MAX).await;
                 } => {
                     let reason = "the store was closed meanwhile".to_owned();
-                    Err(PgError::Told(StoreError::Uncertain(reason)))
+                    Err(PgError::Fatal(StoreError::Uncertain(reason)))
                 }
             }
         });
@@ -170,8 +171,8 @@ impl Worker {
                 self.roll_back();
                 JobRun::Conflict(reason)
             }
-            Err(PgError::Told(error)) => {
-                // The server has undone it, unless the commit was not even sent.
+            Err(PgError::Fatal(error)) => {
+                // The server has rolled it back, unless the commit was not even sent.
                 self.roll_back();
                 job.fail(error);
                 JobRun::Done
@@ -191,7 +192,7 @@ impl Worker {
         }
     }
 
-    /// Whether the last transaction left its number.
+    /// Returns `true` if the last transaction stored its number.
     fn was_committed(&mut self) -> Result<bool> {
         let deadline = Instant::now() + SETTLE_MAX;
         loop {
@@ -221,30 +222,30 @@ impl Worker {
                 asked = timeout(ANSWER_WAIT_MAX, link.run(None, &[], SETTLE, &row, &mut read)) => {
                     asked.unwrap_or_else(|_| Err(PgError::silent()))
                 }
-                () = self.reach.abort.told() => Err(PgError::silent()),
+                () = self.reach.abort.aborted() => Err(PgError::silent()),
             }
         })?;
         Ok(left)
     }
 
-    /// Sees to a connection, with patience.
+    /// Ensures a connection, retrying during an outage.
     fn connect(&mut self) -> Result<()> {
-        self.forget_old_plans();
+        self.discard_old_plans();
         if self.link.is_some() {
             return Ok(());
         }
         if let Some(reason) = self.reach.give_up_reason() {
             return Err(StoreError::Unreachable(reason));
         }
-        // It ends: each pause is longer than the one before, and patience has an end.
+        // The loop ends: pauses grow, and the outage has a maximum.
         for attempt in 0.. {
             let opened = self.runtime.block_on(async {
                 tokio::select! {
                     opened = PgConnection::open(&self.reach.address) => opened,
-                    () = self.reach.abort.told() => Err(PgError::Told(StoreError::Closed)),
+                    () = self.reach.abort.aborted() => Err(PgError::Fatal(StoreError::Closed)),
                 }
             });
-            if self.reach.abort.is_told() {
+            if self.reach.abort.is_aborted() {
                 return Err(StoreError::Closed);
             }
             match opened {
@@ -265,9 +266,9 @@ impl Worker {
         Ok(())
     }
 
-    /// Has the server plan anew what it planned a while ago. No transaction is open.
-    fn forget_old_plans(&mut self) {
-        if self.link.as_ref().is_none_or(|link| link.planned.elapsed() < self.reach.plans_kept) {
+    /// Discards plans that exceed their lifetime. No transaction may be open.
+    fn discard_old_plans(&mut self) {
+        if self.link.as_ref().is_none_or(|link| link.planned.elapsed() < self.reach.plan_cache_ttl) {
             return;
         }
         let forgotten = self.batch("DISCARD PLANS");
@@ -290,7 +291,7 @@ impl Worker {
         self.runtime.block_on(async {
             tokio::select! {
                 done = timeout(ANSWER_WAIT_MAX, link.batch(sql)) => done.unwrap_or_else(|_| Err(PgError::silent())),
-                () = self.reach.abort.told() => Err(PgError::silent()),
+                () = self.reach.abort.aborted() => Err(PgError::silent()),
             }
         })
     }
@@ -302,7 +303,7 @@ impl Worker {
     }
 }
 
-/// Writes until the queue is closed and empty.
+/// Runs writes until the queue is closed and empty.
 pub(crate) fn write_loop(mut worker: Worker, queue: &Queue<Box<dyn Job>>) {
     while let Some(mut job) = queue.take() {
         worker.write(job.as_mut());
@@ -311,12 +312,12 @@ pub(crate) fn write_loop(mut worker: Worker, queue: &Queue<Box<dyn Job>>) {
     worker.close();
 }
 
-/// Reads until the queue is closed and empty. Each job sees the database as it stood at one moment.
+/// Runs reads until the queue is closed and empty. Each job sees a snapshot of the database.
 pub(crate) fn read_loop(mut worker: Worker, queue: &Queue<Box<dyn Job>>) {
     while let Some(mut job) = queue.take() {
         worker.persist(job.as_mut(), Worker::read_once);
         job.answer();
-        // Nobody waits for that.
+        // The response is already sent.
         worker.roll_back();
     }
     worker.close();

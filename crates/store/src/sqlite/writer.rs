@@ -1,4 +1,4 @@
-//! The loops of the threads: groups of jobs for the writer, one at a time for readers.
+//! The loops of the threads: the writer runs groups of jobs, readers run single jobs.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ use crate::job::{Job, TxOutcome};
 use crate::queue::Queue;
 use crate::sql::Result;
 
-/// How many jobs share one commit at most.
+/// The most jobs per commit.
 const BATCH_MAX: usize = 256;
-/// How long the writer waits for as many jobs as it had the last time. Callers that were just answered together
-/// often come back together; without this the first of them would be committed alone, and the others after it.
-/// Far less than a commit takes, and a lone caller is never waited with.
+/// The longest wait of the writer for as many jobs as in the previous group. Callers that were answered
+/// together often return together; without the wait, the first would be committed alone. It is far shorter
+/// than a commit, and a single caller never waits.
 const GROUP_COMMIT_DELAY: Duration = Duration::from_micros(500);
 
-/// Writes until the queue is closed and empty, then folds the write-ahead log into the database. `group` is told how
-/// many were committed together.
+/// Runs writes until the queue is closed and empty, then checkpoints the write-ahead log. Records the size of
+/// each group in `group`.
 pub(crate) fn write_loop(
     connection: &Connection,
     queue: &Queue<Box<dyn Job>>,
-    told: &Abort,
+    abort: &Abort,
     group: &Histogram,
     mut slack: Option<PreallocatedSpace>,
 ) {
@@ -39,12 +39,12 @@ pub(crate) fn write_loop(
         }
         last = jobs.len();
         group.observe(last as f64);
-        if jobs.len() > 1 && (told.is_told() || !committed_together(connection, &mut jobs)) {
+        if jobs.len() > 1 && (abort.is_aborted() || !committed_together(connection, &mut jobs)) {
             for job in &mut jobs {
-                run_alone(connection, told, job.as_mut());
+                run_alone(connection, abort, job.as_mut());
             }
         } else if let [job] = jobs.as_mut_slice() {
-            run_alone(connection, told, job.as_mut());
+            run_alone(connection, abort, job.as_mut());
         }
         for job in jobs {
             job.answer();
@@ -58,11 +58,11 @@ pub(crate) fn write_loop(
     }
 }
 
-/// Reads until the queue is closed and empty. Each job sees the database as it stood at one moment.
-pub(crate) fn read_loop(connection: &Connection, queue: &Queue<Box<dyn Job>>, told: &Abort) {
+/// Runs reads until the queue is closed and empty. Each job sees a snapshot of the database.
+pub(crate) fn read_loop(connection: &Connection, queue: &Queue<Box<dyn Job>>, abort: &Abort) {
     while let Some(mut job) = queue.take() {
         match begin(connection, "BEGIN DEFERRED") {
-            _ if told.is_told() => job.fail(StoreError::Closed),
+            _ if abort.is_aborted() => job.fail(StoreError::Closed),
             Ok(()) => {
                 run(connection, job.as_mut());
                 roll_back(connection);
@@ -73,7 +73,7 @@ pub(crate) fn read_loop(connection: &Connection, queue: &Queue<Box<dyn Job>>, to
     }
 }
 
-/// Whether the jobs ran and were committed as one. If not, nothing of them is left.
+/// Runs the jobs in one transaction and returns whether it was committed. If not, it was rolled back.
 fn committed_together(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> bool {
     let done = match all_or_none(connection, jobs) {
         Ok(false) => together(connection, jobs),
@@ -86,8 +86,8 @@ fn committed_together(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> boo
     .is_ok()
 }
 
-/// Runs the jobs without a savepoint for each, which is a quarter of what writing costs. That can't be gone on
-/// with when one is to be undone that has changed something: `false`, and nothing is committed.
+/// Runs the jobs without savepoints, which would cost a quarter of the time. Returns `false`, and commits
+/// nothing, if a job that changed something must be undone.
 fn all_or_none(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<bool> {
     begin(connection, "BEGIN IMMEDIATE")?;
     for job in jobs {
@@ -103,7 +103,7 @@ fn all_or_none(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<boo
     statement(connection, "COMMIT").map(|()| true)
 }
 
-/// Runs the jobs so that each can be undone without the others.
+/// Runs each job in a savepoint, so that it can be undone alone.
 fn together(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<()> {
     begin(connection, "BEGIN IMMEDIATE")?;
     for job in jobs {
@@ -120,8 +120,8 @@ fn together(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<()> {
     statement(connection, "COMMIT")
 }
 
-fn run_alone(connection: &Connection, told: &Abort, job: &mut dyn Job) {
-    if told.is_told() {
+fn run_alone(connection: &Connection, abort: &Abort, job: &mut dyn Job) {
+    if abort.is_aborted() {
         return job.fail(StoreError::Closed);
     }
     if let Err(error) = alone(connection, job) {
@@ -149,7 +149,7 @@ fn run(connection: &Connection, job: &mut dyn Job) -> TxOutcome {
     verdict
 }
 
-/// Begins, after whatever a broken transaction may have left.
+/// Begins a transaction after rolling back a broken one, if any.
 fn begin(connection: &Connection, sql: &str) -> Result<()> {
     roll_back(connection);
     statement(connection, sql)
