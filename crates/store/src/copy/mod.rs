@@ -1,8 +1,8 @@
-//! A database in lines of text, the same from either engine and for either: what backups are made of.
+//! A copy of a database as lines of text, independent of the engine. Backups consist of it.
 //!
-//! The first chunk is the version. Each other one holds rows of one table: a line with the table and its columns,
-//! then a line for each row. Tables come after those that they refer to. What tables there are is asked of the
-//! database, so that a migration that adds one changes nothing here.
+//! The first chunk is the version. Every other chunk holds rows of one table: a line with the table and its
+//! columns, then a line per row. A table follows the tables that it refers to. The tables are read from the
+//! database's catalog, so a migration that adds a table changes nothing here.
 
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -20,15 +20,15 @@ use crate::migrations::MIGRATIONS;
 use crate::sql::Result;
 use crate::url::DatabaseUrl;
 
-/// What a chunk grows to before it is handed on; the last row of one may be as large as rows are.
+/// The size at which a chunk is passed on. Its last row may exceed it.
 const CHUNK_BYTES: usize = 1 << 20;
-/// The most tables and columns of one.
+/// The most tables, and the most columns of a table.
 const NAMES_MAX: usize = 1000;
 
-/// Takes chunks: a name, and the text.
+/// Receives chunks: a name, and the text.
 pub type ChunkSink<'a, E> = dyn FnMut(&str, &[u8]) -> Result<(), E> + 'a;
 
-/// Hands a database out. Made by [`crate::Store::exporter`].
+/// Exports a database. Created by [`crate::Store::exporter`].
 pub struct Exporter(pub(crate) From);
 
 pub(crate) enum From {
@@ -38,11 +38,11 @@ pub(crate) enum From {
 }
 
 impl Exporter {
-    /// Hands the database over as it stands at one moment, while reads and writes go on. Blocks; not for a thread of
-    /// a runtime.
+    /// Exports a consistent snapshot while reads and writes continue. Blocks; must not run on a runtime's
+    /// thread.
     ///
     /// # Errors
-    /// [`StoreError`] of the engine, or of `take`, which ends it.
+    /// [`StoreError`] of the engine, or the error of `take`, which ends the export.
     pub fn run<E: std::convert::From<StoreError>>(&self, take: &mut ChunkSink<'_, E>) -> Result<(), E> {
         match &self.0 {
             From::File(path) => sqlite::export(path, take),
@@ -52,8 +52,8 @@ impl Exporter {
     }
 }
 
-/// Takes a database in, all or nothing: without [`Importer::finish`] nothing has happened on PostgreSQL, and there is
-/// a file to remove on SQLite. Blocks; not for a thread of a runtime.
+/// Imports a database, all or nothing: without [`Importer::finish`] PostgreSQL is unchanged, and SQLite
+/// leaves a file that the caller removes. Blocks; must not run on a runtime's thread.
 pub struct Importer {
     to: To,
     known: bool,
@@ -66,18 +66,18 @@ enum To {
 }
 
 impl Importer {
-    /// Into a new SQLite database at `path`.
+    /// Imports into a new SQLite database at `path`.
     ///
     /// # Errors
-    /// [`StoreError::NotEmpty`] when something is there, otherwise of the engine.
+    /// [`StoreError::NotEmpty`] if the file exists, otherwise an error of the engine.
     pub fn file(path: &Path) -> Result<Self> {
         Ok(Self { to: To::File(Box::new(sqlite::Import::open(path)?)), known: false })
     }
 
-    /// Into a database without any of the program's tables.
+    /// Imports into a database without any of the program's tables.
     ///
     /// # Errors
-    /// [`StoreError::NotEmpty`] when they are there, otherwise of the engine.
+    /// [`StoreError::NotEmpty`] if the tables exist, otherwise an error of the engine.
     pub fn database(url: &DatabaseUrl) -> Result<Self> {
         url.check()?;
         if let Some(path) = url.reveal().strip_prefix("sqlite:") {
@@ -89,10 +89,10 @@ impl Importer {
         Err(StoreError::Rule("this program was built without PostgreSQL"))
     }
 
-    /// Takes a chunk, in the order in which they were handed out.
+    /// Imports a chunk. Chunks must arrive in the order of their export.
     ///
     /// # Errors
-    /// [`StoreError::TooNew`], [`StoreError::Damaged`], otherwise of the engine.
+    /// [`StoreError::TooNew`], [`StoreError::Damaged`], otherwise an error of the engine.
     pub fn take(&mut self, chunk: &[u8]) -> Result<()> {
         if !self.known {
             let version = version_of(chunk)?;
@@ -122,10 +122,10 @@ impl Importer {
         }
     }
 
-    /// Ends it: all is there, durable. Leases are given up, for whoever held them is elsewhere.
+    /// Commits the import durably and ends all leases, because their holders serve another database.
     ///
     /// # Errors
-    /// [`StoreError`] of the engine; then nothing was taken in.
+    /// [`StoreError`] of the engine; then nothing was imported.
     pub fn finish(self) -> Result<()> {
         if !self.known {
             return Err(damaged("there is no version"));
@@ -138,7 +138,7 @@ impl Importer {
     }
 }
 
-/// Frees answers of whoever worked on them.
+/// Ends all leases on answers.
 const RELEASE: &str = "UPDATE dispatch SET node_id = NULL, lease_until = NULL";
 
 #[derive(Serialize, Deserialize)]
@@ -164,7 +164,7 @@ struct Head {
 }
 
 impl Head {
-    /// Names become part of statements.
+    /// Checks the names, because they become part of statements.
     fn check(&self) -> Result<()> {
         let plain = |name: &String| {
             !name.is_empty()
@@ -182,7 +182,6 @@ impl Head {
     }
 }
 
-/// A value of a row.
 enum Cell<'a> {
     Null,
     Int(i64),
@@ -190,7 +189,7 @@ enum Cell<'a> {
     Blob(&'a [u8]),
 }
 
-/// Rows of one table on their way out.
+/// Collects exported rows of one table into chunks.
 struct Chunks<'a, 't, E> {
     head: Head,
     text: Vec<u8>,
@@ -233,14 +232,14 @@ impl<'a, 't, E: std::convert::From<StoreError>> Chunks<'a, 't, E> {
     }
 }
 
-/// The bytes of a blob as [`Chunks::row`] writes it.
+/// Decodes a blob as [`Chunks::row`] encodes it.
 fn blob(cell: &Json) -> Result<Vec<u8>> {
     let digits =
         cell.get("hex").and_then(Json::as_str).ok_or_else(|| damaged("a value has an unknown form"))?;
-    hex::decode(digits).ok_or_else(|| damaged("bytes are not whole"))
+    hex::decode(digits).ok_or_else(|| damaged("a blob is not valid hex"))
 }
 
-/// The tables in an order in which each comes after those that it refers to.
+/// Sorts the tables so that each follows the tables that it refers to.
 fn ordered(mut tables: Vec<(String, Vec<String>)>) -> Result<Vec<String>> {
     let mut order: Vec<String> = Vec::new();
     while !tables.is_empty() {

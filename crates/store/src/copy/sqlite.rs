@@ -1,4 +1,4 @@
-//! SQLite's side of copies.
+//! Copies of SQLite databases.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::sqlite::{engine, open_reader, open_writer};
 
 pub(super) fn export<E: From<StoreError>>(path: &Path, take: &mut ChunkSink<'_, E>) -> Result<(), E> {
     let connection = open_reader(path)?;
-    // The first look holds the moment for all further ones.
+    // The first read fixes the snapshot for all later ones.
     connection.execute_batch("BEGIN").map_err(engine)?;
     let newest = "SELECT COALESCE(MAX(version), 0) FROM migrations";
     let version: i64 = connection.query_row(newest, [], |row| row.get(0)).map_err(engine)?;
@@ -70,7 +70,7 @@ impl Import {
 
     pub(super) fn begin(&mut self, version: usize) -> Result<()> {
         migrations::migrate_to(&mut self.connection, version)?;
-        // They are looked at in the end, all together.
+        // Foreign keys are checked at the end, all at once.
         self.connection.execute_batch("PRAGMA foreign_keys = OFF; BEGIN IMMEDIATE").map_err(engine)?;
         for table in tables(&self.connection)? {
             self.connection.execute(&format!("DELETE FROM {table}"), []).map_err(engine)?;

@@ -1,4 +1,4 @@
-//! Opening connections.
+//! Opens connections.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -11,21 +11,21 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use crate::error::StoreError;
 use crate::sql::Result;
 
-/// How long a connection waits for another process, such as a backup or an administrator's shell.
+/// The longest wait for a lock of another process, such as a backup or an administrator's shell.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-/// How many prepared statements a connection keeps: more than there are in the operations.
+/// The statement cache of a connection: larger than the number of statements in the operations.
 const STATEMENTS_MAX: usize = 256;
-/// The writer's page cache.
+/// The page cache of the writer.
 const WRITER_CACHE_KIB: i64 = 8 * 1024;
-/// Each reader's page cache.
+/// The page cache of each reader.
 const READER_CACHE_KIB: i64 = 2 * 1024;
-/// How many pages the write-ahead log grows by before they are folded into the database, 16 MiB: a group of
-/// questions changes pages all over the indexes, most of them again in the next group.
+/// The pages of write-ahead log (16 MiB) that trigger a checkpoint. A group of questions changes pages in
+/// every index, and the next group changes most of them again.
 const WAL_PAGES: i64 = 4096;
-/// What the write-ahead log is cut back to after a checkpoint.
+/// The size that a checkpoint truncates the write-ahead log to.
 const WAL_KEPT_MAX_BYTES: i64 = 32 * 1024 * 1024;
 
-/// The connection that writes. It makes the database, readable for its owner alone, when there is none.
+/// Opens the connection that writes. Creates a missing database with access for its owner only.
 pub(crate) fn open_writer(path: &Path, size_max_bytes: Option<u64>) -> Result<Connection> {
     OpenOptions::new()
         .create(true)
@@ -40,7 +40,7 @@ pub(crate) fn open_writer(path: &Path, size_max_bytes: Option<u64>) -> Result<Co
     set("journal_mode", &"WAL")?;
     set("synchronous", &"FULL")?;
     set("foreign_keys", &true)?;
-    // What a savepoint could have to undo is kept in memory: in a file it is half of what is written.
+    // Savepoint journals stay in memory; in a file they would double the bytes written.
     set("temp_store", &"MEMORY")?;
     set("wal_autocheckpoint", &WAL_PAGES)?;
     set("journal_size_limit", &WAL_KEPT_MAX_BYTES)?;
@@ -50,7 +50,7 @@ pub(crate) fn open_writer(path: &Path, size_max_bytes: Option<u64>) -> Result<Co
     Ok(connection)
 }
 
-/// A connection that reads.
+/// Opens a connection that reads.
 pub(crate) fn open_reader(path: &Path) -> Result<Connection> {
     let connection = open(path, READER_CACHE_KIB)?;
     connection.pragma_update(None, "query_only", true).map_err(engine)?;
@@ -63,7 +63,8 @@ fn open(path: &Path, cache_kib: i64) -> Result<Connection> {
     connection.busy_timeout(BUSY_TIMEOUT).map_err(engine)?;
     connection.pragma_update(None, "cache_size", -cache_kib).map_err(engine)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    // Plans do not depend on what is bound: else each cached statement is prepared anew for its parameters.
+    // Plans must not depend on bound values; otherwise cached statements would be prepared again for each
+    // value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(engine)?;
     Ok(connection)
 }
@@ -74,12 +75,12 @@ fn limit_size(connection: &Connection, bytes: u64) -> Result<()> {
     connection.query_row(&format!("PRAGMA max_page_count = {}", pages.max(1)), [], |_| Ok(())).map_err(engine)
 }
 
-/// The error of the engine in the store's words.
+/// Converts an error of the engine.
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
 pub(crate) fn engine(error: rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StoreError::Full,
-        // Only a store that is to end early interrupts.
+        // Statements are interrupted only by an abort.
         Some(ErrorCode::OperationInterrupted) => StoreError::Closed,
         Some(ErrorCode::ConstraintViolation) => StoreError::Constraint(error.to_string()),
         _ => StoreError::Engine(error.to_string()),

@@ -1,9 +1,9 @@
 //! The SQLite engine: one thread that writes, several that read.
 //!
-//! The writer takes what has queued up, runs each job in a savepoint of its own, commits once for all and
-//! only then answers, refusals included: a refusal may rest on what another job of the batch wrote. When
-//! the batch as a whole fails, it is rolled back and its jobs run again one by one, each in a transaction of
-//! its own, so that the one at fault fails alone.
+//! The writer takes all queued jobs, runs each in its own savepoint and commits once. It answers only then,
+//! rejections included, because a rejection may depend on writes of other jobs in the batch. When the batch
+//! fails as a whole, it is rolled back and the jobs run again one by one in their own transactions, so that
+//! only the faulty one fails.
 
 mod connection;
 mod preallocation;

@@ -1,5 +1,5 @@
-//! Room on the disk that the database's files have beyond their ends, so that what is written to them goes on when the
-//! disk is full: a file of one's own that is given up then would be taken by whoever filled the disk.
+//! Disk space that is allocated beyond the ends of the database's files, so that writes succeed on a full
+//! disk. A placeholder file would not do: other programs could use the space once it is deleted.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -8,23 +8,23 @@ use std::path::Path;
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-/// What is allocated beyond the ends of the database and of its write-ahead log.
+/// Keeps space allocated beyond the ends of the database and its write-ahead log.
 pub(crate) struct PreallocatedSpace {
     database: PreallocatedFile,
     log: PreallocatedFile,
     bytes: u64,
 }
 
-/// A file and up to where it has room.
+/// A file and the offset up to which space is allocated.
 struct PreallocatedFile {
-    /// Never closed: closing it would drop the locks that SQLite has on the same file in this process.
+    /// Never closed: closing it would release SQLite's locks on the same file in this process.
     file: ManuallyDrop<File>,
     until: u64,
 }
 
 impl PreallocatedSpace {
-    /// Sees to room of so many bytes behind the database at `path`, and in all for its log, which is written from its
-    /// beginning again and again. `None` when the files can't be opened.
+    /// Prepares `bytes` of space behind the database at `path`, and the same in total for its log, which is
+    /// overwritten from its beginning. Returns `None` if the files cannot be opened.
     pub(crate) fn new(path: &Path, bytes: u64) -> Option<Self> {
         let mut log = OsString::from(path);
         log.push("-wal");
@@ -37,9 +37,9 @@ impl PreallocatedSpace {
         Some(slack)
     }
 
-    /// Allocates what is missing, if the disk has it. Cheap when nothing is.
+    /// Allocates missing space if the disk has it. Cheap when nothing is missing.
     pub(crate) fn keep(&mut self) {
-        // Half of it is a good deal of room still; so the disk is not asked with each commit.
+        // Half of it is still enough, so most commits need no system call for allocation.
         let end = self.database.file.metadata().map_or(0, |known| known.len());
         if end + self.bytes / 2 > self.database.until {
             self.database.allocate(end + self.bytes);
@@ -57,7 +57,7 @@ impl PreallocatedFile {
     }
 
     fn allocate(&mut self, until: u64) {
-        // Without it the file grows as long as the disk has room, as before.
+        // On failure the file grows on demand while the disk has space.
         if fallocate(&*self.file, FallocateFlags::KEEP_SIZE, 0, until).is_ok() {
             self.until = until;
         }
@@ -72,7 +72,7 @@ mod tests {
     use crate::sqlite::open_writer;
 
     #[test]
-    fn the_files_have_room_beyond_their_ends() {
+    fn space_is_allocated_beyond_the_ends_of_the_files() {
         const ROOM: u64 = 4 << 20;
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("store.db");

@@ -1,4 +1,4 @@
-//! A transaction of one connection, as operations see it.
+//! A transaction on one connection.
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, ToSql};
@@ -18,7 +18,7 @@ impl<'c> Transaction<'c> {
         Self { connection, failed: false }
     }
 
-    /// Whether a statement has failed, whatever the work made of it.
+    /// Returns `true` if a statement has failed, even if the work ignored the error.
     pub(super) fn failed(&self) -> bool {
         self.failed
     }
@@ -29,7 +29,7 @@ impl<'c> Transaction<'c> {
         Ok(statement)
     }
 
-    /// Runs one statement, unless one has failed before.
+    /// Runs one statement, unless an earlier one failed.
     fn guarded<T>(&mut self, run: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         if self.failed {
             return Err(StoreError::Poisoned);
@@ -69,28 +69,28 @@ impl Sql for Transaction<'_> {
         self.execute(sql, params).map(drop)
     }
 
-    /// There is one writer, and nobody writes beside it.
+    /// Nothing to lock: there is one writer.
     fn lock(&mut self, _: &'static str, _: &[Value<'_>]) -> Result<()> {
         self.guarded(|_| Ok(()))
     }
 }
 
-/// Binds by name: to SQLite `$2` is only a name, numbered by where it first stands in the statement.
+/// Binds by name: SQLite numbers `$2` by its first position in the statement, not by its digits.
 fn bind(statement: &mut CachedStatement<'_>, params: &[Value<'_>]) -> Result<()> {
     let count = statement.parameter_count();
     if count != params.len() {
-        return Err(StoreError::Rule("a statement is given each of its parameters"));
+        return Err(StoreError::Rule("a statement needs exactly its parameters"));
     }
     for at in 1..=count {
         let value = statement
             .parameter_name(at)
             .and_then(|name| name.strip_prefix('$')?.parse::<usize>().ok())
             .and_then(|number| params.get(number.checked_sub(1)?))
-            .ok_or(StoreError::Rule("parameters are named $1, $2 and so on"))?;
+            .ok_or(StoreError::Rule("parameters must be named $1, $2 and so on"))?;
         if let Value::Text(text) = value
             && text.contains('\0')
         {
-            return Err(StoreError::Rule("no text holds NUL"));
+            return Err(StoreError::Rule("text must not contain NUL"));
         }
         match value {
             Value::Id(bits) => statement.raw_bind_parameter(at, Bound(ValueRef::Text(&id_text(*bits)))),
