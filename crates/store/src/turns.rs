@@ -1,14 +1,14 @@
-//! Turns: who works on an answer, what was done of it, and its end.
+//! Turns: leases on answers, their steps and results, and their completion.
 //!
-//! Whoever works on an answer holds a lease on it, and each lease raises the answer's epoch by one. Every
-//! write names the lease by a [`Fence`]; one that is not the present lease any more is refused with
-//! [`TurnError::Fenced`], whatever it wants. So a process that was taken for dead and was not can't do harm.
+//! A process that works on an answer holds a lease on it, and each lease raises the answer's epoch by one.
+//! Every write carries the [`Fence`] of its lease; if that is not the current lease, the write fails with
+//! [`TurnError::Fenced`]. So a process that lost its lease without noticing cannot do harm.
 //!
 //! ```text
 //!               claim                  complete
 //!   waiting ────────────> leased ─────────────────> completed
 //!      ^   release, lease over │
-//!      └───────────────────────┘     conversations::delete: asks for a stop, and hides what comes of it
+//!      └───────────────────────┘     conversations::delete: requests a stop and hides the result
 //! ```
 
 mod claim;
@@ -34,46 +34,44 @@ pub use load::{
 };
 pub use steps::{Log, Reserve, StepDone, commit_result, commit_step, reserve};
 
-/// A lease: which answer, in which epoch, by which process.
+/// A lease: the answer, its epoch and its holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fence {
-    /// The answer.
     pub answer: MessageId,
-    /// The epoch that the lease began.
+    /// The epoch that the lease started.
     pub epoch: u64,
-    /// Who holds it.
+    /// The process that holds it.
     pub node: NodeId,
 }
 
-/// Why nothing was done to a turn.
+/// The reasons why an operation on a turn failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TurnError {
-    /// The lease is not the present one: the answer was taken over, completed or deleted.
+    /// The lease is not the current one: the answer was claimed by another process, completed or deleted.
     #[error("the lease is over")]
     Fenced,
-    /// The step of this number was committed before.
+    /// This step or a later one is already committed.
     #[error("the step was committed before")]
     StepCommitted,
-    /// What the step may cost can't be held.
+    /// The balance does not cover the step's maximal cost.
     #[error("the step can't be paid for")]
     Short(Shortage),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// What the fenced operations need of an answer in progress.
+/// The state of an answer in progress that fenced operations use.
 struct Open {
     account: AccountId,
     conversation: ConversationId,
     key: Option<KeyId>,
-    /// Whether the key has a spending limit.
+    /// The key has a spending limit.
     limited: bool,
     outstanding: Credits,
     next_step: u32,
 }
 
-/// Looks at the answer under the lease. The write that follows checks again what it relies on.
+/// Reads the answer under the lease. The write that follows checks again the parts that it relies on.
 fn open(tx: &mut dyn Sql, fence: Fence) -> Result<Open, TurnError> {
     tx.one(
         "SELECT a.account_id, a.conversation_id, a.outstanding, a.next_step, q.key_id,
@@ -96,8 +94,8 @@ fn open(tx: &mut dyn Sql, fence: Fence) -> Result<Open, TurnError> {
     .ok_or(TurnError::Fenced)
 }
 
-/// Locks the account, so that what [`open`] then says of the answer holds: every write that ends an answer or
-/// moves what is held for it locks the account first.
+/// Locks the account, so that the result of [`open`] stays valid: every write that completes an answer or
+/// moves its reserved credits locks the account first.
 fn lock_account(tx: &mut dyn Sql, fence: Fence) -> Result<()> {
     tx.lock(
         "SELECT id FROM accounts WHERE id = (SELECT account_id FROM answers WHERE id = $1)
@@ -106,16 +104,16 @@ fn lock_account(tx: &mut dyn Sql, fence: Fence) -> Result<()> {
     )
 }
 
-/// The columns of a [`AnswerCost`] in the table `answers`.
-macro_rules! bill_columns {
+/// The columns of an [`AnswerCost`] in the table `answers`.
+macro_rules! cost_columns {
     () => {
         "a.settled, a.used_input, a.used_cached, a.used_output, a.used_reasoning, a.used_estimated"
     };
 }
-use bill_columns;
+use cost_columns;
 
-/// Reads [`bill_columns`] from `column` on.
-fn read_bill(row: &dyn Row, column: usize) -> Result<AnswerCost> {
+/// Reads [`cost_columns`] from `column` on.
+fn read_cost(row: &dyn Row, column: usize) -> Result<AnswerCost> {
     Ok(AnswerCost {
         settled: row.credits(column)?,
         used: Usage {

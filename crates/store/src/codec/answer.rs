@@ -1,4 +1,4 @@
-//! A completed answer: its parts and its sources.
+//! The encoding of a completed answer: its parts and its sources.
 
 use std::borrow::Cow;
 
@@ -35,7 +35,7 @@ enum BodyForm<'a> {
     Text(Cow<'a, str>),
     Reasoning(Cow<'a, str>),
     Tool(RunForm<'a>),
-    /// As skills were written before other things than tools were run.
+    /// The older encoding, from before agents: skills only.
     Skill {
         skill: NameForm<'a>,
         call: Cow<'a, str>,
@@ -90,30 +90,30 @@ struct SourceForm<'a> {
     place: PlaceForm<'a>,
 }
 
-/// The parts and sources of an answer as they are stored, in at most `max_bytes`: of an absurdly long answer
-/// the parts that no longer fit are left out, because an answer must be able to end.
+/// Encodes the parts and sources of an answer in at most `max_bytes`. Drops parts at the end until they fit,
+/// because completing an answer must never fail.
 pub(crate) fn write_answer(answer: &Answer, max_bytes: usize) -> Result<String> {
-    let mut kept = answer.parts.len();
+    let mut part_count = answer.parts.len();
     loop {
         let json = write(&AnswerForm {
             v: VERSION,
             epoch: answer.stamp.epoch,
             revision: answer.stamp.revision,
-            parts: answer.parts.iter().take(kept).map(part_form).collect(),
+            parts: answer.parts.iter().take(part_count).map(part_form).collect(),
             sources: answer
                 .sources
                 .iter()
                 .map(|source| SourceForm { n: source.number, place: (&source.place).into() })
                 .collect(),
         })?;
-        if json.len() <= max_bytes || kept == 0 {
+        if json.len() <= max_bytes || part_count == 0 {
             return Ok(json);
         }
-        kept /= 2;
+        part_count /= 2;
     }
 }
 
-/// The answer that [`write_answer`] wrote.
+/// Decodes the output of [`write_answer`].
 pub(crate) fn read_answer(json: &str, id: MessageId, ending: Ending) -> Result<Answer> {
     let form: AnswerForm<'_> =
         serde_json::from_str(json).map_err(|error| StoreError::damaged("answer", id, error))?;

@@ -1,4 +1,4 @@
-//! Entries of the step log.
+//! The encoding of entries of the step log.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ struct StepForm<'a> {
     usage: UsageForm,
 }
 
-/// A source that the vendor named.
+/// A source named by the vendor.
 #[derive(Serialize, Deserialize)]
 struct CitationForm<'a> {
     block: u32,
@@ -57,7 +57,7 @@ enum BlockForm<'a> {
     },
 }
 
-/// What a call is for: one of these, or none of a tool.
+/// The purpose of a call: at most one field is set; none for a tool.
 #[derive(Serialize, Deserialize, Default)]
 pub(super) struct PurposeForm<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,7 +68,7 @@ pub(super) struct PurposeForm<'a> {
     query: Option<Cow<'a, str>>,
 }
 
-/// The names of a skill or an agent; its identifier is made from them.
+/// The names of a skill or an agent. Its identifier is derived from them.
 #[derive(Serialize, Deserialize)]
 pub(super) struct NameForm<'a> {
     name: Cow<'a, str>,
@@ -150,14 +150,14 @@ struct ResultForm<'a> {
     unread: Vec<UnreadForm<'a>>,
 }
 
-/// A file that could not be read, with the reason's code.
+/// A file that could not be read, with a code for the reason.
 #[derive(Serialize, Deserialize)]
 struct UnreadForm<'a> {
     path: Cow<'a, str>,
     reason: Cow<'a, str>,
 }
 
-/// An image by its file and what that was: never its bytes.
+/// A reference to an image: the file and its metadata, never its bytes.
 #[derive(Serialize, Deserialize)]
 struct ImageForm<'a> {
     path: Cow<'a, str>,
@@ -180,11 +180,11 @@ struct PassageForm<'a> {
     text: Cow<'a, str>,
 }
 
-/// Where a passage stands.
+/// The origin of a passage.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum PlaceForm<'a> {
-    /// In a file.
+    /// A place in a file.
     File {
         path: Cow<'a, str>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -192,7 +192,7 @@ pub(super) enum PlaceForm<'a> {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lines: Option<(u32, u32)>,
     },
-    /// On the web.
+    /// A web page.
     Web { url: Cow<'a, str>, title: Cow<'a, str> },
 }
 
@@ -214,7 +214,7 @@ impl From<PlaceForm<'_>> for Place {
     }
 }
 
-/// A step as it is stored.
+/// Encodes a step.
 pub(crate) fn write_step(step: &Step, instance: InstanceId) -> Result<String> {
     write(&StepForm {
         v: VERSION,
@@ -232,7 +232,7 @@ pub(crate) fn write_step(step: &Step, instance: InstanceId) -> Result<String> {
     })
 }
 
-/// The step that [`write_step`] wrote into the row `row` of the log.
+/// Decodes the output of [`write_step`]. Errors name `row`.
 pub(crate) fn read_step(json: &str, row: &str) -> Result<(Arc<Step>, InstanceId)> {
     let form: StepForm<'_> =
         serde_json::from_str(json).map_err(|error| StoreError::damaged("log", row, error))?;
@@ -253,7 +253,7 @@ pub(crate) fn read_step(json: &str, row: &str) -> Result<(Arc<Step>, InstanceId)
     Ok((Arc::new(step), instance))
 }
 
-/// A result as it is stored.
+/// Encodes a result.
 pub(crate) fn write_result(result: &CallResult) -> Result<String> {
     write(&ResultForm {
         v: VERSION,
@@ -284,7 +284,7 @@ pub(crate) fn write_result(result: &CallResult) -> Result<String> {
     })
 }
 
-/// The result that [`write_result`] wrote into the row `row` of the log.
+/// Decodes the output of [`write_result`]. Errors name `row`.
 pub(crate) fn read_result(json: &str, row: &str) -> Result<Arc<CallResult>> {
     let form: ResultForm<'_> =
         serde_json::from_str(json).map_err(|error| StoreError::damaged("log", row, error))?;
@@ -309,7 +309,7 @@ pub(crate) fn read_result(json: &str, row: &str) -> Result<Arc<CallResult>> {
             })
             .collect(),
         written: form.written.into_iter().map(Cow::into_owned).collect(),
-        // A reason of a later version is none.
+        // Unknown reasons, written by a later version, are dropped.
         unread: form
             .unread
             .into_iter()
@@ -326,7 +326,7 @@ fn image_form(image: &ImageRef) -> ImageForm<'_> {
     ImageForm { path: (&image.path).into(), mime: image.kind.mime().into(), sha256: sha256.into() }
 }
 
-/// `None` for what this version does not know: the image is not shown then.
+/// Returns `None` for a kind that this version does not know; the image is then not shown.
 fn image_of(form: ImageForm<'_>) -> Option<ImageRef> {
     let kind = ImageKind::of_mime(&form.mime)?;
     let sha256 = hex::decode_array(&form.sha256)?;
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_before_there_were_agents_is_read() {
+    fn entries_written_before_agents_existed_are_read() {
         let old = r#"{"v":1,"instance":"00000000-0000-4000-8000-000000000009","blocks":[
             {"call":{"id":"c","tool":"skill","arguments":"{}","skill":{"name":"b","full":"a:b"}}},
             {"call":{"id":"d","tool":"read","arguments":"{}"}}],
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_survive_their_form_and_hold_no_nul() {
+    fn entries_round_trip_and_contain_no_nul() {
         let step = Step {
             blocks: vec![
                 Block::Reasoning("hm \0".to_owned()),
@@ -467,20 +467,20 @@ mod tests {
             usage: Usage { input_tokens: u64::MAX, estimated: true, ..Usage::default() },
         };
         let instance = InstanceId::from_random(9);
-        let json = write_step(&step, instance).expect("a step has a form");
+        let json = write_step(&step, instance).expect("the step is encoded");
         assert!(!json.contains('\0'));
-        assert_eq!(read_step(&json, "row").expect("what was written"), (Arc::new(step), instance));
-        let json = write_result(&result()).expect("a result has a form");
+        assert_eq!(read_step(&json, "row").expect("the step is decoded"), (Arc::new(step), instance));
+        let json = write_result(&result()).expect("the result is encoded");
         assert!(!json.contains('\0'));
-        assert_eq!(*read_result(&json, "row").expect("what was written"), result());
+        assert_eq!(*read_result(&json, "row").expect("the result is decoded"), result());
     }
 
     #[test]
-    fn what_is_damaged_or_too_new_names_its_row() {
-        let json = write_result(&result()).expect("a result has a form").replacen("\"v\":1", "\"v\":2", 1);
+    fn damaged_and_too_new_entries_name_their_row() {
+        let json = write_result(&result()).expect("the result is encoded").replacen("\"v\":1", "\"v\":2", 1);
         for broken in ["", "{", "[]", "null", json.as_str()] {
             for error in [read_step(broken, "row 7").err(), read_result(broken, "row 7").err()] {
-                let error = error.expect("it is damaged").to_string();
+                let error = error.expect("decoding fails").to_string();
                 assert!(error.starts_with("log row 7 is damaged"), "{error}");
             }
         }

@@ -1,12 +1,12 @@
-//! Claims: takes up answers that nobody works on, at a cost that does not grow with how many wait.
+//! Claims waiting answers at a cost that does not depend on the number of answers that wait.
 //!
 //! ```text
 //! the oldest 512 ──some left over──▶ the first of each account ──merged by age──▶ claimed
 //!       │                                   ▲       │
 //!       └──claimed                          └───────┘ the account's next 16
 //! ```
-//! Most of the time the oldest rows are all that is wanted. When they belong to accounts that have their share, or
-//! whose machine is meant to be stopped, the accounts that have any waiting are visited by one step in the index each.
+//! The oldest rows usually suffice. When they belong to accounts at their limit, or whose machine is meant to
+//! be stopped, the accounts with waiting answers are visited with one index lookup each.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -17,20 +17,20 @@ use domain::time::Timestamp;
 use super::{ClaimOptions, ClaimedTurn, Fence};
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
 
-/// The most answers that one call takes up.
+/// The most answers per call.
 const CLAIMS_MAX: u32 = 256;
-/// How many of the oldest rows are looked at before the accounts are visited one by one.
+/// The number of oldest rows that are examined before accounts are visited one by one.
 const OLDEST_MAX: u32 = 512;
-/// How many rows of one account are read at a time.
+/// The number of rows read per account at a time.
 const OF_ACCOUNT_MAX: u32 = 16;
 
-/// A row of the queue that nobody holds; they are ordered by age.
+/// A row of the queue without a holder. Ordered by age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct ClaimableAnswer {
     accepted_at: Timestamp,
     answer: MessageId,
     account: AccountId,
-    /// Whether a lease of it is over. Else it waits, in the order of its account.
+    /// Set if its lease expired. Otherwise it waits in the order of its account.
     is_over: bool,
 }
 
@@ -42,16 +42,16 @@ impl ClaimableAnswer {
     }
 }
 
-/// Takes up answers that nobody works on, or whose lease is over, in the order in which they were accepted.
-/// Each gets the next epoch. Those of an account whose machine is meant to be stopped wait here until it is not.
+/// Claims answers without a lease, or with an expired one, in the order in which they were accepted. Each
+/// gets the next epoch. Answers of an account whose machine is meant to be stopped are skipped.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn claim(tx: &mut dyn Sql, terms: &ClaimOptions) -> Result<Vec<ClaimedTurn>> {
+pub fn claim(tx: &mut dyn Sql, options: &ClaimOptions) -> Result<Vec<ClaimedTurn>> {
     lock_claims(tx)?;
-    let leased = leased_of_accounts(tx, terms.now)?;
-    let limit = terms.limit.min(CLAIMS_MAX) as usize;
-    let mut claims = Claims { terms, limit, leased, claimed: Vec::new() };
+    let leased = leased_of_accounts(tx, options.now)?;
+    let limit = options.limit.min(CLAIMS_MAX) as usize;
+    let mut claims = Claims { options, limit, leased, claimed: Vec::new() };
     let more = claims.claim_oldest(tx)?;
     if more && claims.room() > 0 {
         claims.claim_of_each_account(tx)?;
@@ -59,35 +59,35 @@ pub fn claim(tx: &mut dyn Sql, terms: &ClaimOptions) -> Result<Vec<ClaimedTurn>>
     Ok(claims.claimed)
 }
 
-/// Takes up at most 256 answers that are to be stopped and that nobody works on, whatever their accounts'
-/// shares: there is nothing to work on but their end. The terms' own limit does not count either.
+/// Claims at most 256 answers without a lease whose stop was requested. They only have to be completed, so
+/// neither the limit per account nor that of the options applies.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn claim_stopped(tx: &mut dyn Sql, terms: &ClaimOptions) -> Result<Vec<ClaimedTurn>> {
+pub fn claim_stopped(tx: &mut dyn Sql, options: &ClaimOptions) -> Result<Vec<ClaimedTurn>> {
     lock_claims(tx)?;
-    // The first in the order of the index, not the oldest: however many there are, no more are looked at.
+    // The first in index order rather than the oldest, so the work is bounded.
     let free = tx.all(
         "SELECT o.accepted_at, o.answer_id, o.account_id, o.lease_until
          FROM (SELECT d.accepted_at, d.answer_id, d.account_id, d.lease_until FROM dispatch d
             WHERE d.stop_requested = 1 AND (d.lease_until IS NULL OR d.lease_until <= $1)
             ORDER BY d.answer_id LIMIT $2) o
          ORDER BY o.accepted_at, o.answer_id",
-        params![terms.now, CLAIMS_MAX],
+        params![options.now, CLAIMS_MAX],
         ClaimableAnswer::read,
     )?;
     let mut claimed = Vec::with_capacity(free.len());
     for one in free {
-        claimed.extend(claim_one(tx, terms, one)?);
+        claimed.extend(claim_one(tx, options, one)?);
     }
     Ok(claimed)
 }
 
-/// Claims under way.
+/// The claims of one call.
 struct Claims<'a> {
-    terms: &'a ClaimOptions,
+    options: &'a ClaimOptions,
     limit: usize,
-    /// How many answers of which account are worked on.
+    /// The number of leased answers per account.
     leased: HashMap<AccountId, u32>,
     claimed: Vec<ClaimedTurn>,
 }
@@ -97,24 +97,24 @@ impl Claims<'_> {
         self.limit - self.claimed.len()
     }
 
-    /// How many more answers the account may have worked on.
+    /// Returns the number of answers that may still be claimed for the account.
     fn share_left(&self, account: AccountId) -> u32 {
-        self.terms.per_account_max.saturating_sub(self.leased.get(&account).copied().unwrap_or_default())
+        self.options.per_account_max.saturating_sub(self.leased.get(&account).copied().unwrap_or_default())
     }
 
-    /// Takes the row up if there is room for it.
+    /// Claims the row if there is room for it.
     fn take(&mut self, tx: &mut dyn Sql, free: ClaimableAnswer) -> Result<()> {
         if self.room() == 0 || self.share_left(free.account) == 0 {
             return Ok(());
         }
-        if let Some(one) = claim_one(tx, self.terms, free)? {
+        if let Some(one) = claim_one(tx, self.options, free)? {
             *self.leased.entry(free.account).or_insert(0) += 1;
             self.claimed.push(one);
         }
         Ok(())
     }
 
-    /// Claims among the oldest rows. Returns whether there are any behind them.
+    /// Claims among the oldest rows. Returns `true` if there are more rows behind them.
     fn claim_oldest(&mut self, tx: &mut dyn Sql) -> Result<bool> {
         let oldest = tx.all(
             "SELECT o.accepted_at, o.answer_id, o.account_id, o.lease_until, CAST(CASE WHEN
@@ -124,7 +124,7 @@ impl Claims<'_> {
                 WHERE d.lease_until IS NULL OR d.lease_until <= $1
                 ORDER BY d.accepted_at, d.answer_id LIMIT $2) o
              ORDER BY o.accepted_at, o.answer_id",
-            params![self.terms.now, OLDEST_MAX],
+            params![self.options.now, OLDEST_MAX],
             |row| Ok((ClaimableAnswer::read(row)?, row.flag(4)?)),
         )?;
         let more = oldest.len() >= OLDEST_MAX as usize;
@@ -136,13 +136,13 @@ impl Claims<'_> {
         Ok(more)
     }
 
-    /// Claims the oldest of what waits for accounts that have room.
+    /// Claims the oldest waiting answers of accounts that have room.
     fn claim_of_each_account(&mut self, tx: &mut dyn Sql) -> Result<()> {
         let mut first = self.first_of_accounts(tx)?;
         first.extend(self.over(tx)?.into_iter().filter(|free| self.share_left(free.account) > 0));
         let mut behind: HashMap<AccountId, VecDeque<ClaimableAnswer>> = HashMap::new();
         let mut oldest: BinaryHeap<Reverse<ClaimableAnswer>> = first.into_iter().map(Reverse).collect();
-        // Each round either takes one up or meets an account that has its share now, which it does not meet again.
+        // Each round claims an answer or removes an account that has reached its limit.
         for _ in 0..self.limit * 2 + oldest.len() {
             let Some(Reverse(free)) = oldest.pop() else { break };
             self.take(tx, free)?;
@@ -163,19 +163,20 @@ impl Claims<'_> {
         Ok(())
     }
 
-    /// Those whose lease is over, of accounts that have room. There are no more than there were leases.
+    /// Returns the answers with expired leases, of accounts that have room. Their number is bounded by that
+    /// of the leases.
     fn over(&self, tx: &mut dyn Sql) -> Result<Vec<ClaimableAnswer>> {
         tx.all(
             "SELECT d.accepted_at, d.answer_id, d.account_id, d.lease_until FROM dispatch d
              WHERE d.lease_until <= $1
                 AND COALESCE((SELECT m.desired FROM machines m WHERE m.account_id = d.account_id), '') <> 'stopped'
              ORDER BY d.account_id, d.lease_until",
-            params![self.terms.now],
+            params![self.options.now],
             ClaimableAnswer::read,
         )
     }
 
-    /// The oldest row that waits for each account that has room: the oldest of them.
+    /// Returns the oldest waiting answer of each account that has room, up to the limit of the call.
     fn first_of_accounts(&self, tx: &mut dyn Sql) -> Result<Vec<ClaimableAnswer>> {
         tx.all(
             "WITH RECURSIVE waiting (account) AS (
@@ -196,13 +197,13 @@ impl Claims<'_> {
                     AND (SELECT count(*) FROM dispatch l
                          WHERE l.account_id = w.account AND l.lease_until > $1) < $2) o
              ORDER BY o.accepted_at, o.answer_id LIMIT $3",
-            params![self.terms.now, self.terms.per_account_max, i64::try_from(self.room()).unwrap_or(i64::MAX)],
+            params![self.options.now, self.options.per_account_max, i64::try_from(self.room()).unwrap_or(i64::MAX)],
             ClaimableAnswer::read,
         )
     }
 }
 
-/// What waits for the account behind the row.
+/// Returns the waiting answers of the account after the given row.
 fn next_of_account(tx: &mut dyn Sql, free: ClaimableAnswer, limit: u32) -> Result<Vec<ClaimableAnswer>> {
     tx.all(
         "SELECT accepted_at, answer_id, account_id, lease_until FROM dispatch
@@ -213,11 +214,11 @@ fn next_of_account(tx: &mut dyn Sql, free: ClaimableAnswer, limit: u32) -> Resul
     )
 }
 
-/// One claim at a time, or two would each give an account what is left of its share.
+/// Serializes claims; otherwise two of them could both use the rest of an account's limit.
 ///
-/// The queue can be empty at one moment and long at the next, and what PostgreSQL believes of its size, or planned for
-/// when it was short, is of no use. So it is told to go by the indexes; and the statements here have no joins, of
-/// which it could choose the order.
+/// The queue's size changes so quickly that PostgreSQL's statistics and cached plans do not describe it. The
+/// planner is therefore told to use the indexes, and the statements here have no joins whose order it could
+/// choose.
 fn lock_claims(tx: &mut dyn Sql) -> Result<()> {
     tx.lock(
         "SELECT pg_advisory_xact_lock(5306812771394912257), set_config('enable_seqscan', 'off', true),
@@ -237,19 +238,19 @@ fn leased_of_accounts(tx: &mut dyn Sql, now: Timestamp) -> Result<HashMap<Accoun
 
 fn claim_one(
     tx: &mut dyn Sql,
-    terms: &ClaimOptions,
+    options: &ClaimOptions,
     ClaimableAnswer { answer, account, .. }: ClaimableAnswer,
 ) -> Result<Option<ClaimedTurn>> {
-    // The answer before its place in the queue, as whoever ends it takes them.
+    // Locks the answer before its queue row, in the same order as its completion.
     tx.lock("SELECT id FROM answers WHERE id = $1 FOR NO KEY UPDATE", params![answer])?;
-    let taken = tx.one(
+    let row = tx.one(
         "UPDATE dispatch SET node_id = $2, lease_until = $3
          WHERE answer_id = $1 AND (lease_until IS NULL OR lease_until <= $4)
          RETURNING conversation_id, stop_requested",
-        params![answer, terms.node, terms.lease_until, terms.now],
+        params![answer, options.node, options.lease_until, options.now],
         |row| Ok((row.id(0)?, row.flag(1)?)),
     )?;
-    let Some((conversation, stop_requested)) = taken else { return Ok(None) };
+    let Some((conversation, stop_requested)) = row else { return Ok(None) };
     let raised = tx.one(
         "UPDATE answers SET epoch = epoch + 1, attempts = attempts + 1
          WHERE id = $1 AND completed_at IS NULL RETURNING epoch, attempts",
@@ -257,11 +258,11 @@ fn claim_one(
         |row| Ok((row.count(0)?, row.small(1)?)),
     )?;
     let Some((epoch, attempts)) = raised else {
-        // It is over: a place in the queue that was left behind must not keep all others waiting.
+        // The answer is completed: a queue row left behind must not block all others.
         tx.send("DELETE FROM dispatch WHERE answer_id = $1", params![answer])?;
         return Ok(None);
     };
-    let fence = Fence { answer, epoch, node: terms.node };
+    let fence = Fence { answer, epoch, node: options.node };
     Ok(Some(ClaimedTurn { fence, conversation, account, attempts, stop_requested }))
 }
 

@@ -1,6 +1,6 @@
-//! Tasks that an answer's agent gave to other agents. Their steps stand in the answer's log under the call that gave the
-//! task ([`Log::Delegation`]), and the answer's account pays for them. What is held for them is part of what the answer
-//! holds, so that its end gives back all of it.
+//! Tasks that an answer's agent gave to subagents. Their steps are in the answer's log under the call that
+//! gave the task ([`Log::Delegation`]), and the answer's account pays for them. Their reserved credits are
+//! part of the answer's, so that completing the answer releases all of them.
 
 use domain::answer::LogEntry;
 use domain::credits::{AnswerCost, Credits, PostingKind};
@@ -9,20 +9,21 @@ use domain::time::Timestamp;
 
 use super::load::read_entry;
 use super::steps::{UNCOVERED, hold, position};
-use super::{Fence, Log, TurnError, lock_account, open, read_bill};
+use super::{Fence, Log, TurnError, lock_account, open, read_cost};
 use crate::credits::post;
 use crate::sql::{Result, Sql, SqlExt, params};
 
-/// A delegation as far as it has come.
+/// The progress of a delegation.
 #[derive(Debug, Clone, Default)]
 pub struct Delegation {
-    /// What the other agent said and did.
+    /// The steps and results of the subagent.
     pub log: Vec<LogEntry>,
-    /// What it has used and paid.
+    /// Its usage and settled credits.
     pub bill: AnswerCost,
 }
 
-/// Begins a delegation, or tells how far it has come; `None` when the answer has as many as it may.
+/// Begins a delegation, or returns the progress of one that exists; `None` if the answer has `max`
+/// delegations.
 ///
 /// # Errors
 /// [`TurnError::Fenced`].
@@ -32,7 +33,7 @@ pub fn begin(tx: &mut dyn Sql, fence: Fence, call: &str, max: u32) -> Result<Opt
         "SELECT settled, used_input, used_cached, used_output, used_reasoning, used_estimated FROM delegations
          WHERE answer_id = $1 AND call_id = $2",
         params![fence.answer, call],
-        |row| read_bill(row, 0),
+        |row| read_cost(row, 0),
     )?;
     if let Some(bill) = bill {
         return Ok(Some(Delegation { log: log_of(tx, fence.answer, call)?, bill }));
@@ -56,7 +57,7 @@ fn log_of(tx: &mut dyn Sql, answer: MessageId, call: &str) -> Result<Vec<LogEntr
     )
 }
 
-/// Gives back what is still held for it.
+/// Releases the credits that are still reserved for the delegation.
 ///
 /// # Errors
 /// [`TurnError::Fenced`].

@@ -1,4 +1,4 @@
-//! The end of an answer.
+//! Completion of an answer.
 
 use domain::answer::{Answer, Ending};
 use domain::credits::{Credits, PostingKind};
@@ -12,30 +12,29 @@ use crate::error::StoreError;
 use crate::jobs;
 use crate::sql::{Result, Sql, int, params};
 
-/// The longest text of an answer that is stored; what is beyond is cut off.
+/// The longest stored text of an answer, in bytes; the rest is truncated.
 const TEXT_MAX_BYTES: usize = 64 * 1024 * 1024;
-/// The largest form of an answer's parts that is stored; parts that no longer fit are left out.
+/// The largest stored encoding of an answer's parts, in bytes; parts that do not fit are dropped.
 const BODY_MAX_BYTES: usize = 64 * 1024 * 1024;
-/// The longest message of an error that is stored; what is beyond is cut off.
+/// The longest stored error message, in bytes; the rest is truncated.
 const ERROR_MAX_BYTES: usize = 64 * 1024;
 
-/// How an answer ends.
+/// The final state of an answer.
 #[derive(Debug, Clone)]
 pub struct Completion {
-    /// The answer with its parts, sources and ending, as it will be read from now on.
+    /// The answer with its parts, sources and ending.
     pub answer: Answer,
-    /// Its text.
     pub text: String,
-    /// The posting that gives back what is still held.
+    /// The posting that releases the remaining reserved credits.
     pub release: PostingId,
-    /// The present.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// Ends an answer, once: gives back what is held, stores it whole, and nobody works on it any more.
+/// Completes an answer, once: releases its reserved credits, stores it and removes it from dispatch.
 ///
 /// # Errors
-/// [`TurnError::Fenced`], also when it is completed already.
+/// [`TurnError::Fenced`], also if the answer is already completed.
 pub fn complete(tx: &mut dyn Sql, fence: Fence, completion: &Completion) -> Result<(), TurnError> {
     let Completion { answer, text, release, now } = completion;
     let (ending, code, message) = match &answer.ending {
@@ -50,7 +49,7 @@ pub fn complete(tx: &mut dyn Sql, fence: Fence, completion: &Completion) -> Resu
     let open = open(tx, fence)?;
     if open.outstanding > Credits(0) {
         let posting = open.posting(fence, *release, PostingKind::Release, open.outstanding, *now);
-        post(tx, &posting)?.map_err(|_| StoreError::Rule("the purse covers what is held"))?;
+        post(tx, &posting)?.map_err(|_| StoreError::Rule("the balance covers the reserved credits"))?;
     }
     tx.send("UPDATE conversations SET modified_at = $2 WHERE id = $1", params![open.conversation, *now])?;
     let ended = tx.execute(
@@ -77,11 +76,11 @@ pub fn complete(tx: &mut dyn Sql, fence: Fence, completion: &Completion) -> Resu
     Ok(jobs::enqueue_removal(tx, open.conversation, *now)?)
 }
 
-/// The text without NUL, which models may write and engines refuse, and no longer than can be stored: an
-/// answer must be able to end, whatever was written.
+/// Replaces NUL, which models may produce and engines reject, and truncates the text to `max_bytes`, because
+/// completing an answer must never fail.
 fn storable(text: &str, max_bytes: usize) -> String {
-    let kept = &text[..text.floor_char_boundary(max_bytes)];
-    kept.replace('\0', " ")
+    let prefix = &text[..text.floor_char_boundary(max_bytes)];
+    prefix.replace('\0', " ")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Leases: holding answers, giving them back. [`claim`](super::claim) takes them up.
+//! Renewing and releasing leases. [`claim`](super::claim) acquires them.
 
 use domain::id::{AccountId, ConversationId, NodeId};
 use domain::time::Timestamp;
@@ -6,47 +6,43 @@ use domain::time::Timestamp;
 use super::{Fence, TurnError};
 use crate::sql::{Result, RowExt, Sql, SqlExt, int, params};
 
-/// The terms on which answers are taken up.
+/// The options of a claim.
 #[derive(Debug, Clone, Copy)]
 pub struct ClaimOptions {
-    /// Who takes them.
+    /// The claiming process.
     pub node: NodeId,
-    /// The present.
+    /// The current time.
     pub now: Timestamp,
-    /// Until when the leases hold unless they are renewed.
+    /// The end of the leases unless they are renewed.
     pub lease_until: Timestamp,
-    /// How many answers of one account are worked on at the same time, by whomever.
+    /// The most answers of one account that are worked on at the same time, by all processes together.
     pub per_account_max: u32,
-    /// How many to take at most (at most 256).
+    /// The most answers to claim (at most 256).
     pub limit: u32,
 }
 
-/// An answer that was taken up.
+/// A claimed answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimedTurn {
-    /// The lease.
     pub fence: Fence,
-    /// The answer's conversation.
     pub conversation: ConversationId,
-    /// Whose it is.
     pub account: AccountId,
-    /// How often it was taken up since something of it was last committed, this time included.
+    /// The number of claims since the answer last made progress, including this one.
     pub attempts: u32,
-    /// Whether the user asked that it be stopped.
+    /// The user requested a stop.
     pub stop_requested: bool,
 }
 
-/// A lease that was renewed.
+/// A renewed lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldLease {
-    /// The lease.
     pub fence: Fence,
-    /// Whether the user asked that the answer be stopped.
+    /// The user requested a stop of the answer.
     pub stop_requested: bool,
 }
 
-/// Gives up every lease that `node` holds and says how many: a process that starts under the same name as one
-/// that died need not wait for them to end.
+/// Ends every lease of `node` and returns their number, so that a restarted process need not wait for the
+/// leases of its predecessor.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
@@ -55,7 +51,7 @@ pub fn take_over(tx: &mut dyn Sql, node: NodeId) -> Result<u64> {
     tx.execute("UPDATE dispatch SET node_id = NULL, lease_until = NULL WHERE node_id = $1", params![node])
 }
 
-/// Prolongs every lease that `node` still holds and tells them.
+/// Renews and returns every lease that `node` still holds.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
@@ -73,7 +69,7 @@ pub fn renew(tx: &mut dyn Sql, node: NodeId, until: Timestamp) -> Result<Vec<Hel
     )
 }
 
-/// Gives a lease back: the answer can be taken up again at once.
+/// Releases a lease: the answer can be claimed again at once.
 ///
 /// # Errors
 /// [`TurnError::Fenced`].
@@ -86,12 +82,13 @@ pub fn release(tx: &mut dyn Sql, fence: Fence) -> Result<(), TurnError> {
     if released == 0 { Err(TurnError::Fenced) } else { Ok(()) }
 }
 
-/// Gives a lease back as [`release`] does, and the attempt does not count: what was waited for did not come.
+/// Releases a lease like [`release`], without counting the attempt: the turn only waited for something that
+/// did not come.
 ///
 /// # Errors
 /// [`TurnError::Fenced`].
 pub fn put_back(tx: &mut dyn Sql, fence: Fence) -> Result<(), TurnError> {
-    // The answer before its place in the queue, as whoever ends it takes them.
+    // Locks the answer before its queue row, in the same order as its completion.
     tx.execute(
         "UPDATE answers SET attempts = attempts - 1
          WHERE id = $1 AND epoch = $2 AND attempts > 0 AND completed_at IS NULL
@@ -101,7 +98,7 @@ pub fn put_back(tx: &mut dyn Sql, fence: Fence) -> Result<(), TurnError> {
     release(tx, fence)
 }
 
-/// Locks what `node` holds in the order in which claims lock it.
+/// Locks the rows of `node` in the order in which claims lock them.
 fn lock_leases(tx: &mut dyn Sql, node: NodeId) -> Result<()> {
     tx.lock(
         "SELECT answer_id FROM dispatch WHERE node_id = $1 ORDER BY accepted_at, answer_id FOR NO KEY UPDATE",
@@ -109,7 +106,7 @@ fn lock_leases(tx: &mut dyn Sql, node: NodeId) -> Result<()> {
     )
 }
 
-/// How many answers are in progress: leased or waiting.
+/// Returns the number of answers in progress, leased or waiting.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).

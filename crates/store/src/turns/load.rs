@@ -1,4 +1,4 @@
-//! Reading all that a turn needs to go on.
+//! Reads the state that a turn needs to continue.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,71 +11,69 @@ use domain::step::{Block, Step};
 use domain::time::Timestamp;
 use domain::turn::host::Exchange;
 
-use super::{bill_columns, read_bill};
+use super::{cost_columns, read_cost};
 use crate::codec;
 use crate::error::StoreError;
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
 
-/// How many of the earlier exchanges are read: the newest of them.
+/// The most earlier exchanges that are read, newest first.
 pub const EARLIER_EXCHANGES_MAX: u32 = 200;
-/// How much of them is read with all that was done, questions and step logs together; more than most models can
-/// be shown. What does not fit is read as question and answer.
+/// The bytes of earlier exchanges that are read with their step logs; more than most models accept. Further
+/// exchanges are read as question and answer only.
 pub const EARLIER_WHOLE_MAX_BYTES: i64 = 1024 * 1024;
-/// How much is read as question and answer. What does not fit either is left out, with all before it.
+/// The bytes of exchanges that are read as question and answer only. Older ones are omitted.
 pub const EARLIER_BRIEF_MAX_BYTES: i64 = 512 * 1024;
-/// What is read of one answer's text then, in characters; longer than that it is cut off.
+/// The longest text of an answer that is read in this case, in characters; the rest is truncated.
 const BRIEF_ANSWER_MAX_CHARS: u32 = 16 * 1024;
 
-/// An answer in progress with all that is known of it.
+/// An answer in progress with its step log and context.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnRecord {
-    /// Whose it is.
     pub account: AccountId,
-    /// Its conversation.
     pub conversation: ConversationId,
-    /// Its place among the conversation's exchanges, from 0.
+    /// Its position among the conversation's exchanges, from 0.
     pub ordinal: u32,
     /// The newest epoch.
     pub epoch: u64,
-    /// When it began.
+    /// The time at which it began.
     pub created_at: Timestamp,
-    /// The question.
     pub question: String,
-    /// Workspace paths that were attached to it.
+    /// Workspace paths of the question's attachments.
     pub attachments: Vec<String>,
-    /// The chosen agent's full name.
+    /// The full name of the chosen agent.
     pub agent: Option<String>,
-    /// The chosen skills' full names.
+    /// The full names of the chosen skills.
     pub skills: Vec<String>,
-    /// The model that the conversation answers with.
+    /// The model of the conversation.
     pub model: String,
-    /// The settings of the model: keys and values.
+    /// The settings of the model, as keys and values.
     pub settings: Vec<(String, String)>,
     /// Identifiers of jurisdictions.
     pub jurisdictions: Vec<String>,
-    /// Whether it may search the web.
+    /// The answer may search the web.
     pub web_search: bool,
     /// The conversation's earlier exchanges, oldest first.
     pub earlier: Vec<Exchange>,
-    /// How many exchanges before those were left out, because there are too many or they are too long.
+    /// The number of older exchanges that were omitted, because of their number or their length.
     pub earlier_left_out: u32,
-    /// What was done so far.
+    /// The step log so far.
     pub log: Vec<LogEntry>,
-    /// What its model cost and might put out as the question was accepted; `None` when that was not kept yet.
+    /// The price and token limits of the model when the question was accepted; `None` for questions accepted
+    /// before these were stored.
     pub model_limits: Option<ModelLimits>,
-    /// What it has used and paid.
+    /// Its usage and settled credits.
     pub bill: AnswerCost,
-    /// The trace that its question belongs to.
+    /// The trace of its question.
     pub trace: Option<TraceId>,
-    /// The credits that are held for it.
+    /// The credits that are reserved for it.
     pub outstanding: Credits,
-    /// Whether the user asked that it be stopped.
+    /// The user requested a stop.
     pub stop_requested: bool,
-    /// Whether its conversation was deleted: nobody finds it any more.
+    /// The conversation is deleted and no longer visible.
     pub deleted: bool,
 }
 
-/// The answer, when it is in progress; `None` when it is not or there is none.
+/// Returns an answer in progress; `None` if it does not exist or is completed.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -88,7 +86,7 @@ pub fn load(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> {
     Ok(Some(turn))
 }
 
-/// The log of one answer.
+/// Reads the log of one answer.
 fn log_of(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {
     tx.all(
         "SELECT step, call_id, body, answer_id, summary_kept FROM log
@@ -98,7 +96,8 @@ fn log_of(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {
     )
 }
 
-/// The trace that the answer's question belongs to, and when the answer began: also of one whose log is damaged.
+/// Returns the trace of the answer's question and the time at which the answer began. Works even if the log
+/// is damaged.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
@@ -111,8 +110,8 @@ pub fn trace(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<(Option<Trace
     )
 }
 
-/// The entries of the answer's log up to the first that can't be read, for those who read the answer: whoever works
-/// on it needs all of them.
+/// Reads the answer's log up to the first entry that cannot be decoded, for readers of the answer. A turn
+/// needs all of it and uses [`load`].
 pub(crate) fn log_before_damage(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {
     let entries = tx.all(
         "SELECT step, call_id, body, answer_id, summary_kept FROM log
@@ -129,7 +128,7 @@ fn load_head(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> 
             "SELECT a.account_id, a.conversation_id, a.ordinal, a.epoch, a.created_at, a.outstanding,
                 d.stop_requested, q.text, q.attachments, q.agent, q.skills, c.model, c.settings, c.jurisdictions,
                 c.web_search, ",
-            bill_columns!(),
+            cost_columns!(),
             ", a.price_base, a.price_input, a.price_output, a.context_tokens, a.output_max_tokens,
                 q.trace_id, c.deleted_at
              FROM answers a JOIN dispatch d ON d.answer_id = a.id JOIN conversations c ON c.id = a.conversation_id
@@ -155,7 +154,7 @@ fn load_head(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> 
                 settings: codec::read(row.text(12)?, "conversation of answer", &place)?,
                 jurisdictions: codec::read(row.text(13)?, "conversation of answer", &place)?,
                 web_search: row.flag(14)?,
-                bill: read_bill(row, 15)?,
+                bill: read_cost(row, 15)?,
                 model_limits: read_model_limits(row, 21)?,
                 trace: row.opt_id(26)?,
                 deleted: row.opt_int(27)?.is_some(),
@@ -181,15 +180,15 @@ fn read_model_limits(row: &dyn Row, column: usize) -> Result<Option<ModelLimits>
     Ok(Some(ModelLimits { price, context_tokens, output_max_tokens }))
 }
 
-/// Which of the earlier exchanges are read, and how.
+/// The earlier exchanges that are read, and in which form.
 struct EarlierExchange {
-    /// The ordinal of the oldest of them.
+    /// The ordinal of the oldest one.
     first: u32,
-    /// Those of them that are read as question and answer.
+    /// Those that are read as question and answer only.
     brief: Vec<u32>,
 }
 
-/// Chooses, the newest first, what fits.
+/// Selects the exchanges that fit, newest first.
 fn choose(tx: &mut dyn Sql, conversation: ConversationId, before: u32) -> Result<EarlierExchange> {
     let mut earlier = EarlierExchange { first: before, brief: Vec::new() };
     let (mut whole, mut brief) = (EARLIER_WHOLE_MAX_BYTES, EARLIER_BRIEF_MAX_BYTES);
@@ -247,7 +246,7 @@ fn exchanges(
     for (answer, ordinal, exchange) in heads {
         let log = match logs.remove(&answer) {
             Some(Ok(log)) => log,
-            // What was done is damaged: that must not end every answer that comes after it.
+            // A damaged log must not fail every later answer of the conversation.
             Some(Err(())) => brief_log(tx, answer)?,
             None if earlier.brief.contains(&ordinal) => brief_log(tx, answer)?,
             None => Vec::new(),
@@ -257,7 +256,7 @@ fn exchanges(
     Ok(exchanges)
 }
 
-/// The logs of the exchanges that are read whole; `Err` where one is damaged.
+/// Reads the logs of the exchanges that are read in full; `Err` for a damaged log.
 fn logs_of(
     tx: &mut dyn Sql,
     conversation: ConversationId,
@@ -265,7 +264,7 @@ fn logs_of(
     before: u32,
 ) -> Result<HashMap<MessageId, Result<Vec<LogEntry>, ()>>> {
     let mut logs = HashMap::new();
-    // Those that are read otherwise, the oldest first, divide the others.
+    // Exchanges without logs, oldest first, separate the ranges of those with logs.
     let mut from = earlier.first;
     for end in earlier.brief.iter().rev().copied().chain([before]) {
         if from < end {
@@ -292,7 +291,7 @@ fn logs_of(
     Ok(logs)
 }
 
-/// An answer as one step that says its text.
+/// Represents an answer as one step that consists of its text.
 fn brief_log(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {
     let text = tx.one(
         "SELECT substr(COALESCE(text, ''), 1, $2) FROM answers WHERE id = $1",
@@ -304,7 +303,7 @@ fn brief_log(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {
     Ok(vec![LogEntry::Step { number: 0, step: Arc::new(step), instance: InstanceId::from_random(0) }])
 }
 
-/// Reads step, call, body of an entry, and after its answer what it keeps when it is a summary.
+/// Reads the step, call and body of an entry and, for a summary, the number of entries it keeps.
 pub(super) fn read_entry(row: &dyn Row, answer: MessageId) -> Result<LogEntry> {
     let number = row.small(0)?;
     let call = row.opt_text(1)?;

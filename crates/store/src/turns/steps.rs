@@ -1,5 +1,5 @@
-//! Reservations, steps and results: the writes of a turn while it runs. They are the same for the answer's own agent and
-//! for a task that it delegated; [`Log`] says whose they are.
+//! Reservations, steps and results: the writes of a turn while it runs. They work alike for the answer's own
+//! agent and for a delegated task; [`Log`] selects which.
 
 use std::sync::Arc;
 
@@ -19,54 +19,55 @@ use crate::sql::{Result, RowExt, Sql, SqlExt, int, len, params};
 pub struct Reserve {
     /// The step's number.
     pub step: u32,
-    /// Whether it is for the summary before that step.
+    /// The reservation is for the summary before that step.
     pub summary: bool,
-    /// The most that it can cost.
+    /// The most that the step can cost.
     pub greatest: Credits,
     /// The model that it will use.
     pub model: String,
-    /// The posting that gives back what was held before.
+    /// The posting that releases the previous reservation.
     pub release: PostingId,
-    /// The posting that holds `greatest`.
+    /// The posting that reserves `greatest`.
     pub reserve: PostingId,
-    /// The present.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// A step that succeeded.
+/// A finished step.
 #[derive(Debug, Clone)]
 pub struct StepDone {
-    /// Its number: larger than that of any step committed before. A summary has that of the step that follows it.
+    /// Its number, larger than that of every committed step. A summary has the number of the step that
+    /// follows it.
     pub number: u32,
-    /// For a summary: how many entries before it stay as they are.
+    /// For a summary: the number of earlier entries that stay unchanged.
     pub summary: Option<u32>,
-    /// The step.
     pub step: Arc<Step>,
-    /// The agent's life to which its calls are given.
+    /// The instance of the machine's agent that gets its calls.
     pub instance: InstanceId,
-    /// What it costs: no more than is held for it. Its usage goes into the bill.
+    /// Its cost, at most the reserved credits. Its usage is added to that of the answer.
     pub cost: Credits,
     /// The model that it used.
     pub model: String,
     /// The posting that settles the cost.
     pub settle: PostingId,
-    /// The posting that gives back the rest.
+    /// The posting that releases the rest.
     pub release: PostingId,
-    /// The present.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// Selects whose steps are written: each agent at work on an answer has a sequence of steps and a reservation of its own.
+/// Selects a step log: each agent that works on an answer has its own sequence of steps and its own
+/// reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Log<'a> {
     /// The answer's own agent.
     Answer,
-    /// The agent that was given a task by this call of the answer's own agent.
+    /// The agent of the task that was given by this call of the answer's own agent.
     Delegation(&'a str),
 }
 
 impl<'a> Log<'a> {
-    /// The log of the delegation if there is one, else that of the answer.
+    /// Returns the log of the delegation if there is one, otherwise that of the answer.
     #[must_use]
     pub fn of(delegation: Option<&'a str>) -> Self {
         delegation.map_or(Self::Answer, Self::Delegation)
@@ -80,13 +81,15 @@ impl<'a> Log<'a> {
     }
 }
 
-/// The position of one log: the credits held for its next step, and the number that this step has at least.
+/// The position of a log: the credits reserved for its next step, and the lowest number that this step may
+/// have.
 pub(super) struct Position {
     pub(super) outstanding: Credits,
     pub(super) next_step: u32,
 }
 
-/// Reads the position of a log. The account is locked, so that it holds until the transaction ends.
+/// Reads the position of a log. The account must be locked, so that the position stays valid until the
+/// transaction ends.
 pub(super) fn position(tx: &mut dyn Sql, fence: Fence, open: &Open, log: Log<'_>) -> Result<Position> {
     let Log::Delegation(call) = log else {
         return Ok(Position { outstanding: open.outstanding, next_step: open.next_step });
@@ -99,11 +102,11 @@ pub(super) fn position(tx: &mut dyn Sql, fence: Fence, open: &Open, log: Log<'_>
     found.ok_or(StoreError::Rule("a delegation was begun before it is worked on"))
 }
 
-/// Holds the most that a step can cost, after giving back whatever was held for that log before. Does nothing when
-/// exactly that is held already.
+/// Reserves the most that a step can cost and releases the log's previous reservation. Does nothing if
+/// exactly that amount is already reserved.
 ///
 /// # Errors
-/// [`TurnError::Fenced`]; [`TurnError::Short`], and then what was held before is still held.
+/// [`TurnError::Fenced`]; [`TurnError::Short`], which leaves the previous reservation in place.
 pub fn reserve(tx: &mut dyn Sql, fence: Fence, log: Log<'_>, new: &Reserve) -> Result<(), TurnError> {
     lock_account(tx, fence)?;
     let open = open(tx, fence)?;
@@ -115,7 +118,7 @@ pub fn reserve(tx: &mut dyn Sql, fence: Fence, log: Log<'_>, new: &Reserve) -> R
     hold(tx, fence, &open, log, before, new.greatest)
 }
 
-/// Replaces what is held for a log. What is held for a delegation is part of what the answer holds.
+/// Sets the reservation of a log. A delegation's reservation is part of the answer's.
 pub(super) fn hold(
     tx: &mut dyn Sql,
     fence: Fence,
@@ -144,12 +147,12 @@ pub(super) fn hold(
     if held == 0 { Err(TurnError::Fenced) } else { Ok(()) }
 }
 
-/// The part of the answer's credits that is held for other logs than the one that holds `own`.
+/// Returns the part of the answer's reservation that belongs to other logs than the one that holds `own`.
 fn rest_of(open: &Open, own: Credits) -> Result<Credits> {
     open.outstanding.0.checked_sub(own.0).map(Credits).ok_or(UNCOVERED)
 }
 
-/// Gives back what was held `before` and holds the most that the step can cost.
+/// Releases `before` and reserves the most that the step can cost.
 fn post_reservation(
     tx: &mut dyn Sql,
     fence: Fence,
@@ -172,7 +175,7 @@ fn post_reservation(
     Ok(())
 }
 
-/// Settles what the step costs and gives back the rest of what was `held` for it.
+/// Settles the cost of a step and releases the rest of `held`.
 fn post_step(
     tx: &mut dyn Sql,
     fence: Fence,
@@ -181,7 +184,7 @@ fn post_step(
     done: &StepDone,
 ) -> Result<(), TurnError> {
     let rest = held.0.checked_sub(done.cost.0);
-    let rest = Credits(rest.ok_or(StoreError::Rule("a step costs no more than is held for it"))?);
+    let rest = Credits(rest.ok_or(StoreError::Rule("a step must not cost more than its reservation"))?);
     let posting = |id, kind, amount| Posting {
         model: Some(&done.model),
         step: Some(done.number),
@@ -189,7 +192,7 @@ fn post_step(
         ..open.posting(fence, id, kind, amount, done.now)
     };
     let settle = posting(done.settle, PostingKind::Settle, done.cost);
-    // Also a step that costs nothing has its posting, for its usage.
+    // A free step has a posting, too, which records its usage.
     post(tx, &Posting { usage: Some(done.step.usage), ..settle })?.map_err(|_| UNCOVERED)?;
     if rest > Credits(0) {
         post(tx, &posting(done.release, PostingKind::Release, rest))?.map_err(|_| UNCOVERED)?;
@@ -197,10 +200,10 @@ fn post_step(
     Ok(())
 }
 
-/// Writes a step into the log, settles its cost and gives back the rest of what was held for it.
+/// Writes a step into the log, settles its cost and releases the rest of its reservation.
 ///
 /// # Errors
-/// [`TurnError::Fenced`]; [`TurnError::StepCommitted`] when this step or a later one was committed before.
+/// [`TurnError::Fenced`]; [`TurnError::StepCommitted`] if this step or a later one is already committed.
 pub fn commit_step(tx: &mut dyn Sql, fence: Fence, log: Log<'_>, done: &StepDone) -> Result<(), TurnError> {
     lock_account(tx, fence)?;
     let open = open(tx, fence)?;
@@ -228,8 +231,8 @@ pub fn commit_step(tx: &mut dyn Sql, fence: Fence, log: Log<'_>, done: &StepDone
     Ok(())
 }
 
-/// Writes the result of a call of a committed step into the log, or before the answer's first step what is attached.
-/// A call has one result: returns `false` when it had one before, and then nothing is done.
+/// Writes the result of a call of a committed step into the log, or attachments before the answer's first
+/// step. A call has one result: returns `false` and does nothing if it already has one.
 ///
 /// # Errors
 /// [`TurnError::Fenced`].
@@ -244,15 +247,15 @@ pub fn commit_result(
     let open = open(tx, fence)?;
     let before_all = log == Log::Answer && number == 0 && result.tool == ATTACHED_FILES;
     if number >= position(tx, fence, &open, log)?.next_step && !before_all {
-        return Err(StoreError::Rule("a result belongs to a committed step").into());
+        return Err(StoreError::Rule("a result must belong to a committed step").into());
     }
     if has_result(tx, fence, log, &result.call)? {
         return Ok(false);
     }
     let body = codec::write_result(result)?;
     let entry = next_entry(tx, fence, body.len())?;
-    // Each kind of log has a unique index of its own. That of the entry's place can't be meant: the place was taken
-    // under the lock of the answer's row.
+    // Each kind of log has its own unique index. The conflict cannot concern the entry's position, which was
+    // assigned under the lock of the answer's row.
     let written = tx.one(
         "INSERT INTO log (answer_id, entry, step, call_id, epoch, created_at, body, delegation)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -264,7 +267,7 @@ pub fn commit_result(
     Ok(written.is_some())
 }
 
-/// Whether the call has a result. Two statements, because each kind of log has an index of its own.
+/// Returns `true` if the call has a result. Uses two statements, because each kind of log has its own index.
 fn has_result(tx: &mut dyn Sql, fence: Fence, log: Log<'_>, call: &str) -> Result<bool> {
     let found = match log {
         Log::Answer => tx.one(
@@ -281,7 +284,8 @@ fn has_result(tx: &mut dyn Sql, fence: Fence, log: Log<'_>, call: &str) -> Resul
     Ok(found?.is_some())
 }
 
-/// The place of the next entry in the answer's log: something was committed, so that the answer is not given up.
+/// Assigns the position of the next entry in the answer's log. Also resets the attempts, because the answer
+/// made progress.
 fn next_entry(tx: &mut dyn Sql, fence: Fence, bytes: usize) -> Result<i64, TurnError> {
     tx.one(
         "UPDATE answers SET next_entry = next_entry + 1, log_bytes = log_bytes + $3, attempts = 0
@@ -292,7 +296,7 @@ fn next_entry(tx: &mut dyn Sql, fence: Fence, bytes: usize) -> Result<i64, TurnE
     .ok_or(TurnError::Fenced)
 }
 
-/// Whether this is the summary before a step that has one.
+/// Returns `true` if `done` is a summary before a step that already has one.
 fn is_summed_up(tx: &mut dyn Sql, fence: Fence, log: Log<'_>, done: &StepDone) -> Result<bool> {
     if done.summary.is_none() {
         return Ok(false);
@@ -307,16 +311,16 @@ fn is_summed_up(tx: &mut dyn Sql, fence: Fence, log: Log<'_>, done: &StepDone) -
 }
 
 impl StepDone {
-    /// The number of the step that may be committed after it.
+    /// Returns the lowest number of a step that may follow.
     fn next_step(&self) -> i64 {
         i64::from(self.number) + i64::from(self.summary.is_none())
     }
 }
 
-pub(super) const UNCOVERED: StoreError = StoreError::Rule("the purse covers what is held");
+pub(super) const UNCOVERED: StoreError = StoreError::Rule("the balance covers the reserved credits");
 
 impl Open {
-    /// A posting for this answer.
+    /// Creates a posting for this answer.
     pub(super) fn posting(
         &self,
         fence: Fence,
@@ -335,7 +339,7 @@ impl Open {
     }
 }
 
-/// The columns in which answers and delegations alike count a step: `$3` to `$9` of [`count_step`].
+/// The columns in which answers and delegations count a step: `$3` to `$9` of [`count_step`].
 macro_rules! counted {
     () => {
         "next_step = $3, settled = settled + $4, used_input = used_input + $5, used_cached = used_cached + $6,
@@ -344,7 +348,7 @@ macro_rules! counted {
     };
 }
 
-/// Counts the step, under the lease, and takes its place in the log. Nothing is held for that log any more.
+/// Counts the step under the lease and advances the log's position. Clears the log's reservation.
 fn count_step(
     tx: &mut dyn Sql,
     fence: Fence,
@@ -413,7 +417,7 @@ fn count_step(
     .ok_or(TurnError::Fenced)
 }
 
-/// Counts of tokens come from vendors; their sum over an answer's steps must have room.
+/// Vendors report the token counts. Caps each, so that the sum over an answer's steps cannot overflow.
 fn tokens(count: u64) -> i64 {
     saturating(count).min(i64::MAX / 1024)
 }

@@ -1,4 +1,5 @@
-//! That claims do the same work whatever waits, counted in the steps of SQLite's machine.
+//! Tests that the work of a claim, counted in steps of SQLite's virtual machine, does not grow with the
+//! backlog.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use super::*;
 use crate::sql::Value;
 use crate::{migrations, sqlite};
 
-/// Bulk inserts of what waits: `$1` rows, of `$2` accounts in turn.
+/// Inserts a backlog of `$1` rows, spread over `$2` accounts.
 const BACKLOG: [&str; 4] = [
     "INSERT INTO accounts (id, created_at, balance, reserved, conversations)
      WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?2)
@@ -28,7 +29,7 @@ const BACKLOG: [&str; 4] = [
      SELECT id, conversation_id, account_id, CAST(substr(id, 25) AS INTEGER), 0 FROM answers WHERE ?1 > 0 AND ?2 > 0",
 ];
 
-/// A database in which so many answers wait.
+/// Creates a database with `rows` waiting answers of `accounts` accounts.
 fn backlog(rows: i64, accounts: i64) -> (tempfile::TempDir, Connection) {
     let folder = tempfile::tempdir().expect("a folder");
     let mut connection = sqlite::open_writer(&folder.path().join("store.db"), None).expect("a database");
@@ -41,7 +42,7 @@ fn backlog(rows: i64, accounts: i64) -> (tempfile::TempDir, Connection) {
     (folder, connection)
 }
 
-/// Remembers which statements ran.
+/// Records the statements that run.
 struct Recorder<'c> {
     inner: sqlite::Transaction<'c>,
     statements: HashSet<&'static str>,
@@ -72,7 +73,7 @@ impl Sql for Recorder<'_> {
     }
 }
 
-/// The steps of SQLite's machine that `work` takes, and what it returns.
+/// Returns the result of `work` and the virtual machine steps that it takes.
 fn steps<T>(connection: &Connection, work: impl Fn(&mut dyn Sql) -> Result<T>) -> (i64, T) {
     let inner = sqlite::Transaction::new(connection);
     let mut recorder = Recorder { inner, statements: HashSet::new() };
@@ -84,22 +85,22 @@ fn steps<T>(connection: &Connection, work: impl Fn(&mut dyn Sql) -> Result<T>) -
     (recorder.statements.iter().map(of_one).sum(), outcome)
 }
 
-fn terms(limit: u32, per_account_max: u32) -> ClaimOptions {
+fn options(limit: u32, per_account_max: u32) -> ClaimOptions {
     let now = Timestamp::from_micros(1_800_000_000_000_000);
     let lease_until = now.plus(Duration::from_secs(10));
     ClaimOptions { node: NodeId::from_random(1), now, lease_until, per_account_max, limit }
 }
 
 #[test]
-fn a_claim_takes_the_same_work_whatever_waits() {
+fn the_work_of_a_claim_does_not_grow_with_the_backlog() {
     let (_few_folder, few) = backlog(640, 32);
     let (_many_folder, many) = backlog(100_000, 32);
-    // All that is wanted is at the front; then every account has its share; then some have room again.
+    // First the front of the queue suffices; then every account is at its limit; then some have room again.
     for (per_account_max, limit) in [(100, 20), (2, 256), (2, 256), (3, 256)] {
-        let terms = terms(limit, per_account_max);
+        let options = options(limit, per_account_max);
         let claim_all = |tx: &mut dyn Sql| {
-            claim_stopped(tx, &terms)?;
-            claim(tx, &terms)
+            claim_stopped(tx, &options)?;
+            claim(tx, &options)
         };
         let (of_few, claimed_of_few) = steps(&few, claim_all);
         let (of_many, claimed_of_many) = steps(&many, claim_all);
@@ -110,9 +111,9 @@ fn a_claim_takes_the_same_work_whatever_waits() {
 }
 
 #[test]
-fn what_waits_for_full_accounts_hides_nobody() {
+fn the_backlog_of_full_accounts_does_not_starve_others() {
     let (_folder, connection) = backlog(20_000, 40);
-    // The first accounts have their shares, behind which thousands wait; those of the last one came last.
+    // Thousands of answers wait for accounts at their limit, and those of the last account are the newest.
     connection
         .execute_batch(
             "UPDATE dispatch SET node_id = '00000000-0000-4000-8000-000000000009', lease_until = 1900000000000000
@@ -120,10 +121,10 @@ fn what_waits_for_full_accounts_hides_nobody() {
              UPDATE dispatch SET accepted_at = accepted_at + 1000000 WHERE account_id LIKE '%39'",
         )
         .expect("leases");
-    let claimed = steps(&connection, |tx| claim(tx, &terms(256, 1))).1;
+    let claimed = steps(&connection, |tx| claim(tx, &options(256, 1))).1;
     assert_eq!(claimed.len(), 1);
     assert!(claimed[0].account.to_string().ends_with("39"));
-    let claimed = steps(&connection, |tx| claim(tx, &terms(256, 100))).1;
+    let claimed = steps(&connection, |tx| claim(tx, &options(256, 100))).1;
     let ages: Vec<String> = claimed.iter().map(|one| one.fence.answer.to_string()).collect();
     assert_eq!(claimed.len(), 256);
     assert!(ages.is_sorted(), "the oldest first");
