@@ -1,4 +1,4 @@
-//! Conversations and what was said in them (sections 2.8, 2.9 and 4.4 of the interface).
+//! Conversations and their messages (sections 2.8, 2.9 and 4.4 of the interface).
 
 mod delete;
 mod read;
@@ -16,16 +16,16 @@ pub use read::{
     messages,
 };
 
-/// The most conversations that one call lists.
+/// The largest page of [`list`].
 pub const CONVERSATIONS_PAGE_MAX: u32 = 200;
 
-/// The columns of a [`ConversationSummary`] but the open answer, of the table `conversations`.
+/// The columns of a [`ConversationSummary`] in the table `conversations`, without the open answer.
 macro_rules! summary_columns {
     () => {
         "id, title, model, settings, jurisdictions, web_search, pinned, created_at, modified_at"
     };
 }
-/// A [`ConversationSummary`] by the conversation and the account.
+/// Selects a [`ConversationSummary`] by conversation and account.
 macro_rules! summary_select {
     () => {
         concat!(
@@ -38,8 +38,8 @@ macro_rules! summary_select {
 }
 pub(crate) use summary_columns;
 
-/// Summaries of the account $1: at most $2 of them from the offset $3 on. The page is found in an index that holds all it
-/// needs; only then are its rows looked at.
+/// Summaries of account $1, at most $2 from offset $3 on. A covering index finds the page; only its rows are
+/// then read.
 const LISTED: &str = concat!(
     summary_select!(),
     " JOIN (SELECT id AS listed FROM conversations WHERE account_id = $1 AND deleted_at IS NULL
@@ -50,25 +50,22 @@ const LISTED: &str = concat!(
 /// A conversation in a list (section 2.9).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConversationSummary {
-    /// The conversation.
     pub id: ConversationId,
-    /// Its title.
     pub title: String,
-    /// The model that answers in it.
+    /// The model that answers.
     pub model: String,
-    /// The settings of the model: keys and values.
+    /// The settings of the model, as keys and values.
     pub settings: Vec<(String, String)>,
     /// Identifiers of jurisdictions.
     pub jurisdictions: Vec<String>,
-    /// Whether answers may search the web.
+    /// Answers may search the web.
     pub web_search: bool,
-    /// Whether it is listed first.
+    /// Pinned conversations are listed first.
     pub pinned: bool,
-    /// When it began.
     pub created_at: Timestamp,
-    /// When it was last asked, or an answer in it ended.
+    /// The time of the last question or completed answer.
     pub modified_at: Timestamp,
-    /// The answer that is in progress, if one is.
+    /// The answer in progress, if any.
     pub open_answer: Option<MessageId>,
 }
 
@@ -77,31 +74,31 @@ pub struct ConversationSummary {
 pub struct ConversationPage {
     /// The conversations: pinned ones first, then the latest modified.
     pub conversations: Vec<ConversationSummary>,
-    /// How many the account has in all.
+    /// The number of conversations of the account.
     pub total: u64,
 }
 
-/// Why nothing was done to a conversation.
+/// The reasons why an operation on a conversation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConversationError {
-    /// There is no such conversation, or message in it, or it is another account's.
+    /// The conversation or message does not exist, or belongs to another account.
     #[error("no such conversation or message")]
     NotFound,
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// What [`patch`] changes; `None` leaves as it is.
+/// The changes of [`patch`]; `None` leaves a field unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConversationPatch {
     /// The title, at most 120 characters.
     pub title: Option<String>,
-    /// Whether it is listed first.
+    /// Lists the conversation first.
     pub pinned: Option<bool>,
 }
 
-/// The account's conversations: `limit` (at most [`CONVERSATIONS_PAGE_MAX`]) from `offset` on.
+/// Returns a page of the account's conversations: `limit` (at most [`CONVERSATIONS_PAGE_MAX`]) from `offset`
+/// on.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -114,7 +111,7 @@ pub fn list(tx: &mut dyn Sql, account: AccountId, offset: u64, limit: u32) -> Re
     Ok(ConversationPage { conversations, total })
 }
 
-/// The conversation in short.
+/// Returns the summary of a conversation.
 ///
 /// # Errors
 /// [`ConversationError::NotFound`].
@@ -131,7 +128,7 @@ pub fn summary(
     .ok_or(ConversationError::NotFound)
 }
 
-/// Changes what the user may change at any time. It does not count as a modification.
+/// Changes the title or the pin. Leaves `modified_at` unchanged.
 ///
 /// # Errors
 /// [`ConversationError::NotFound`].
@@ -149,8 +146,8 @@ pub fn patch(
     summary(tx, account, conversation)
 }
 
-/// Asks that the answer in progress be stopped. The summary tells which one that is; when there is none,
-/// nothing is done.
+/// Requests a stop of the answer in progress, which the returned summary names. Does nothing if there is
+/// none.
 ///
 /// # Errors
 /// [`ConversationError::NotFound`].
@@ -195,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conversations_before_a_page_are_passed_over_in_an_index_alone() {
+    fn earlier_pages_are_skipped_in_a_covering_index() {
         let mut connection = Connection::open_in_memory().expect("a database");
         crate::migrations::migrate(&mut connection).expect("tables");
         let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {LISTED}")).expect("a plan");

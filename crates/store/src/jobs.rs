@@ -1,8 +1,9 @@
-//! Background jobs: written in any transaction, claimed under leases, run at least once ([`domain::job`] has the rules).
+//! Background jobs: written in any transaction, claimed under leases, run at least once. The rules are in
+//! [`domain::job`].
 //!
-//! A claim raises the job's epoch, and each report of its holder names the claim by a [`JobFence`]: the report of a holder
-//! whose lease was over is refused. So a job runs at most once at a time as long as the clocks of the nodes agree within
-//! a lease, and a report never ends another run than its own.
+//! Each claim raises the job's epoch. Its holder reports with a [`JobFence`], and a report under an expired
+//! lease is rejected. So a job runs at most once at a time as long as the nodes' clocks differ by less than a
+//! lease, and a report only ever ends its own run.
 
 use std::time::Duration;
 
@@ -16,95 +17,90 @@ use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
 
 /// The longest error that is kept with a job, in bytes.
 const ERROR_MAX_BYTES: usize = 4096;
-/// The most failed jobs that are listed.
+/// The largest result of [`list_failed`].
 pub const FAILED_LISTED_MAX: u32 = 1000;
 
-/// A job to be written.
+/// A job to be enqueued.
 #[derive(Debug, Clone, Copy)]
 pub struct NewJob {
-    /// Its identifier: writing it again does nothing.
+    /// Its identifier. Enqueuing the same identifier again does nothing.
     pub id: JobId,
-    /// The job. Of a recurring one only one is kept.
+    /// The job. Of a recurring job only one exists at a time.
     pub job: Job,
-    /// The account that it is about.
+    /// The account concerned.
     pub account: Option<AccountId>,
-    /// When it is due.
+    /// The time at which it is due.
     pub run_at: Timestamp,
-    /// The present.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// How jobs are claimed.
+/// The options of a claim.
 #[derive(Debug, Clone, Copy)]
 pub struct ClaimOptions {
     /// The claiming process.
     pub node: NodeId,
-    /// The present.
+    /// The current time.
     pub now: Timestamp,
-    /// How long the lease holds unless it is renewed.
+    /// The duration of the lease unless it is renewed.
     pub lease: Duration,
     /// The most jobs to claim.
     pub limit: u32,
 }
 
-/// A claim: which job, in which epoch, by which process.
+/// Identifies a claim: the job, its epoch and its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobFence {
-    /// The job.
     pub id: JobId,
-    /// The epoch that the claim began.
+    /// The epoch that the claim started.
     pub epoch: u64,
-    /// The process.
     pub node: NodeId,
 }
 
-/// A job that was claimed.
+/// A claimed job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimedJob {
-    /// The claim.
     pub fence: JobFence,
-    /// The kind's name.
+    /// The name of the kind.
     pub kind: String,
-    /// The job; `None` when this version does not know it.
+    /// The job; `None` if this version does not know its kind.
     pub job: Option<Job>,
-    /// When it was due.
+    /// The time at which it was due.
     pub due: Timestamp,
-    /// Claims since it last succeeded, this one included.
+    /// The number of claims since its last success, including this one.
     pub attempts: u32,
 }
 
-/// A job that was given up.
+/// A failed job that is not retried any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedJob {
-    /// Its identifier.
     pub id: JobId,
-    /// The kind's name.
+    /// The name of the kind.
     pub kind: String,
-    /// The account that it is about.
+    /// The account concerned.
     pub account: Option<AccountId>,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
-    /// The last error.
     pub error: String,
-    /// When it was given up.
+    /// The time of the last attempt.
     pub failed_at: Timestamp,
 }
 
-/// How many jobs of a kind there are.
+/// The number of jobs of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobCounts {
-    /// The kind's name.
+    /// The name of the kind.
     pub kind: String,
-    /// Jobs that wait for their time or for a process.
+    /// Jobs that are not due yet or not claimed yet.
     pub waiting: u64,
-    /// Jobs that are leased.
+    /// Jobs under a lease.
     pub running: u64,
-    /// Jobs that were given up.
+    /// Jobs that are not retried any more.
     pub failed: u64,
 }
 
-/// Writes a job and returns whether it is new. One of the same identifier, or a recurring one of the same kind, is left
-/// as it is.
+/// Writes a job and returns whether it is new. An existing job with the same identifier, or a recurring job
+/// of the same kind, is left unchanged.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -119,7 +115,7 @@ pub fn enqueue(tx: &mut dyn Sql, new: &NewJob) -> Result<bool> {
     Ok(written > 0)
 }
 
-/// Writes the job that removes a conversation if it is deleted. Nobody answers in it any more.
+/// Enqueues the removal of a conversation if it is deleted. Its last answer must have completed.
 pub(crate) fn enqueue_removal(tx: &mut dyn Sql, conversation: ConversationId, now: Timestamp) -> Result<()> {
     let job = Job::RemoveConversation(conversation);
     tx.send(
@@ -128,7 +124,7 @@ pub(crate) fn enqueue_removal(tx: &mut dyn Sql, conversation: ConversationId, no
          WHERE id = $5 AND deleted_at IS NOT NULL
          ON CONFLICT DO NOTHING",
         params![
-            // It is deleted once.
+            // A conversation is deleted only once, so its identifier serves for the job.
             JobId::from_random(conversation.bits()),
             job.kind(),
             &payload_of(job)?,
@@ -138,8 +134,8 @@ pub(crate) fn enqueue_removal(tx: &mut dyn Sql, conversation: ConversationId, no
     )
 }
 
-/// Brings jobs forward to the present that wait longer than any may: a clock that was ahead had set their time. Returns
-/// how many.
+/// Makes jobs due now whose wait exceeds the longest possible one: a clock that was ahead had set their time.
+/// Returns their number.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -150,7 +146,7 @@ pub fn bring_forward(tx: &mut dyn Sql, now: Timestamp) -> Result<u64> {
     )
 }
 
-/// Whether a job can be claimed.
+/// Returns `true` if a job can be claimed.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -165,8 +161,8 @@ pub fn is_due(tx: &mut dyn Sql, now: Timestamp, lease: Duration) -> Result<bool>
     Ok(due.is_some())
 }
 
-/// Claims jobs that are due and that nobody holds, those first that have waited longest. A lease is over when its time
-/// has come, and also when it ends later than any could that was granted by now: then the clock was set back.
+/// Claims due jobs without a lease, the longest waiting first. A lease is over at its end. It also counts as
+/// over when it ends later than any lease granted by `now` could, which means that the clock was set back.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -203,12 +199,13 @@ pub fn claim(tx: &mut dyn Sql, options: &ClaimOptions) -> Result<Vec<ClaimedJob>
     Ok(claimed)
 }
 
-/// Leases end within this time, or the clock was set back since they were granted.
+/// Returns the latest possible end of a lease granted by `now`. Later ends mean that the clock was set back.
 fn lease_horizon(now: Timestamp, lease: Duration) -> Timestamp {
     now.plus(lease * 2)
 }
 
-/// Extends a lease. Returns `false` when it is over and somebody else has claimed the job, or it is removed.
+/// Extends a lease. Returns `false` if it expired and another process claimed the job, or the job was
+/// removed.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -220,8 +217,8 @@ pub fn renew(tx: &mut dyn Sql, fence: JobFence, until: Timestamp) -> Result<bool
     Ok(renewed > 0)
 }
 
-/// Ends a run: removes the job, lets it wait again, or keeps it as failed. `error` is why the run failed. Returns `false`,
-/// and does nothing, when the lease was over and somebody else has claimed the job.
+/// Ends a run: removes the job, reschedules it, or stores it as failed with `error`. Returns `false` and
+/// changes nothing if the lease expired and another process claimed the job.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -258,7 +255,7 @@ pub fn finish(
     Ok(ended? > 0)
 }
 
-/// Gives a job back that was interrupted: it can be claimed again at once, and the attempt does not count.
+/// Releases an interrupted job. It can be claimed again at once, and the attempt does not count.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -271,8 +268,8 @@ pub fn release(tx: &mut dyn Sql, fence: JobFence) -> Result<bool> {
     Ok(released > 0)
 }
 
-/// Ends every lease of `node` and returns how many: a process that starts under the name of one that died does not wait
-/// for them.
+/// Ends every lease of `node` and returns their number, so that a restarted process need not wait for the
+/// leases of its predecessor.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -296,7 +293,7 @@ pub fn counts(tx: &mut dyn Sql) -> Result<Vec<JobCounts>> {
     )
 }
 
-/// Returns jobs that were given up, newest first, at most [`FAILED_LISTED_MAX`].
+/// Returns failed jobs, newest first, at most [`FAILED_LISTED_MAX`].
 ///
 /// # Errors
 /// [`StoreError`].
@@ -309,7 +306,7 @@ pub fn list_failed(tx: &mut dyn Sql, limit: u32) -> Result<Vec<FailedJob>> {
     )
 }
 
-/// Lets a job that was given up run again at once. Returns `false` when there is no such job.
+/// Makes a failed job due now. Returns `false` if there is no such failed job.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -321,7 +318,7 @@ pub fn retry_failed(tx: &mut dyn Sql, id: JobId, now: Timestamp) -> Result<bool>
     Ok(retried > 0)
 }
 
-/// Removes up to `limit` jobs that were given up before a moment and returns how many.
+/// Removes up to `limit` jobs that failed before `before` and returns their number.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -344,7 +341,7 @@ fn read_failed(row: &dyn Row) -> Result<FailedJob> {
     })
 }
 
-/// The error without NUL, which engines refuse, and no longer than can be stored.
+/// Replaces NUL, which engines reject, and truncates the error to the stored maximum.
 fn storable(error: &str) -> String {
     error[..error.floor_char_boundary(ERROR_MAX_BYTES)].replace('\0', " ")
 }
@@ -365,8 +362,8 @@ fn payload_of(job: Job) -> Result<String> {
     }
 }
 
-/// Reads a job; `None` when this version does not know it or its row is damaged. Such a job must not keep others from
-/// being claimed: it fails by itself.
+/// Decodes a job; `None` if this version does not know its kind or its row is damaged. Such a job must not
+/// block the claiming of others: it fails on its own.
 fn read_job(kind: &str, payload: &str) -> Option<Job> {
     if kind != Job::REMOVE_CONVERSATION {
         return Job::RECURRING.into_iter().find(|job| job.kind() == kind);
@@ -380,10 +377,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_survives_its_row() {
+    fn a_job_round_trips_through_its_row() {
         let conversation = ConversationId::from_random(7);
         for job in Job::RECURRING.into_iter().chain([Job::RemoveConversation(conversation)]) {
-            let payload = payload_of(job).expect("it can be written");
+            let payload = payload_of(job).expect("the payload is encoded");
             assert_eq!(read_job(job.kind(), &payload), Some(job));
         }
         for (kind, payload) in [("of_a_later_version", "{}"), (Job::REMOVE_CONVERSATION, "{}")] {

@@ -1,4 +1,5 @@
-//! Asking (section 4.4 of the interface): what must be on the disk before a question counts as accepted.
+//! Accepting questions (section 4.4 of the interface): writes all that must be durable before a question
+//! counts as accepted.
 
 use domain::catalog::ModelLimits;
 use domain::credits::{Balance, Credits, PostingKind};
@@ -12,50 +13,50 @@ use crate::error::StoreError;
 use crate::skills;
 use crate::sql::{Result, RowExt, Sql, SqlExt, int, params};
 
-/// How long an idempotency key is kept, in microseconds: 24 hours.
+/// The lifetime of an idempotency key, in microseconds: 24 hours.
 const IDEMPOTENCY_KEPT_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
 
-/// A question to be accepted. Its catalog entries and paths were checked.
+/// A question to be accepted. Its catalog entries and paths are already checked.
 #[derive(Debug, Clone)]
 pub struct NewQuestion {
-    /// Who pays.
+    /// The account that pays.
     pub account: AccountId,
-    /// Who asks, if it is known.
+    /// The user who asks, if known.
     pub user: Option<UserId>,
-    /// What it came through.
+    /// The channel of the question.
     pub through: AskedThrough,
-    /// The request that brought it.
+    /// The trace of the request.
     pub trace: Option<TraceId>,
-    /// Where it goes.
+    /// The existing or new conversation.
     pub target: Target,
-    /// The message of the question.
+    /// The identifier of the question's message.
     pub question: MessageId,
-    /// The message of the answer.
+    /// The identifier of the answer's message.
     pub answer: MessageId,
     /// The text, at most [`QUESTION_MAX_BYTES`](domain::limits::QUESTION_MAX_BYTES), without NUL.
     pub text: String,
-    /// Workspace paths that are attached.
+    /// Workspace paths of the attachments.
     pub attachments: Vec<String>,
-    /// The agent's full name, when one was chosen.
+    /// The full name of the chosen agent.
     pub agent: Option<String>,
-    /// The skills' full names.
+    /// The full names of the chosen skills.
     pub skills: Vec<String>,
-    /// What the answer's model costs and may put out: this is what is paid by, whatever the catalog says later.
+    /// The price and token limits of the model. The answer is charged by these, regardless of later changes
+    /// of the catalog.
     pub model_limits: ModelLimits,
-    /// What is held for the first step.
+    /// The credits to reserve for the first step.
     pub reserve: Credits,
-    /// The posting of that.
+    /// The posting of the reservation.
     pub posting: PostingId,
-    /// What keeps a repeated request from asking again.
+    /// The client's idempotency key.
     pub idempotency: Option<Idempotency>,
-    /// The present: when the answer begins.
+    /// The current time, at which the answer begins.
     pub now: Timestamp,
 }
 
-/// What a question came through.
+/// The channel of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AskedThrough {
-    /// A key of the interface.
     Key(KeyId),
     /// A session of the application, by an identifier of at most 128 bytes.
     Session(String),
@@ -63,72 +64,66 @@ pub enum AskedThrough {
     Service,
 }
 
-/// Where a question goes.
+/// The conversation of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// Into a conversation that there is.
+    /// An existing conversation.
     Existing(ConversationId),
-    /// Into a new one.
+    /// A new conversation.
     New(NewConversation),
 }
 
-/// A conversation to be begun with the question.
+/// A conversation that begins with the question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewConversation {
-    /// The conversation.
     pub id: ConversationId,
     /// Its title, at most 120 characters.
     pub title: String,
-    /// The model that answers in it.
+    /// The model that answers.
     pub model: String,
-    /// The settings of the model: keys and values.
+    /// The settings of the model, as keys and values.
     pub settings: Vec<(String, String)>,
     /// Identifiers of jurisdictions.
     pub jurisdictions: Vec<String>,
-    /// Whether answers may search the web.
+    /// Answers may search the web.
     pub web_search: bool,
 }
 
-/// The `Idempotency-Key` of a request and what it came with.
+/// The `Idempotency-Key` of a request and the hash of its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idempotency {
-    /// The key, 1 to 1024 bytes; the account's own.
+    /// The key, 1 to 1024 bytes, unique within the account.
     pub key: String,
-    /// SHA-256 of the request's body.
+    /// The SHA-256 of the request's body.
     pub body_hash: [u8; 32],
 }
 
-/// What became of a question.
+/// The result of [`ask`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AskResult {
-    /// It was accepted: it will be answered, whatever happens.
+    /// The question was accepted.
     Accepted(Accepted),
     /// The same request was accepted before.
-    Replayed {
-        /// Its conversation.
-        conversation: ConversationId,
-        /// Its answer.
-        answer: MessageId,
-    },
+    Replayed { conversation: ConversationId, answer: MessageId },
 }
 
 /// An accepted question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accepted {
-    /// The conversation as it now stands.
+    /// The conversation after the question.
     pub conversation: ConversationSummary,
     /// The answer, which is in progress.
     pub answer: MessageId,
-    /// The answer's place among the conversation's exchanges, from 0.
+    /// The position of the exchange in the conversation, from 0.
     pub ordinal: u32,
-    /// When the answer began.
+    /// The time at which the answer began.
     pub created_at: Timestamp,
 }
 
-/// Why a question was not accepted. Nothing was done.
+/// The reasons why a question was rejected. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum AskRefused {
-    /// There is no such conversation or account, or the conversation is another account's.
+    /// The conversation or account does not exist, or the conversation belongs to another account.
     #[error("no such conversation")]
     NotFound,
     /// The conversation's previous question is still being answered.
@@ -137,34 +132,33 @@ pub enum AskRefused {
     /// The balance does not cover the first step.
     #[error("not enough credits")]
     Insufficient,
-    /// The key may spend no more than it has, or not so much more.
+    /// The key has reached its spending limit, or the first step would exceed it.
     #[error("the key has reached its spending limit")]
     SpendingLimit,
-    /// The idempotency key came with another body before.
+    /// The idempotency key was used with another body.
     #[error("the idempotency key was used with another body")]
     Mismatch,
-    /// The same request was accepted before, and its conversation was deleted since.
+    /// The same request was accepted before, and its conversation has been deleted since.
     #[error("the conversation of the repeated request is gone")]
     Gone,
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Accepts a question: idempotency key, first reservation, conversation, answer, question, dispatch and the uses of
-/// its skills in one transaction.
+/// Accepts a question. Writes the idempotency key, the first reservation, conversation, answer, question,
+/// dispatch row and skill uses in one transaction.
 ///
 /// # Errors
-/// [`AskRefused`]. Of several reasons the first of: repeated, not found, insufficient, busy, spending
-/// limit; of an existing conversation busy before insufficient.
+/// [`AskRefused`]. Of several reasons the first in this order: repeated, not found, insufficient, busy,
+/// spending limit. In an existing conversation, busy precedes insufficient.
 pub fn ask(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskResult, AskRefused> {
     if let Some(idempotency) = &new.idempotency
         && let Some((conversation, answer)) = replayed(tx, new, idempotency)?
     {
         return Ok(AskResult::Replayed { conversation, answer });
     }
-    let Some((balance, limited)) = reserve_credits(tx, new)? else { return Err(why_not_held(tx, new)?) };
-    let (conversation, ordinal) = place(tx, new)?;
+    let Some((balance, limited)) = reserve_credits(tx, new)? else { return Err(reservation_error(tx, new)?) };
+    let (conversation, ordinal) = assign_ordinal(tx, new)?;
     begin(tx, new, &conversation, ordinal)?;
     if new.reserve > Credits(0) {
         let mut posting = Posting::new(new.posting, new.account, PostingKind::Reserve, new.reserve, new.now);
@@ -184,8 +178,8 @@ pub fn ask(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskResult, AskRefused>
     Ok(AskResult::Accepted(Accepted { conversation, answer: new.answer, ordinal, created_at: new.now }))
 }
 
-/// The conversation and the answer of the same request, when it was accepted within the last 24 hours. To be looked at
-/// before the question is checked: what it names may be gone since.
+/// Returns the conversation and the answer of the same request if it was accepted within the last 24 hours.
+/// Call it before checking the question, which may refer to things deleted since.
 ///
 /// # Errors
 /// [`AskRefused::Mismatch`], [`AskRefused::Gone`], [`AskRefused::Store`].
@@ -213,13 +207,14 @@ pub fn replay(
     }
 }
 
-/// Forgets up to `limit` idempotency keys that are older than 24 hours and says how many.
+/// Removes up to `limit` idempotency keys older than 24 hours and returns their number.
 ///
 /// # Errors
 /// [`StoreError`].
 pub fn sweep_idempotency(tx: &mut dyn Sql, now: Timestamp, limit: u32) -> Result<u64> {
     tx.execute(
-        // A range of the index, up to the first that stays. To be told each row, PostgreSQL would read the whole table.
+        // A range of the index, up to the first key that stays. For an explicit list of rows, PostgreSQL
+        // would scan the table.
         "DELETE FROM idempotency WHERE created_at <= $1 AND (created_at, account_id, name) <
             (COALESCE((SELECT created_at FROM idempotency WHERE created_at <= $1
                 ORDER BY created_at, account_id, name LIMIT 1 OFFSET $2), $1 + 1),
@@ -247,7 +242,7 @@ impl NewQuestion {
     }
 }
 
-/// Takes the idempotency key for this question, or finds the one that has it.
+/// Claims the idempotency key for this question, or returns the earlier question that holds it.
 fn replayed(
     tx: &mut dyn Sql,
     new: &NewQuestion,
@@ -276,8 +271,8 @@ fn replayed(
     Ok(Some(replay(tx, new.account, idempotency, new.now)?.ok_or(StoreError::TransactionLost)?))
 }
 
-/// Locks the account's row, holds the credits and counts the conversation; tells also whether the key has a
-/// spending limit, which never changes. `None` when they can't be held.
+/// Locks the account's row, reserves the credits and counts the conversation. Returns the balance and whether
+/// the key has a spending limit, which never changes; `None` if the balance is insufficient.
 fn reserve_credits(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Option<(Balance, bool)>> {
     let begun = matches!(new.target, Target::New(_));
     tx.one(
@@ -289,8 +284,8 @@ fn reserve_credits(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Option<(Balanc
     )
 }
 
-/// Why [`hold`] could not: a conversation that is not there or not free is the more telling reason.
-fn why_not_held(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskRefused> {
+/// Returns the reason why [`reserve_credits`] failed. A missing or busy conversation takes precedence.
+fn reservation_error(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskRefused> {
     let Target::Existing(conversation) = new.target else {
         let account = tx.one("SELECT id FROM accounts WHERE id = $1", params![new.account], |_| Ok(()))?;
         return Ok(if account.is_some() { AskRefused::Insufficient } else { AskRefused::NotFound });
@@ -308,10 +303,10 @@ fn why_not_held(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskRefused> {
     })
 }
 
-/// Makes or locks the conversation's row, and takes the exchange's ordinal.
-fn place(tx: &mut dyn Sql, new: &NewQuestion) -> Result<(ConversationSummary, u32), AskRefused> {
+/// Creates or locks the conversation's row and assigns the exchange's ordinal.
+fn assign_ordinal(tx: &mut dyn Sql, new: &NewQuestion) -> Result<(ConversationSummary, u32), AskRefused> {
     match &new.target {
-        Target::New(conversation) => Ok((make(tx, new, conversation)?, 0)),
+        Target::New(conversation) => Ok((insert_conversation(tx, new, conversation)?, 0)),
         Target::Existing(conversation) => tx
             .one(
                 concat!(
@@ -327,7 +322,11 @@ fn place(tx: &mut dyn Sql, new: &NewQuestion) -> Result<(ConversationSummary, u3
     }
 }
 
-fn make(tx: &mut dyn Sql, question: &NewQuestion, new: &NewConversation) -> Result<ConversationSummary> {
+fn insert_conversation(
+    tx: &mut dyn Sql,
+    question: &NewQuestion,
+    new: &NewConversation,
+) -> Result<ConversationSummary> {
     tx.send(
         "INSERT INTO conversations (id, account_id, title, model, settings, jurisdictions, web_search, pinned,
             created_at, modified_at, exchanges)
@@ -357,7 +356,7 @@ fn make(tx: &mut dyn Sql, question: &NewQuestion, new: &NewConversation) -> Resu
     })
 }
 
-/// Writes answer, question and dispatch, unless the conversation has an answer in progress.
+/// Writes answer, question and dispatch row, unless the conversation has an answer in progress.
 fn begin(
     tx: &mut dyn Sql,
     new: &NewQuestion,

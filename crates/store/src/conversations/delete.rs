@@ -1,4 +1,5 @@
-//! Deleting: what the user sees goes at once, the rows in chunks later, once the answer in progress has ended.
+//! Deletion: hides a conversation at once. A job removes its rows in chunks once the answer in progress has
+//! completed.
 
 use domain::id::{AccountId, ConversationId, MessageId};
 use domain::time::Timestamp;
@@ -8,15 +9,15 @@ use crate::error::StoreError;
 use crate::jobs;
 use crate::sql::{Result, RowExt, Sql, SqlExt, int, params};
 
-/// What was deleted.
+/// The result of [`delete`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeletedConversation {
-    /// The answer that was in progress: it is to be stopped, and paid for as any that is.
+    /// The answer in progress. It is asked to stop, and is paid for like any other.
     pub open_answer: Option<MessageId>,
 }
 
-/// Deletes a conversation: it is not found any more, and its answer in progress is asked to stop. Whoever works on that
-/// ends it, whatever happens meanwhile. A job then [removes](remove) the rows. The ledger stays.
+/// Hides a conversation and requests a stop of its answer in progress. The holder of the answer's lease still
+/// completes it. A job then [removes](remove) the rows. The ledger stays.
 ///
 /// # Errors
 /// [`ConversationError::NotFound`].
@@ -43,25 +44,25 @@ pub fn delete(
         |row| row.id(0),
     )?;
     if open_answer.is_none() {
-        // Otherwise the end of the answer writes it.
+        // With an open answer, its completion enqueues the job.
         jobs::enqueue_removal(tx, conversation, now)?;
     }
     Ok(DeletedConversation { open_answer })
 }
 
-/// Removes up to `limit` rows of a conversation, those first that nothing refers to, and returns how many: fewer when
-/// nothing of it is left.
+/// Removes up to `limit` rows of a deleted conversation, unreferenced rows first. Returns the number removed;
+/// fewer than `limit` means that nothing is left.
 ///
 /// # Errors
-/// [`StoreError::Rule`] when it is not deleted, or an answer in it is still in progress.
+/// [`StoreError::Rule`] if the conversation is not deleted, or an answer in it is still in progress.
 pub fn remove(tx: &mut dyn Sql, conversation: ConversationId, limit: u32) -> Result<u64> {
-    let kept = tx.one(
+    let in_use = tx.one(
         "SELECT c.id FROM conversations c WHERE c.id = $1 AND (c.deleted_at IS NULL OR EXISTS
             (SELECT 1 FROM answers a WHERE a.conversation_id = c.id AND a.completed_at IS NULL))",
         params![conversation],
         |_| Ok(()),
     )?;
-    if kept.is_some() {
+    if in_use.is_some() {
         return Err(StoreError::Rule(
             "a conversation is removed once it is deleted and nobody answers in it",
         ));

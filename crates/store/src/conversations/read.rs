@@ -1,4 +1,4 @@
-//! Reading what was said.
+//! Reads conversations and their messages.
 
 use domain::answer::{Answer, AnswerError, Ending, ErrorCode, LogEntry, Stamp};
 use domain::id::{AccountId, ConversationId, MessageId};
@@ -10,60 +10,53 @@ use crate::error::StoreError;
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
 use crate::turns::log_before_damage;
 
-/// How many exchanges are read at once: a long conversation is never held whole.
+/// The most exchanges per read. A long conversation is never held in memory as a whole.
 pub const EXCHANGES_PAGE_MAX: u32 = 50;
 
-/// A conversation with the beginning of what was said in it (section 2.9).
+/// A conversation with its first messages (section 2.9).
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConversationDetail {
-    /// The conversation.
     pub summary: ConversationSummary,
-    /// The messages of its first [`EXCHANGES_PAGE_MAX`] exchanges, in the order in which they were made.
+    /// The messages of its first [`EXCHANGES_PAGE_MAX`] exchanges, oldest first.
     pub messages: Vec<Message>,
 }
 
-/// Something that was said.
+/// A message of a conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
-    /// By the user.
+    /// The user's message.
     Question(Question),
-    /// By the agent.
+    /// The assistant's message.
     Answer(Box<StoredAnswer>),
 }
 
-/// A question as it was asked.
+/// A stored question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// The message.
     pub id: MessageId,
-    /// Its place among the conversation's exchanges, from 0.
+    /// Its position among the conversation's exchanges, from 0.
     pub ordinal: u32,
-    /// When it was asked.
     pub created_at: Timestamp,
-    /// Its text.
     pub text: String,
-    /// Workspace paths that were attached.
+    /// Workspace paths of the attachments.
     pub attachments: Vec<String>,
 }
 
-/// An answer as it is stored: whole when completed, and as far as its log can be read while in progress.
+/// A stored answer: complete when completed; while in progress, the readable prefix of its step log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredAnswer {
-    /// The message.
     pub id: MessageId,
-    /// Its conversation.
     pub conversation: ConversationId,
-    /// Its place among the conversation's exchanges, from 0. The next question's answer has the next.
+    /// Its position among the conversation's exchanges, from 0.
     pub ordinal: u32,
-    /// When it began.
+    /// The time at which it began.
     pub created_at: Timestamp,
-    /// When it was completed; `None` while in progress.
+    /// The time at which it was completed; `None` while in progress.
     pub completed_at: Option<Timestamp>,
-    /// The model that the conversation answers with.
+    /// The model of the conversation.
     pub model: String,
-    /// Its text.
     pub text: String,
-    /// Its parts, sources and ending. While in progress its stamp is that of the newest epoch, revision 0.
+    /// Its parts, sources and ending. While in progress, its stamp is revision 0 of the newest epoch.
     pub answer: Answer,
 }
 
@@ -77,7 +70,7 @@ macro_rules! answer_select {
     };
 }
 
-/// The conversation and its first messages.
+/// Returns a conversation with its first messages.
 ///
 /// # Errors
 /// [`ConversationError::NotFound`].
@@ -90,8 +83,8 @@ pub fn detail(
     Ok(ConversationDetail { summary, messages: messages(tx, account, conversation, 0, EXCHANGES_PAGE_MAX)? })
 }
 
-/// The messages of up to `limit` exchanges (at most [`EXCHANGES_PAGE_MAX`]), from the ordinal `from` on; none
-/// when there are no more.
+/// Returns the messages of up to `limit` exchanges (at most [`EXCHANGES_PAGE_MAX`]) from the ordinal `from`
+/// on. Empty past the end.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -132,10 +125,10 @@ pub fn messages(
     Ok(messages)
 }
 
-/// One answer.
+/// Returns one answer.
 ///
 /// # Errors
-/// [`ConversationError::NotFound`], also when the message is a question.
+/// [`ConversationError::NotFound`], also if the message is a question.
 pub fn answer(
     tx: &mut dyn Sql,
     account: AccountId,
@@ -150,7 +143,7 @@ pub fn answer(
     Ok(stored.ok_or(ConversationError::NotFound)?.whole(tx)?)
 }
 
-/// The conversation's latest answer. A conversation always has one.
+/// Returns the latest answer of a conversation. A conversation always has one.
 ///
 /// # Errors
 /// [`ConversationError::NotFound`].
@@ -167,7 +160,7 @@ pub fn latest_answer(
     Ok(stored.ok_or(ConversationError::NotFound)?.whole(tx)?)
 }
 
-/// An answer whose log, if it needs one, was not read yet.
+/// An answer whose log, if needed, is still to be read.
 enum Stored {
     Whole(Box<StoredAnswer>),
     InProgress { answered: Box<StoredAnswer>, attachments: Vec<String> },
@@ -216,7 +209,7 @@ fn read_stored(row: &dyn Row) -> Result<Stored> {
     }
 }
 
-/// The ending in the columns from `column` on: its kind, the error's code and the error's message.
+/// Reads the ending from `column` on: its kind, the error's code and the error's message.
 pub(crate) fn read_ending(row: &dyn Row, column: usize) -> Result<Option<Ending>> {
     let Some(kind) = row.opt_text(column)? else { return Ok(None) };
     let ending = match kind {
