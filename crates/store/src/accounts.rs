@@ -18,65 +18,54 @@ macro_rules! account_select {
     };
 }
 
-/// An account to be made, with the person who owns it.
+/// An account to be created, with the user who owns it.
 #[derive(Debug, Clone)]
 pub struct NewAccount {
-    /// The account.
     pub account: AccountId,
-    /// Its first user.
     pub user: UserId,
-    /// What that user may do.
     pub role: Role,
-    /// The user's email, at most 320 bytes; no other user has it in whatever case.
+    /// The user's email, at most 320 bytes, unique regardless of case.
     pub email: String,
-    /// Until when the licence holds; `None` for none.
+    /// The end of the licence; `None` for no licence.
     pub licence_until: Option<Timestamp>,
-    /// The first grant, made unless it is zero.
+    /// The first grant; zero grants nothing.
     pub grant: Credits,
     /// The posting of the grant.
     pub posting: PostingId,
-    /// Whether the account gets a machine.
+    /// Creates a machine, too.
     pub machine: bool,
-    /// The present.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// An account as it stands.
+/// A stored account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// The account.
     pub id: AccountId,
-    /// Its first user.
     pub user: UserId,
-    /// What that user may do.
     pub role: Role,
-    /// That user's email as it was written.
+    /// The user's email as it was entered.
     pub email: String,
-    /// Its licence.
     pub licence: Licence,
-    /// When it was made.
     pub created_at: Timestamp,
-    /// How many conversations it has.
+    /// The number of its conversations.
     pub conversations: u64,
-    /// Whether it has a machine.
     pub has_machine: bool,
 }
 
-/// Why nothing was done to an account.
+/// The reasons why an operation on an account failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
-    /// There is no such account.
     #[error("no such account")]
     NotFound,
-    /// Another user has the email.
+    /// Another user has this email.
     #[error("the email is taken")]
     EmailTaken,
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Makes an account, its owner, its first grant and, if wanted, its machine.
+/// Creates an account, its owner, its first grant and, if requested, its machine.
 ///
 /// # Errors
 /// [`AccountError::EmailTaken`].
@@ -114,7 +103,7 @@ pub fn create(tx: &mut dyn Sql, new: &NewAccount) -> Result<Account, AccountErro
     get(tx, new.account)?.ok_or(AccountError::NotFound)
 }
 
-/// The account, if there is one.
+/// Returns the account, or `None` if it does not exist.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -126,7 +115,7 @@ pub fn get(tx: &mut dyn Sql, account: AccountId) -> Result<Option<Account>> {
     )
 }
 
-/// The account of the user with this email, in whatever case, and that user.
+/// Returns the account of the user with this email, ignoring case.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -137,7 +126,7 @@ pub fn by_email(tx: &mut dyn Sql, email: &str) -> Result<Option<Account>> {
     tx.one(concat!(account_select!(), " WHERE u.email_key = $1"), params![&email_key(email)], read_account)
 }
 
-/// Whether there is any account.
+/// Returns `true` if at least one account exists.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -145,7 +134,7 @@ pub fn any(tx: &mut dyn Sql) -> Result<bool> {
     Ok(tx.one("SELECT 1 FROM accounts LIMIT 1", params![], |_| Ok(()))?.is_some())
 }
 
-/// Says until when the licence holds; `None` ends it.
+/// Sets the end of the licence; `None` ends it.
 ///
 /// # Errors
 /// [`AccountError::NotFound`].
@@ -159,7 +148,7 @@ pub fn set_licence(
     if changed == 0 { Err(AccountError::NotFound) } else { Ok(()) }
 }
 
-/// Keeps the hash of the user's password in place of the one before: at most 512 bytes.
+/// Replaces the hash of the user's password; at most 512 bytes.
 ///
 /// # Errors
 /// [`AccountError::NotFound`].
@@ -168,7 +157,7 @@ pub fn set_password(tx: &mut dyn Sql, user: UserId, hash: &str) -> Result<(), Ac
     if changed == 0 { Err(AccountError::NotFound) } else { Ok(()) }
 }
 
-/// The hash of the user's password; `None` when there is no such user, or the user has none.
+/// Returns the hash of the user's password; `None` if the user does not exist or has no password.
 ///
 /// # Errors
 /// [`StoreError`].

@@ -1,29 +1,28 @@
-//! The audit log: who did what to what. Rows are added, and removed when they are old.
+//! The audit log: operators' actions and rejected keys. Old entries are removed in the background.
 
 use domain::id::{AccountId, TraceId};
 use domain::time::Timestamp;
 
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
 
-/// The most entries that one call lists.
+/// The largest page of [`list`].
 pub const AUDIT_PAGE_MAX: u32 = 1000;
 
-/// Something that was done.
+/// One recorded action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditEntry {
-    /// When.
     pub at: Timestamp,
-    /// The account that it concerns, if any.
+    /// The account concerned, if any.
     pub account: Option<AccountId>,
-    /// Who did it, at most 1024 bytes.
+    /// The person or program that acted, at most 1024 bytes.
     pub actor: String,
-    /// What was done, a word or two, at most 256 bytes.
+    /// The action in a word or two, at most 256 bytes.
     pub action: String,
-    /// What it was done to, at most 4096 bytes.
+    /// The object of the action, at most 4096 bytes.
     pub subject: String,
-    /// What else there is to know, without secrets, at most 64 KiB.
+    /// Further details without secrets, at most 64 KiB.
     pub detail: String,
-    /// The request in which it was done.
+    /// The trace of the request.
     pub trace: Option<TraceId>,
 }
 
@@ -48,20 +47,20 @@ pub fn append(tx: &mut dyn Sql, entry: &AuditEntry) -> Result<()> {
     Ok(())
 }
 
-/// Which entries are wanted.
+/// Selects entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AuditFilter {
-    /// Those of this account alone.
+    /// Only entries of this account.
     pub account: Option<AccountId>,
-    /// Those from this moment on.
+    /// Only entries from this time on.
     pub since: Option<Timestamp>,
-    /// Those before the entry of this number: the last one of the page before.
+    /// Only entries before this number: the last number of the previous page.
     pub before: Option<i64>,
-    /// How many, at most [`AUDIT_PAGE_MAX`].
+    /// The size of the page, at most [`AUDIT_PAGE_MAX`].
     pub limit: u32,
 }
 
-/// What was done, newest first, with the numbers of the entries.
+/// Returns entries with their numbers, newest first.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
@@ -85,13 +84,15 @@ pub fn list(tx: &mut dyn Sql, wanted: &AuditFilter) -> Result<Vec<(i64, AuditEnt
     }
 }
 
-/// Removes up to `limit` entries from before a moment, in microseconds, and says how many.
+/// Removes up to `limit` entries older than `before_micros` (Unix time in microseconds). Returns the number
+/// removed.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
 pub fn sweep(tx: &mut dyn Sql, before_micros: i64, limit: u32) -> Result<u64> {
     tx.execute(
-        // A range of the index, up to the first that stays. To be told each row, PostgreSQL would read the whole table.
+        // A range of the index, up to the first entry that stays. For an explicit list of rows, PostgreSQL
+        // would scan the table.
         "DELETE FROM audit WHERE created_at < $1 AND (created_at, entry) <
             (COALESCE((SELECT created_at FROM audit WHERE created_at < $1
                 ORDER BY created_at, entry LIMIT 1 OFFSET $2), $1),

@@ -1,4 +1,4 @@
-//! The purse and the ledger whose sum it is.
+//! Credits: the balance of an account, and the ledger that it is the sum of.
 
 use domain::credits::{Balance, Credits, PostingKind, Shortage};
 use domain::id::{AccountId, ConversationId, KeyId, MessageId, PostingId};
@@ -8,24 +8,22 @@ use domain::time::Timestamp;
 use crate::error::StoreError;
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
 
-/// The most postings that one call lists.
+/// The largest page of [`ledger`].
 pub const LEDGER_PAGE_MAX: u32 = 1000;
 
-/// The most tokens that a posting tells of, so that millions of them can be added up.
+/// The cap on the tokens of a posting, so that the sum of millions of postings cannot overflow.
 const TOKENS_MAX: i64 = 1 << 40;
 
-/// Why credits were not granted.
+/// The reasons why a grant failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GrantError {
-    /// There is no such account.
     #[error("no such account")]
     NotFound,
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Gives credits to an account.
+/// Grants credits to an account.
 ///
 /// # Errors
 /// [`GrantError`].
@@ -40,7 +38,7 @@ pub fn grant(
     post(tx, &posting)?.map_err(|_| GrantError::NotFound)
 }
 
-/// What the account can spend and what is held; `None` when there is no such account.
+/// Returns the available and reserved credits; `None` if the account does not exist.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -48,34 +46,32 @@ pub fn balance(tx: &mut dyn Sql, account: AccountId) -> Result<Option<Balance>> 
     tx.one("SELECT balance, reserved FROM accounts WHERE id = $1", params![account], read_balance)
 }
 
-/// A posting as it stands in the ledger.
+/// A stored posting.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LedgerEntry {
-    /// Its identifier.
     pub id: PostingId,
-    /// When it was made.
     pub at: Timestamp,
-    /// Its kind.
     pub kind: PostingKind,
-    /// How many credits it moved.
+    /// The credits that it moved.
     pub amount: Credits,
-    /// The purse after it.
+    /// The balance after it.
     pub balance: Balance,
-    /// The conversation that it was for, which may be gone.
+    /// The conversation that it paid for, which may have been deleted.
     pub conversation: Option<ConversationId>,
-    /// The answer that it was for, which may be gone.
+    /// The answer that it paid for, which may have been deleted.
     pub answer: Option<MessageId>,
-    /// The key through which the question came.
+    /// The key that asked the question.
     pub key: Option<KeyId>,
-    /// The model that was used or is to be.
+    /// The model that was used or will be.
     pub model: Option<String>,
     /// The number of the step.
     pub step: Option<u32>,
-    /// What the step used, when it settles one.
+    /// The usage of the step, if it settles one.
     pub usage: Option<Usage>,
 }
 
-/// The account's postings, newest first: `limit` of them (at most [`LEDGER_PAGE_MAX`]) from `offset` on.
+/// Returns a page of the account's postings, newest first: `limit` (at most [`LEDGER_PAGE_MAX`]) from
+/// `offset` on.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -89,7 +85,7 @@ pub fn ledger(tx: &mut dyn Sql, account: AccountId, offset: u64, limit: u32) -> 
     )
 }
 
-/// The purse that the account's postings add up to. It is what [`purse`] says, or something is broken.
+/// Sums up the account's postings. A result other than [`balance`] means that the ledger is damaged.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -105,7 +101,7 @@ pub fn recomputed_balance(tx: &mut dyn Sql, account: AccountId) -> Result<Balanc
     Ok(sums.unwrap_or_default())
 }
 
-/// A posting to be made.
+/// A posting to be written.
 pub(crate) struct Posting<'a> {
     pub(crate) id: PostingId,
     pub(crate) account: AccountId,
@@ -115,11 +111,11 @@ pub(crate) struct Posting<'a> {
     pub(crate) conversation: Option<ConversationId>,
     pub(crate) answer: Option<MessageId>,
     pub(crate) key: Option<KeyId>,
-    /// Whether the key has a spending limit.
+    /// The key has a spending limit.
     pub(crate) limited: bool,
     pub(crate) model: Option<&'a str>,
     pub(crate) step: Option<u32>,
-    /// Whether it is for the summary before that step.
+    /// It pays for the summary before that step.
     pub(crate) summary: bool,
     pub(crate) usage: Option<Usage>,
 }
@@ -150,8 +146,8 @@ impl Posting<'_> {
     }
 }
 
-/// Moves the credits in the account's row and writes the posting. When the purse does not cover it, there is no
-/// such account, or the key may not spend so much, the transaction must be undone.
+/// Moves the credits in the account's row and writes the posting. On [`Shortage`] (insufficient balance,
+/// missing account, or a key over its spending limit) the caller must undo the transaction.
 pub(crate) fn post(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<Result<Balance, Shortage>> {
     let Some(balance) = move_credits(tx, posting)? else { return Ok(Err(Shortage::Balance)) };
     if !count_spent(tx, posting)? {
@@ -161,8 +157,8 @@ pub(crate) fn post(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<Result<Bal
     Ok(Ok(balance))
 }
 
-/// Counts what a key with a spending limit has spent: what was reserved for its questions and not released.
-/// `false` when that would be more than it may. The account's row must be locked.
+/// Counts a posting against the spending limit of its key: the credits that were reserved and not released.
+/// Returns `false` if the limit would be exceeded. The account's row must be locked.
 pub(crate) fn count_spent(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<bool> {
     let (Some(key), true) = (posting.key, posting.limited) else { return Ok(true) };
     let sql = match posting.kind {
@@ -196,7 +192,7 @@ fn move_credits(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<Option<Balanc
     tx.one(sql, params![posting.account, int(posting.amount.0)?], read_balance)
 }
 
-/// Writes the posting after which the purse stands so.
+/// Writes a posting with the balance after it.
 pub(crate) fn record(tx: &mut dyn Sql, posting: &Posting<'_>, after: Balance) -> Result<()> {
     let tokens =
         |count: fn(Usage) -> u64| posting.usage.map(|usage| saturating(count(usage)).min(TOKENS_MAX));
@@ -229,7 +225,7 @@ pub(crate) fn record(tx: &mut dyn Sql, posting: &Posting<'_>, after: Balance) ->
     Ok(())
 }
 
-/// Counts of tokens come from vendors; an absurd one is not worth failing for.
+/// Vendors report the token counts. An absurd count is capped rather than rejected.
 pub(crate) fn saturating(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

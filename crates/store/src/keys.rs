@@ -1,4 +1,4 @@
-//! Keys of the interface (section 5). Only their fingerprints are stored.
+//! API keys (section 5 of the interface). Only their fingerprints are stored.
 
 use domain::account::Licence;
 use domain::credits::Credits;
@@ -10,83 +10,70 @@ use domain::time::Timestamp;
 use crate::error::StoreError;
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
 
-/// The most keys that an account has at once.
+/// The most keys of one account at a time.
 pub const KEYS_MAX: u32 = 1000;
 
-/// A key to be made.
+/// A key to be created.
 #[derive(Debug, Clone)]
 pub struct NewKey {
-    /// The key.
     pub id: KeyId,
-    /// Whose it is.
     pub account: AccountId,
-    /// Who makes it, if it is a person.
+    /// The user who creates it, if any.
     pub user: Option<UserId>,
-    /// By which its owner recognises it, 1 to 1024 bytes.
+    /// A name for its owner, 1 to 1024 bytes.
     pub name: String,
-    /// Its fingerprint.
     pub fingerprint: KeyFingerprint,
-    /// When it ends before the licence does; in the future.
+    /// The key's own end, in the future; `None` ends it with the licence.
     pub expires_at: Option<Timestamp>,
-    /// What it may do.
     pub scope: Scope,
-    /// How many credits its questions may cost together; for ever, and never changed.
+    /// The credits that its questions may cost in total over its lifetime. It cannot be changed later.
     pub spending_limit: Option<Credits>,
-    /// The present.
+    /// The current time.
     pub now: Timestamp,
 }
 
 /// A key as its owner sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
-    /// The key.
     pub id: KeyId,
-    /// Its name.
     pub name: String,
-    /// When it was made.
     pub created_at: Timestamp,
-    /// When it ends: with the licence, or earlier when it has an end of its own; `None` without a licence.
+    /// The end of the key: that of the licence, or its own if earlier; `None` without a licence.
     pub expires_at: Option<Timestamp>,
-    /// The minute in which it was last used.
+    /// The minute of its last use.
     pub last_used_at: Option<Timestamp>,
-    /// What it may do.
     pub scope: Scope,
-    /// What its questions may cost and have cost so far, with what is held for those under way.
+    /// The spending limit and the credits spent so far, including reserved ones.
     pub spending: Option<Spending>,
 }
 
-/// How far a key with a spending limit has come.
+/// The spending of a key that has a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spending {
-    /// What its questions may cost together.
+    /// The credits that its questions may cost in total.
     pub limit: Credits,
-    /// What was settled for them, and what is held.
+    /// The credits settled and currently reserved.
     pub spent: Credits,
 }
 
-/// What a fingerprint stands for.
+/// The key and account that a fingerprint identifies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolvedKey {
-    /// The key.
     pub key: KeyId,
-    /// Whose it is.
     pub account: AccountId,
-    /// Who made it, in whose name it asks.
+    /// The user who created it, on whose behalf it asks.
     pub user: Option<UserId>,
-    /// Until when the account's licence holds.
+    /// The end of the account's licence.
     pub licence_until: Option<Timestamp>,
-    /// Whether it was revoked.
     pub revoked: bool,
-    /// When it ends before the licence does.
+    /// The key's own end, before that of the licence.
     pub expires_at: Option<Timestamp>,
-    /// What it may do.
     pub scope: Scope,
-    /// Whether the account has a machine.
     pub has_machine: bool,
 }
 
 impl ResolvedKey {
-    /// Whether the key works at `now`: neither revoked nor ended, under a licence that holds.
+    /// Returns `true` if the key works at `now`: it is not revoked, not expired, and the licence is active.
     #[must_use]
     pub fn valid(&self, now: Timestamp) -> bool {
         let open = |until: Option<Timestamp>| until.is_some_and(|until| now < until);
@@ -94,27 +81,24 @@ impl ResolvedKey {
     }
 }
 
-/// Why nothing was done to a key.
+/// The reasons why an operation on a key failed.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// There is no such key or account.
     #[error("no such key or account")]
     NotFound,
-    /// The account has no licence that holds.
+    /// The account has no active licence.
     #[error("the account has no active licence")]
     NoLicence,
-    /// The key would have ended before it began.
+    /// The key's end is not in the future.
     #[error("a key's end lies in the future")]
     Ended,
-    /// The account has [`KEYS_MAX`] keys.
     #[error("the account has too many keys")]
     TooMany,
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Makes a key.
+/// Creates a key.
 ///
 /// # Errors
 /// [`KeyError::NoLicence`], [`KeyError::TooMany`], [`KeyError::Ended`], and [`KeyError::NotFound`] when there is no such account.
@@ -157,7 +141,7 @@ pub fn create(tx: &mut dyn Sql, new: &NewKey) -> Result<(), KeyError> {
     Ok(())
 }
 
-/// The account's keys that were not revoked, oldest first.
+/// Returns the account's keys that are not revoked, oldest first.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -186,11 +170,11 @@ pub fn list(tx: &mut dyn Sql, account: AccountId) -> Result<Vec<Key>> {
     )
 }
 
-/// Revokes a key for ever and tells whose it was. With `account`, only if it is that account's: only an
-/// operator goes without.
+/// Revokes a key permanently and returns its account. With `account`, only a key of that account; operators
+/// pass `None`.
 ///
 /// # Errors
-/// [`KeyError::NotFound`], also when it was revoked before.
+/// [`KeyError::NotFound`], also if it was already revoked.
 pub fn revoke(
     tx: &mut dyn Sql,
     account: Option<AccountId>,
@@ -206,7 +190,7 @@ pub fn revoke(
     .ok_or(KeyError::NotFound)
 }
 
-/// What the fingerprint stands for; `None` when for nothing.
+/// Returns the key of a fingerprint, or `None`.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -220,7 +204,7 @@ pub fn resolve(tx: &mut dyn Sql, fingerprint: KeyFingerprint) -> Result<Option<R
     )
 }
 
-/// Remembers that a key was used in the minute `minute`. An earlier one than is known changes nothing.
+/// Records the use of a key in `minute`. A minute earlier than the stored one changes nothing.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -232,7 +216,7 @@ pub fn touch(tx: &mut dyn Sql, key: KeyId, minute: Timestamp) -> Result<()> {
     Ok(())
 }
 
-/// Everything, unless it was narrowed.
+/// Reads the scope; NULL means all permissions.
 fn read_scope(row: &dyn Row, column: usize) -> Result<Scope> {
     let text = row.opt_text(column)?;
     let read = |text: &str| Scope::parse(text).map_err(|error| StoreError::damaged("scope", text, error));

@@ -1,19 +1,19 @@
-//! How often an account has used which skill: its catalog lists the most used first (section 4.2 of the interface).
+//! Skill use counts per account: the catalog lists the most used skills first (section 4.2 of the interface).
 
 use domain::id::AccountId;
 
 use crate::sql::{Result, RowExt, Sql, SqlExt, params};
 
-/// The most skills of one account that are told.
+/// The most skills that [`uses`] returns.
 const SKILLS_MAX: u32 = 10_000;
 
-/// Counts one use of each of these skills, named in full; one that is named twice counts once. Nothing else may
-/// be locked after it in the same transaction.
+/// Counts one use of each skill, given by full name; duplicates count once. The transaction must not take
+/// other locks afterwards.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
 pub fn count(tx: &mut dyn Sql, account: AccountId, full_names: &[String]) -> Result<()> {
-    // In one order, so that two who count never wait for each other.
+    // A fixed order prevents deadlocks between two callers.
     let mut names: Vec<&String> = full_names.iter().collect();
     names.sort();
     names.dedup();
@@ -27,7 +27,8 @@ pub fn count(tx: &mut dyn Sql, account: AccountId, full_names: &[String]) -> Res
     Ok(())
 }
 
-/// The skills that an account has used, named in full, and how often; the most used first, then by name.
+/// Returns the full names of the skills that an account has used and their counts, most used first, then by
+/// name.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).

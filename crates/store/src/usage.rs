@@ -1,4 +1,4 @@
-//! What answers used, added up from the ledger's postings.
+//! Usage of answers, summed up from the ledger's postings.
 
 use domain::credits::Credits;
 use domain::id::AccountId;
@@ -7,32 +7,32 @@ use domain::time::Timestamp;
 
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
 
-/// The most rows that one call brings: two years of a dozen models.
+/// The most rows per call: two years of a dozen models.
 pub const USAGE_ROWS_MAX: u32 = 10_000;
 /// A day in UTC, in microseconds.
 const DAY_MICROS: i64 = 86_400_000_000;
 
-/// What one model used on one day.
+/// The usage of one model on one day.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageRow {
-    /// When the day began, in UTC.
+    /// The beginning of the day in UTC.
     pub day: Timestamp,
-    /// The model; `None` where a posting names none.
+    /// The model; `None` for postings without one.
     pub model: Option<String>,
-    /// How many steps were settled, summaries among them.
+    /// The number of settled steps, including summaries.
     pub steps: u64,
-    /// How many of these summed up an exchange that had become too long, and what those cost.
+    /// The number of summaries of long exchanges, and their cost.
     pub summaries: (u64, Credits),
-    /// What they cost.
+    /// The cost of all steps.
     pub credits: Credits,
-    /// The tokens of them all; `estimated` when some were.
+    /// The tokens of all steps; `estimated` if some were estimated.
     pub tokens: Usage,
-    /// How many of the tokens read and written nobody counted, so that they were estimated.
+    /// The number of tokens, input and output, that were estimated rather than counted.
     pub estimated_tokens: u64,
 }
 
-/// What the account's answers used since `since`, a row for each day and model, the newest days first, models by
-/// name: at most [`USAGE_ROWS_MAX`], and whether there are more.
+/// Returns the account's usage since `since`, a row per day and model, newest days first and models by name:
+/// at most [`USAGE_ROWS_MAX`] rows, and whether there are more.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
