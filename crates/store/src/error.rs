@@ -1,76 +1,67 @@
-//! What can go wrong below an operation: the engine, the disk, a damaged row.
+//! Failures below an operation: of the engine, the disk, or a damaged row.
 
-/// A failure that is no refusal: nobody asked for anything wrong. But for [`StoreError::Uncertain`], the
-/// operation did not happen.
+/// A failure that the request did not cause. Except for [`StoreError::Uncertain`], the operation did not
+/// happen.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// There is no room left for the database.
+    /// The disk or the size limit of the database is full.
     #[error("the database is full")]
     Full,
-    /// The disk, the file or the engine failed.
     #[error("the database failed: {0}")]
     Engine(String),
-    /// The database server could not be reached for longer than the store waits.
+    /// The database server was unreachable for longer than the store waits.
     #[error("the database is not reachable: {0}")]
     Unreachable(String),
-    /// The connection to the database server broke while it committed, and whether it did could not be found
-    /// out. The operation may have happened.
+    /// The connection to the database server broke during a commit, and its outcome could not be determined.
+    /// The operation may have happened.
     #[error("whether the database committed is unknown: {0}")]
     Uncertain(String),
-    /// Another process serves the database.
     #[error("another service works with this database")]
     Taken,
-    /// Something is where a database is to be restored.
+    /// The target of a restore is not empty.
     #[error("there is a database already, and a restore replaces nothing")]
     NotEmpty,
-    /// A constraint of the schema was broken. Operations ask before they write, so this tells of a value
-    /// that the edge should have refused, or of a mistake in here.
+    /// A constraint of the schema was violated. Operations check before they write, so the API should have
+    /// rejected the value, or this crate has a bug.
     #[error("the constraint {0} was broken")]
     Constraint(String),
-    /// A value breaks a rule that the caller has to keep.
+    /// An argument violates a rule of the operation.
     #[error("a rule was broken: {0}")]
     Rule(&'static str),
-    /// A statement was run, or the work was called done, after another statement of it had failed.
+    /// A statement or a commit followed a failed statement.
     #[error("the transaction had failed before")]
     Poisoned,
-    /// The transaction ended before its work was done.
+    /// The transaction ended before its work was complete.
     #[error("the transaction was lost")]
     TransactionLost,
-    /// The work panicked.
     #[error("the work on the database panicked")]
     Panicked,
-    /// The store is closed, or is being closed.
+    /// The store is closed or closing.
     #[error("the store is closed")]
     Closed,
-    /// What is stored can't be read.
+    /// A stored value cannot be decoded.
     #[error("{place} is damaged: {reason}")]
     Damaged {
         /// The table and the row.
         place: String,
-        /// What is wrong with it.
         reason: String,
     },
-    /// The database was written by a later version of this program.
     #[error(
         "a later version of this program wrote the database: its tables have version {found}, and this program knows \
          none after {known}; run that program, or a later one"
     )]
-    TooNew {
-        /// The newest migration in the database.
-        found: i64,
-        /// The newest migration that this program knows.
-        known: i64,
-    },
+    TooNew { found: i64, known: i64 },
 }
 
 impl StoreError {
-    /// Whether it may go by itself: the database cannot be reached just now, or the store is being closed.
+    /// Returns `true` for errors that may pass by themselves: the database is unreachable, or the store is
+    /// closing.
     #[must_use]
     pub fn is_outage(&self) -> bool {
         matches!(self, Self::Unreachable(_) | Self::Uncertain(_) | Self::Closed)
     }
 
-    /// The error of a row of `table` that can't be read.
+    /// Creates the error of a row of `table` that cannot be decoded.
     pub(crate) fn damaged(table: &str, row: impl std::fmt::Display, reason: impl std::fmt::Display) -> Self {
         Self::Damaged { place: format!("{table} {row}"), reason: reason.to_string() }
     }

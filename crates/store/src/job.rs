@@ -1,4 +1,4 @@
-//! One caller's work on its way to an engine's thread and back.
+//! One caller's work on its way to a thread of the engine and back.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,22 +7,22 @@ use tokio::sync::oneshot;
 use crate::error::StoreError;
 use crate::sql::Sql;
 
-/// What is to become of the changes that a piece of work made.
+/// The fate of a transaction's changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TxOutcome {
-    /// They are to be committed.
+    /// Commit them.
     Keep,
-    /// It refused or failed: they are to be undone.
+    /// Undo them: the work failed or was rejected.
     Undo,
 }
 
-/// Work whose types are forgotten. It may run several times; only the last outcome is answered.
+/// Work with its types erased. It may run several times; only the last outcome is sent.
 pub(crate) trait Job: Send {
-    /// Runs the work and keeps the outcome.
+    /// Runs the work and stores the outcome.
     fn run(&mut self, tx: &mut dyn Sql) -> TxOutcome;
-    /// Replaces the outcome: the engine knows better.
+    /// Replaces the outcome by an error of the engine.
     fn fail(&mut self, error: StoreError);
-    /// Sends the outcome. A caller that went away is no error.
+    /// Sends the outcome. Ignores a caller that is gone.
     fn answer(self: Box<Self>);
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct JobCall<F, T, E> {
 }
 
 impl<F, T, E> JobCall<F, T, E> {
-    /// The work and where its outcome will arrive.
+    /// Creates a job and the receiver of its outcome.
     pub(crate) fn new(work: F) -> (Self, oneshot::Receiver<Result<T, E>>) {
         let (reply, outcome) = oneshot::channel();
         (Self { work, outcome: None, reply }, outcome)
@@ -48,7 +48,7 @@ where
     E: From<StoreError> + Send,
 {
     fn run(&mut self, tx: &mut dyn Sql) -> TxOutcome {
-        // Nothing of a panicked run is looked at again: its changes are undone and its outcome is replaced.
+        // The state of a panicked run is discarded: its changes are undone and its outcome is replaced.
         let outcome = catch_unwind(AssertUnwindSafe(|| (self.work)(tx)))
             .unwrap_or_else(|_| Err(StoreError::Panicked.into()));
         let verdict = if outcome.is_ok() { TxOutcome::Keep } else { TxOutcome::Undo };

@@ -1,20 +1,21 @@
-//! Everything that must outlive the process, but the files of the workspaces.
+//! Durable state of the service, except the files of the workspaces.
 //!
-//! Each operation is a synchronous function over [`Sql`], written once for every engine, and runs inside
+//! Each operation is a synchronous function over [`Sql`], written once for both engines. It runs inside
 //! [`Store::write`] or [`Store::read`]:
 //!
 //! ```text
 //! let accepted = store.write(move |tx| questions::ask(tx, &question)).await?;
 //! ```
 //!
-//! # What must hold
-//! - An operation that wants several locks takes them in one order: account, conversation, answer.
-//! - What two callers may race for is one conditional statement (`UPDATE … WHERE … RETURNING`, `ON CONFLICT …
-//!   RETURNING`), never a look followed by a write. A broken constraint is never caught in order to go on.
-//! - Time and identifiers are arguments: work may run again, and then must do the same.
-//! - Where it has to look first, it locks what it looks at ([`Sql::lock`]), the account above all.
-//! - Every operation that a user can reach takes the account, and finds nothing of another's.
-//! - The ledger is only ever added to, and the purse in the account's row is its sum.
+//! # Invariants
+//! - Locks are taken in one order: account, conversation, answer.
+//! - A race between two callers is decided by one conditional statement (`UPDATE … WHERE … RETURNING`, `ON
+//!   CONFLICT … RETURNING`), never by a read followed by a write. No operation continues after a constraint
+//!   violation.
+//! - Time and identifiers are arguments, because work may run again and must then do the same.
+//! - An operation that must read first locks the rows it reads ([`Sql::lock`]), usually the account.
+//! - Every operation that a user can reach takes the account and finds only that account's rows.
+//! - The ledger is append-only, and the balance in the account's row is its sum.
 
 mod abort;
 pub mod accounts;

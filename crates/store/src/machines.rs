@@ -1,4 +1,4 @@
-//! Machines: which account has one, its place among the host's users, and what it should be doing.
+//! Machines: their accounts, ordinals and desired states.
 
 use domain::id::AccountId;
 use domain::time::Timestamp;
@@ -6,53 +6,45 @@ use domain::time::Timestamp;
 use crate::error::StoreError;
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
 
-/// The most machines that one call lists.
+/// The largest page of [`list`].
 pub const MACHINES_PAGE_MAX: u32 = 1000;
 
-/// What a machine should be doing.
+/// The desired state of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Desired {
-    /// It should run.
     Running,
-    /// It should not.
     Stopped,
 }
 
-/// A machine as it stands.
+/// A stored machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// Whose it is.
     pub account: AccountId,
-    /// Its number, from 0 without gaps: users of the host are counted by it.
+    /// Its number, from 0 without gaps. The host's user ids are derived from it.
     pub ordinal: u32,
-    /// What it should be doing.
     pub desired: Desired,
 }
 
-/// How many machines there are.
+/// The number of machines by desired state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MachineCounts {
-    /// That should run.
     pub running: u64,
-    /// That should not.
     pub stopped: u64,
 }
 
-/// Why nothing was done to a machine.
+/// The reasons why an operation on a machine failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
-    /// The account has no machine.
     #[error("the account has no machine")]
     NotFound,
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Gives the account a machine, which is to be stopped, unless it has one.
+/// Creates a machine for the account, desired stopped, unless it has one.
 ///
 /// # Errors
-/// [`StoreError`], also when there is no such account.
+/// [`StoreError`], also if the account does not exist.
 pub fn create(tx: &mut dyn Sql, account: AccountId, now: Timestamp) -> Result<()> {
     tx.lock("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![account])?;
     if get(tx, account)?.is_some() {
@@ -72,7 +64,7 @@ pub fn create(tx: &mut dyn Sql, account: AccountId, now: Timestamp) -> Result<()
     Ok(())
 }
 
-/// The account's machine, if it has one.
+/// Returns the account's machine, if it has one.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -84,7 +76,7 @@ pub fn get(tx: &mut dyn Sql, account: AccountId) -> Result<Option<Machine>> {
     )
 }
 
-/// Says what the account's machine should be doing.
+/// Sets the desired state of the account's machine.
 ///
 /// # Errors
 /// [`MachineError::NotFound`].
@@ -95,8 +87,7 @@ pub fn set_desired(tx: &mut dyn Sql, account: AccountId, desired: Desired) -> Re
     )?)
 }
 
-/// Says that the account's machine should be running, if it has one. [`lapse`] waits for the end of the
-/// transaction.
+/// Sets the desired state of the account's machine, if any, to running. Locks it until the transaction ends.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -109,27 +100,27 @@ pub fn request_start(tx: &mut dyn Sql, account: AccountId) -> Result<()> {
     Ok(())
 }
 
-/// Says that the account's machine should not be running, unless an answer waits for it; tells whether it was
-/// said.
+/// Sets the desired state of the account's machine to stopped, unless an answer waits for it. Returns whether
+/// it did.
 ///
 /// # Errors
 /// [`MachineError::NotFound`].
 pub fn clear_start_request(tx: &mut dyn Sql, account: AccountId) -> Result<bool, MachineError> {
     lock(tx, account)?;
-    // Each half has an index of its own; both together have none.
-    let waits = tx.one(
+    // Two conditions with an index each; their disjunction has none.
+    let is_awaited = tx.one(
         "SELECT 1 WHERE EXISTS (SELECT 1 FROM dispatch WHERE account_id = $1 AND lease_until IS NULL)
             OR EXISTS (SELECT 1 FROM dispatch WHERE account_id = $1 AND lease_until IS NOT NULL)",
         params![account],
         |_| Ok(()),
     )?;
-    if waits.is_none() {
+    if is_awaited.is_none() {
         set_desired(tx, account, Desired::Stopped)?;
     }
-    Ok(waits.is_none())
+    Ok(is_awaited.is_none())
 }
 
-/// The machines by ordinal: `limit` (at most [`MACHINES_PAGE_MAX`]) of those after `after`.
+/// Returns up to `limit` machines (at most [`MACHINES_PAGE_MAX`]) with ordinals after `after`, by ordinal.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -141,7 +132,7 @@ pub fn list(tx: &mut dyn Sql, after: Option<u32>, limit: u32) -> Result<Vec<Mach
     )
 }
 
-/// How many machines there are.
+/// Returns the number of machines by desired state.
 ///
 /// # Errors
 /// [`StoreError`].

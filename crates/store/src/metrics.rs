@@ -1,15 +1,14 @@
-//! Metrics of the store: how long callers wait, and how many writes share a commit.
+//! Metrics of the store: waiting times of callers, and the sizes of group commits.
 
 use telemetry::{FAST_BUCKETS, Histogram, SIZE_BUCKETS};
 
-/// Counts what the store does.
 #[derive(Debug)]
 pub struct StoreMetrics {
-    /// From a caller's wish to read to its answer, the wait in the queue included.
+    /// Durations of reads in seconds, including the time in the queue.
     pub reads: Histogram,
-    /// The same of writes, which are answered when they are durable.
+    /// Durations of writes in seconds, until they are durable and including the time in the queue.
     pub writes: Histogram,
-    /// How many writes were committed together; PostgreSQL sees to that itself, and nothing is recorded.
+    /// The number of writes per commit. PostgreSQL groups commits itself, so nothing is recorded there.
     pub group: Histogram,
 }
 
@@ -23,11 +22,9 @@ impl Default for StoreMetrics {
     }
 }
 
-/// How many callers wait.
+/// The number of waiting callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueDepths {
-    /// To read.
     pub reads: usize,
-    /// To write.
     pub writes: usize,
 }

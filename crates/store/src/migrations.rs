@@ -1,15 +1,14 @@
-//! Bringing the tables up to date.
+//! Schema migrations.
 //!
-//! Migrations are written as PostgreSQL reads them; what SQLite calls otherwise is put in here. They are
-//! applied in order, in one transaction, under a lock that other processes wait for, and never changed once
-//! a release held them.
+//! Migrations are written in PostgreSQL's dialect and translated for SQLite. They are applied in order, in
+//! one transaction, under a lock that other processes wait for. A released migration never changes.
 
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::error::StoreError;
 use crate::sql::Result;
 
-/// All of them; the version of a database is the number of its newest.
+/// All migrations. The version of a database is the number of its newest.
 pub(crate) const MIGRATIONS: [&str; 9] = [
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_limits.sql"),
@@ -25,15 +24,14 @@ pub(crate) const MIGRATIONS: [&str; 9] = [
 pub(crate) const JOURNAL: &str =
     "CREATE TABLE IF NOT EXISTS migrations (version BIGINT NOT NULL PRIMARY KEY\n);\n";
 
-/// Applies what the database lacks.
+/// Applies the missing migrations.
 pub(crate) fn migrate(connection: &mut Connection) -> Result<()> {
     migrate_to(connection, MIGRATIONS.len())
 }
 
-/// Applies what the database lacks of the first `until`.
+/// Applies the missing ones of the first `until` migrations.
 pub(crate) fn migrate_to(connection: &mut Connection, until: usize) -> Result<()> {
-    let failed =
-        |error: rusqlite::Error| StoreError::Engine(format!("the tables could not be made: {error}"));
+    let failed = |error: rusqlite::Error| StoreError::Engine(format!("migration failed: {error}"));
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     tx.execute_batch(&for_sqlite(JOURNAL)).map_err(failed)?;
     let found: i64 = tx
@@ -51,7 +49,8 @@ pub(crate) fn migrate_to(connection: &mut Connection, until: usize) -> Result<()
     tx.commit().map_err(failed)
 }
 
-/// The migration as SQLite reads it. Tables are STRICT, or SQLite would take text for a number.
+/// Translates a migration to SQLite. Tables are STRICT, because SQLite would otherwise accept text in a
+/// numeric column.
 fn for_sqlite(migration: &str) -> String {
     migration
         .replace("BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "INTEGER PRIMARY KEY")
@@ -65,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conversations_that_were_deleted_before_there_were_jobs_get_theirs() {
+    fn conversations_deleted_before_jobs_existed_get_a_removal_job() {
         let mut connection = Connection::open_in_memory().expect("a database");
         migrate_to(&mut connection, 8).expect("the tables of that version");
         let id = |number: u8| format!("00000000-0000-4000-8000-0000000000{number:02x}");
@@ -95,7 +94,7 @@ mod tests {
         let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).expect("a query");
         let jobs: Vec<(String, String)> = rows.collect::<Result<_, _>>().expect("rows");
         let payload = format!("{{\"conversation\":\"{}\"}}", id(2));
-        assert_eq!(jobs, [("remove_conversation".to_owned(), payload)], "the others are kept or answered");
+        assert_eq!(jobs, [("remove_conversation".to_owned(), payload)], "other conversations get none");
     }
 
     #[test]

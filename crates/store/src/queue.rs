@@ -1,4 +1,4 @@
-//! A bounded queue from async callers to threads.
+//! A bounded queue from asynchronous callers to threads.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
-/// Callers wait for room, threads wait for work; neither spins.
+/// Callers wait for room, threads wait for items; neither spins.
 pub(crate) struct Queue<T> {
     state: Mutex<QueueState<T>>,
     work: Condvar,
@@ -15,22 +15,22 @@ pub(crate) struct Queue<T> {
 
 struct QueueState<T> {
     waiting: VecDeque<T>,
-    /// How many must wait before a thread is woken.
+    /// The number of items that wakes a thread.
     wanted: usize,
     closed: bool,
 }
 
-/// The queue takes nothing any more.
+/// The error of a closed queue.
 pub(crate) struct QueueClosed;
 
 impl<T> Queue<T> {
-    /// A queue that holds at most `size_max`.
+    /// Creates a queue of at most `size_max` items.
     pub(crate) fn new(size_max: usize) -> Self {
         let state = QueueState { waiting: VecDeque::new(), wanted: 1, closed: false };
         Self { state: Mutex::new(state), work: Condvar::new(), room: Semaphore::new(size_max) }
     }
 
-    /// Puts `item` in when there is room. Cancel safe: dropped before that, it put nothing in.
+    /// Appends `item` when there is room. Cancel safe: a dropped call appends nothing.
     pub(crate) async fn push(&self, item: T) -> Result<(), QueueClosed> {
         self.room.acquire().await.map_err(|_| QueueClosed)?.forget();
         let mut state = self.lock();
@@ -46,7 +46,7 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Waits for work and takes one piece of it. `None` only when the queue is closed and done.
+    /// Waits for an item and removes it. Returns `None` only when the queue is closed and empty.
     pub(crate) fn take(&self) -> Option<T> {
         let mut state = self.await_work();
         let taken = state.waiting.pop_front();
@@ -55,8 +55,8 @@ impl<T> Queue<T> {
         taken
     }
 
-    /// Waits for work, then up to `patience` for `wanted` pieces of it to come together, and takes up to
-    /// `most`. Empty only when the queue is closed and done. For a queue with a single thread.
+    /// Waits for an item, then up to `max_wait` until `wanted` items are there, and removes up to `most`.
+    /// Returns nothing only when the queue is closed and empty. Supports a single consumer.
     pub(crate) fn take_group(&self, wanted: usize, max_wait: Duration, most: usize) -> Vec<T> {
         let mut state = self.await_work();
         let deadline = Instant::now() + max_wait;
@@ -76,19 +76,19 @@ impl<T> Queue<T> {
         batch
     }
 
-    /// How many wait for a thread.
+    /// Returns the number of waiting items.
     pub(crate) fn waiting(&self) -> usize {
         self.lock().waiting.len()
     }
 
-    /// Takes nothing more in. What waits is still given out.
+    /// Closes the queue to new items. Waiting items can still be taken.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.room.close();
         self.work.notify_all();
     }
 
-    /// The state when something waits, or when nothing will any more.
+    /// Waits until there is an item or the queue is closed.
     fn await_work(&self) -> MutexGuard<'_, QueueState<T>> {
         let mut state = self.lock();
         while state.waiting.is_empty() && !state.closed {

@@ -1,8 +1,8 @@
-//! The small trait over which every operation is written once, for both engines.
+//! The trait that every operation is written against, once for both engines.
 //!
-//! Statements use `$1`, `$2`, … in any order; each must be given. They stay within what SQLite and PostgreSQL
-//! understand alike: `ON CONFLICT`, `RETURNING`, partial indexes, no automatic casts. Identifiers are UUIDs in
-//! text, times microseconds, flags 0 or 1.
+//! Statements use `$1`, `$2`, … in any order, and each parameter must be given. They stay within the dialect
+//! that SQLite and PostgreSQL share: `ON CONFLICT`, `RETURNING`, partial indexes, no implicit casts.
+//! Identifiers are UUIDs in text, times microseconds, flags 0 or 1.
 
 use std::str::FromStr;
 
@@ -15,7 +15,7 @@ use domain::time::Timestamp;
 
 use crate::error::StoreError;
 
-/// What the parts of this module return.
+/// The result of the functions of this module.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// A parameter of a statement.
@@ -25,63 +25,63 @@ pub enum Value<'a> {
     Null,
     /// A number, a time or a flag.
     Int(i64),
-    /// Text without NUL: neither engine is given any.
+    /// Text without NUL, which both engines reject.
     Text(&'a str),
     /// Bytes.
     Blob(&'a [u8]),
-    /// An identifier, stored as its text.
+    /// An identifier, bound as its text.
     Id(u128),
 }
 
-/// A row of a result. Columns are counted from 0.
+/// A row of a result. Columns count from 0.
 pub trait Row {
-    /// The number in a column, `None` for NULL.
+    /// Returns the number in a column, `None` for NULL.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] when it holds something else.
+    /// [`StoreError::Damaged`] if the column holds something else.
     fn opt_int(&self, column: usize) -> Result<Option<i64>>;
-    /// The text in a column, `None` for NULL.
+    /// Returns the text in a column, `None` for NULL.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] when it holds something else.
+    /// [`StoreError::Damaged`] if the column holds something else.
     fn opt_text(&self, column: usize) -> Result<Option<&str>>;
-    /// The bytes in a column, `None` for NULL.
+    /// Returns the bytes in a column, `None` for NULL.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] when it holds something else.
+    /// [`StoreError::Damaged`] if the column holds something else.
     fn opt_blob(&self, column: usize) -> Result<Option<&[u8]>>;
 }
 
-/// The end of a query that locks its rows and passes over those that other transactions have locked. Where writes come
-/// one after the other it means nothing.
+/// The end of a query that locks its rows and skips rows locked by other transactions. Ignored by an engine
+/// with a single writer.
 pub(crate) const SKIP_LOCKED: &str = " FOR UPDATE SKIP LOCKED";
 
-/// A transaction as operations see it. After a statement has failed, every further one fails.
+/// A transaction. After a failed statement all further ones fail.
 pub trait Sql {
-    /// Runs a statement that returns no rows and says how many it changed.
+    /// Runs a statement without result rows and returns the number of changed rows.
     ///
     /// # Errors
     /// [`StoreError`] of the engine.
     fn execute(&mut self, sql: &'static str, params: &[Value<'_>]) -> Result<u64>;
-    /// Runs a statement to its end and hands over each row that it returns. A query may end with
-    /// `FOR UPDATE SKIP LOCKED`, in a transaction that writes.
+    /// Runs a statement to its end and passes each result row to `row`. In a writing transaction, a query may
+    /// end with `FOR UPDATE SKIP LOCKED`.
     ///
     /// # Errors
-    /// [`StoreError`] of the engine, or of `row`, which ends it.
+    /// [`StoreError`] of the engine, or the error of `row`, which ends the statement.
     fn each(
         &mut self,
         sql: &'static str,
         params: &[Value<'_>],
         row: &mut dyn FnMut(&dyn Row) -> Result<()>,
     ) -> Result<()>;
-    /// Runs a statement of which it only matters that it succeeds. An engine may run it together with the next one;
-    /// then that one fails if this one does, or the transaction as a whole.
+    /// Runs a statement whose result is not needed. An engine may run it together with the next one; if it
+    /// fails, that statement or the whole transaction fails.
     ///
     /// # Errors
     /// [`StoreError`] of the engine.
     fn send(&mut self, sql: &'static str, params: &[Value<'_>]) -> Result<()>;
-    /// Locks the rows that `SELECT … FOR UPDATE` names until the transaction ends, so that what is read of them
-    /// afterwards holds until then. Nothing where writes come one after the other.
+    /// Locks the rows of `SELECT … FOR UPDATE` until the transaction ends. Values that are read afterwards
+    /// stay valid until then. Does nothing with a single writer.
     ///
     /// # Errors
     /// [`StoreError`] of the engine.
@@ -90,7 +90,7 @@ pub trait Sql {
 
 /// Typed ways to run statements.
 pub trait SqlExt: Sql {
-    /// The first row that the statement returns, if any.
+    /// Returns the first row of the statement, if any.
     ///
     /// # Errors
     /// [`StoreError`] of the engine or of `read`.
@@ -110,7 +110,7 @@ pub trait SqlExt: Sql {
         Ok(found)
     }
 
-    /// All rows that the statement returns; the statement bounds them.
+    /// Returns all rows of the statement, which must bound their number itself.
     ///
     /// # Errors
     /// [`StoreError`] of the engine or of `read`.
@@ -133,82 +133,82 @@ impl<S: Sql + ?Sized> SqlExt for S {}
 
 /// Typed ways to read columns.
 pub trait RowExt: Row {
-    /// A number.
+    /// Reads a number.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] when there is none.
+    /// [`StoreError::Damaged`] for NULL or another type.
     fn int(&self, column: usize) -> Result<i64> {
         self.opt_int(column)?.ok_or_else(|| empty(column))
     }
 
-    /// A number that can't be negative.
+    /// Reads a non-negative number.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] when it is none.
+    /// [`StoreError::Damaged`] for any other value.
     fn count(&self, column: usize) -> Result<u64> {
         u64::try_from(self.int(column)?).map_err(|error| StoreError::damaged("column", column, error))
     }
 
-    /// A small number that can't be negative.
+    /// Reads a non-negative number of 32 bits.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] when it is none.
+    /// [`StoreError::Damaged`] for any other value.
     fn small(&self, column: usize) -> Result<u32> {
         u32::try_from(self.int(column)?).map_err(|error| StoreError::damaged("column", column, error))
     }
 
-    /// A flag.
+    /// Reads a flag.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] when there is none.
+    /// [`StoreError::Damaged`] for NULL or another type.
     fn flag(&self, column: usize) -> Result<bool> {
         Ok(self.int(column)? != 0)
     }
 
-    /// A text.
+    /// Reads a text.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] when there is none.
+    /// [`StoreError::Damaged`] for NULL or another type.
     fn text(&self, column: usize) -> Result<&str> {
         self.opt_text(column)?.ok_or_else(|| empty(column))
     }
 
-    /// A time.
+    /// Reads a time.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] when there is none.
+    /// [`StoreError::Damaged`] for NULL or another type.
     fn time(&self, column: usize) -> Result<Timestamp> {
         self.int(column).map(Timestamp::from_micros)
     }
 
-    /// A time, or none.
+    /// Reads a time, `None` for NULL.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] when it is something else.
+    /// [`StoreError::Damaged`] for another type.
     fn opt_time(&self, column: usize) -> Result<Option<Timestamp>> {
         Ok(self.opt_int(column)?.map(Timestamp::from_micros))
     }
 
-    /// An amount of credits.
+    /// Reads an amount of credits.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] when it is none.
+    /// [`StoreError::Damaged`] for any other value.
     fn credits(&self, column: usize) -> Result<Credits> {
         self.count(column).map(Credits)
     }
 
-    /// An identifier.
+    /// Reads an identifier.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] when it is none.
+    /// [`StoreError::Damaged`] for any other value.
     fn id<I: FromStr>(&self, column: usize) -> Result<I> {
         self.opt_id(column)?.ok_or_else(|| empty(column))
     }
 
-    /// An identifier, or none.
+    /// Reads an identifier, `None` for NULL.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] when it is something else.
+    /// [`StoreError::Damaged`] for any other value.
     fn opt_id<I: FromStr>(&self, column: usize) -> Result<Option<I>> {
         let Some(text) = self.opt_text(column)? else { return Ok(None) };
         text.parse().map(Some).map_err(|_| StoreError::damaged("identifier", text, "not a UUID"))
@@ -221,15 +221,15 @@ fn empty(column: usize) -> StoreError {
     StoreError::damaged("column", column, "is empty")
 }
 
-/// A number as the engines hold it.
+/// Converts a number to the engines' type.
 ///
 /// # Errors
-/// [`StoreError::Rule`] when it is beyond 2⁶³ - 1.
+/// [`StoreError::Rule`] if it exceeds 2⁶³ - 1.
 pub(crate) fn int(number: u64) -> Result<i64> {
     i64::try_from(number).map_err(|_| StoreError::Rule("a number is too large to be stored"))
 }
 
-/// A length as the engines hold it.
+/// Converts a length to the engines' type.
 pub(crate) fn len(bytes: usize) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
@@ -306,13 +306,13 @@ impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
     }
 }
 
-/// The parameters of a statement.
+/// Builds the parameters of a statement.
 macro_rules! params {
     ($($value:expr),* $(,)?) => { &[$($crate::sql::Value::from($value)),*] };
 }
 pub(crate) use params;
 
-/// The bytes of an identifier's text, `8-4-4-4-12` digits in lower case.
+/// Formats an identifier as text: `8-4-4-4-12` lower-case digits.
 pub(crate) fn id_text(bits: u128) -> [u8; 36] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut out = [b'-'; 36];

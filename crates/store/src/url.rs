@@ -1,28 +1,28 @@
-//! Where a database is, as an operator names it.
+//! The URL of a database, as operators configure it.
 
 use std::fmt;
 
 use crate::error::StoreError;
 
-/// A database's URL, `postgres://…` or `sqlite:…`. It may hold a password, and shows none.
+/// A database URL, `postgres://…` or `sqlite:…`. `Display` and `Debug` do not reveal its password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DatabaseUrl(String);
 
 impl DatabaseUrl {
-    /// The whole, with the password: for [`crate::Store::connect`].
+    /// Returns the full URL including the password, for [`crate::Store::connect`].
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is understood.
+    /// Checks that the URL can be parsed.
     ///
     /// # Errors
-    /// Why not; no password is in it.
+    /// A reason without the password.
     pub fn check(&self) -> Result<(), StoreError> {
         let server = ["postgres://", "postgresql://"].iter().any(|scheme| self.0.starts_with(scheme));
         if !server && !self.0.starts_with("sqlite:") {
-            return Err(StoreError::Rule("a database's URL begins with postgres:// or sqlite:"));
+            return Err(StoreError::Rule("a database URL must begin with postgres:// or sqlite:"));
         }
         #[cfg(feature = "postgres")]
         if server {
@@ -32,14 +32,14 @@ impl DatabaseUrl {
     }
 }
 
-/// Anything is taken, and looked at when it is used: whoever parses a command line would show what it refuses.
+/// Accepts any text; the URL is checked when it is used. A command-line parser would print a rejected value.
 impl From<String> for DatabaseUrl {
     fn from(text: String) -> Self {
         Self(text.trim().to_owned())
     }
 }
 
-/// Server and name alone: neither user nor password nor parameters.
+/// Shows the server and the database's name, without user, password and parameters.
 impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((scheme, rest)) = self.0.split_once("://") else { return f.write_str(&self.0) };
