@@ -1,8 +1,8 @@
-//! Measures durable questions per second at 64 callers, against a bare loop that does the same inserts with no
-//! callers, no queue and no savepoints; then reads, and pages of a hundred thousand conversations.
+//! Measures durable questions per second with 64 callers, compared with a bare loop of the same inserts
+//! without callers, queue and savepoints; then reads, and pages of a hundred thousand conversations.
 //!
-//! `cargo run -p store --example asks [seconds [postgres://… [connections that write]]]`. Compare figures of one run
-//! only. On PostgreSQL there is no bare loop, and nothing is listed.
+//! `cargo run -p store --example asks [seconds [postgres://… [connections that write]]]`. Compare only
+//! figures of one run. On PostgreSQL there is neither a bare loop nor a list.
 
 #![expect(clippy::print_stdout, reason = "it is run by hand to see its figures")]
 
@@ -36,7 +36,7 @@ async fn main() -> Outcome<()> {
         return on_server(&url, time).await;
     }
     let folder = tempfile::tempdir()?;
-    // Bare, store, bare: the disk's mood shows in the difference of the two.
+    // Bare, store, bare: the difference of the bare runs shows the variance of the disk.
     let before = bare(&folder.path().join("bare.db"), time)?;
     let store = Store::open(&folder.path().join("store.db"))?;
     make_accounts(&store).await?;
@@ -87,7 +87,7 @@ async fn make_accounts(store: &Store) -> Outcome<()> {
     Ok(())
 }
 
-/// Spread over all bits, as random identifiers are.
+/// Spreads numbers over all bits, like random identifiers.
 fn scattered(number: u64) -> u128 {
     u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
 }
@@ -212,7 +212,7 @@ async fn listing(store: &Store) -> Outcome<()> {
     Ok(())
 }
 
-/// The statements of a question as they are, prepared once, in groups of as many as there are callers.
+/// Runs the statements of a question, prepared once, in groups as large as the number of callers.
 fn bare(path: &Path, time: Duration) -> Outcome<f64> {
     static NUMBER: AtomicU64 = AtomicU64::new(1 << 60);
     drop(Store::open(path)?);

@@ -20,7 +20,7 @@ use crate::fixture::{Engine, Fixture, START};
 on_every_engine!(
     an_account_is_found_by_id_and_by_email_in_any_case,
     an_email_is_taken_once_in_any_case,
-    a_password_is_kept_for_its_user_alone,
+    a_password_belongs_to_one_user,
     a_grant_raises_the_balance_and_stands_in_the_ledger,
     machines_are_counted_from_zero_without_gaps,
     a_key_needs_a_licence_and_ends_with_it,
@@ -68,24 +68,25 @@ async fn an_email_is_taken_once_in_any_case(engine: Engine) {
     assert_eq!(fixture.store.read(move |tx| accounts::get(tx, id)).await.expect("a read"), None);
 }
 
-async fn a_password_is_kept_for_its_user_alone(engine: Engine) {
+async fn a_password_belongs_to_one_user(engine: Engine) {
     let fixture = Fixture::new(engine);
     let (new, other) = (fixture.new_account(0), fixture.new_account(0));
     let (user, stranger) = (new.user, other.user);
     for new in [new, other] {
         fixture.store.write(move |tx| accounts::create(tx, &new)).await.expect("it is made");
     }
-    let kept = async |user| fixture.store.read(move |tx| accounts::password(tx, user)).await.expect("a read");
-    assert_eq!(kept(user).await, None);
+    let stored =
+        async |user| fixture.store.read(move |tx| accounts::password(tx, user)).await.expect("a read");
+    assert_eq!(stored(user).await, None);
     for hash in ["$argon2id$one", "$argon2id$two"] {
         fixture.store.write(move |tx| accounts::set_password(tx, user, hash)).await.expect("there is one");
-        assert_eq!(kept(user).await.as_deref(), Some(hash));
+        assert_eq!(stored(user).await.as_deref(), Some(hash));
     }
-    assert_eq!(kept(stranger).await, None);
+    assert_eq!(stored(stranger).await, None);
     let unknown = UserId::from_random(99);
     let refused = fixture.store.write(move |tx| accounts::set_password(tx, unknown, "x")).await;
     assert!(matches!(refused, Err(AccountError::NotFound)));
-    assert_eq!(kept(unknown).await, None);
+    assert_eq!(stored(unknown).await, None);
 }
 
 async fn a_grant_raises_the_balance_and_stands_in_the_ledger(engine: Engine) {
@@ -101,9 +102,9 @@ async fn a_grant_raises_the_balance_and_stands_in_the_ledger(engine: Engine) {
     assert_eq!(balance, Balance { available: Credits(12), reserved: Credits(0) });
     assert_eq!(fixture.balance(account).await, balance);
     let ledger = fixture.store.read(move |tx| credits::ledger(tx, account, 0, 10)).await.expect("a read");
-    let told: Vec<_> = ledger.iter().map(|posted| (posted.kind, posted.amount, posted.balance)).collect();
+    let entries: Vec<_> = ledger.iter().map(|posted| (posted.kind, posted.amount, posted.balance)).collect();
     let first = Balance { available: Credits(5), reserved: Credits(0) };
-    assert_eq!(told, [(PostingKind::Grant, Credits(7), balance), (PostingKind::Grant, Credits(5), first)]);
+    assert_eq!(entries, [(PostingKind::Grant, Credits(7), balance), (PostingKind::Grant, Credits(5), first)]);
     assert_eq!(ledger[0].id, posting);
     let (unknown, other) = (AccountId::from_random(99), PostingId::from_random(fixture.bits()));
     let refused = fixture.store.write(move |tx| credits::grant(tx, unknown, other, Credits(7), START)).await;
@@ -199,8 +200,8 @@ async fn a_key_needs_a_licence_and_ends_with_it(engine: Engine) {
     let short = NewKey { expires_at: Some(soon), ..new_key(&fixture, account) };
     make_key(&fixture, &short).await.expect("the licence holds");
     let listed = fixture.store.read(move |tx| keys::list(tx, account)).await.expect("a read");
-    let told: Vec<_> = listed.iter().map(|key| (key.id, key.name.as_str(), key.expires_at)).collect();
-    assert_eq!(told, [(key.id, "a tool", Some(until)), (short.id, "a tool", Some(soon))]);
+    let entries: Vec<_> = listed.iter().map(|key| (key.id, key.name.as_str(), key.expires_at)).collect();
+    assert_eq!(entries, [(key.id, "a tool", Some(until)), (short.id, "a tool", Some(soon))]);
     let found = resolve(&fixture, key.fingerprint).await.expect("it is known");
     assert_eq!((found.key, found.account, found.has_machine), (key.id, account, false));
     assert!(found.valid(soon) && !found.valid(until));
@@ -212,9 +213,9 @@ async fn a_key_needs_a_licence_and_ends_with_it(engine: Engine) {
 async fn a_revoked_key_is_gone_for_good(engine: Engine) {
     let fixture = Fixture::new(engine);
     let (account, other) = (fixture.account(0).await, fixture.account(0).await);
-    let (key, kept) = (new_key(&fixture, account), new_key(&fixture, account));
+    let (key, remaining) = (new_key(&fixture, account), new_key(&fixture, account));
     make_key(&fixture, &key).await.expect("the licence holds");
-    make_key(&fixture, &kept).await.expect("the licence holds");
+    make_key(&fixture, &remaining).await.expect("the licence holds");
     let id = key.id;
     let refused = fixture.store.write(move |tx| keys::revoke(tx, Some(other), id, START)).await;
     assert!(matches!(refused, Err(KeyError::NotFound)), "it is not the other account's");
@@ -223,9 +224,9 @@ async fn a_revoked_key_is_gone_for_good(engine: Engine) {
     let again = fixture.store.write(move |tx| keys::revoke(tx, Some(account), id, START)).await;
     assert!(matches!(again, Err(KeyError::NotFound)));
     assert!(!resolve(&fixture, key.fingerprint).await.expect("it is known").valid(START));
-    assert!(resolve(&fixture, kept.fingerprint).await.expect("it is known").valid(START));
+    assert!(resolve(&fixture, remaining.fingerprint).await.expect("it is known").valid(START));
     let listed = fixture.store.read(move |tx| keys::list(tx, account)).await.expect("a read");
-    assert_eq!(listed.iter().map(|key| key.id).collect::<Vec<_>>(), [kept.id]);
+    assert_eq!(listed.iter().map(|key| key.id).collect::<Vec<_>>(), [remaining.id]);
 }
 
 async fn a_key_remembers_its_latest_use(engine: Engine) {
@@ -249,10 +250,10 @@ async fn a_key_has_its_scope_and_its_own_end(engine: Engine) {
     make_key(&fixture, &narrow).await.expect("the licence holds");
     let whole = new_key(&fixture, account);
     make_key(&fixture, &whole).await.expect("the licence holds");
-    let told = |key: &keys::Key| (key.scope, key.spending);
+    let entries = |key: &keys::Key| (key.scope, key.spending);
     let listed = fixture.store.read(move |tx| keys::list(tx, account)).await.expect("a read");
     let spending = Some(keys::Spending { limit: Credits(7), spent: Credits(0) });
-    assert_eq!(listed.iter().map(told).collect::<Vec<_>>(), [(scope, spending), (Scope::ALL, None)]);
+    assert_eq!(listed.iter().map(entries).collect::<Vec<_>>(), [(scope, spending), (Scope::ALL, None)]);
     assert_eq!(resolve(&fixture, narrow.fingerprint).await.expect("it is known").scope, scope);
     assert_eq!(resolve(&fixture, whole.fingerprint).await.expect("it is known").scope, Scope::ALL);
     let ended = NewKey { expires_at: Some(START), ..new_key(&fixture, account) };
@@ -298,10 +299,6 @@ async fn the_audit_log_tells_the_newest_first(engine: Engine) {
     let sweep = async |limit| {
         fixture.store.write(move |tx| audit::sweep(tx, minute(5).micros(), limit)).await.expect("a write")
     };
-    assert_eq!(
-        (sweep(1).await, sweep(10).await, sweep(10).await),
-        (1, 1, 0),
-        "in chunks, and what is old alone"
-    );
+    assert_eq!((sweep(1).await, sweep(10).await, sweep(10).await), (1, 1, 0), "only old entries, in chunks");
     assert_eq!(entries(list(AuditFilter { limit: 10, ..AuditFilter::default() }).await), [later]);
 }

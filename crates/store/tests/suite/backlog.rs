@@ -1,4 +1,4 @@
-//! Claims when very much waits.
+//! Claims with a large backlog.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use domain::time::Timestamp;
 use store::turns::{self, ClaimOptions, ClaimedTurn, Fence, TurnError};
 use store::{Options, RowExt, Sql, SqlExt, StoreError, audit, machines, questions};
 
-use crate::fixture::{Engine, Fixture, node, run, terms};
+use crate::fixture::{Engine, Fixture, claim_options, node, run};
 
 on_every_engine!(claims_go_on_in_order_and_in_each_accounts_share_however_many_wait);
 
-/// How many answers wait, of how many accounts in turn.
+/// The number of waiting answers, spread evenly over the accounts.
 const WAITING: usize = 20_000;
 const ACCOUNTS: usize = 32;
 
-/// Bulk inserts of what waits, as both engines read them.
+/// Bulk inserts of the backlog, in the dialect of both engines.
 const BACKLOG: [&str; 4] = [
     "INSERT INTO accounts (id, created_at, balance, reserved, conversations)
      WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 31)
@@ -40,11 +40,11 @@ async fn fill(fixture: &Fixture) {
 }
 
 async fn claim(fixture: &Fixture, per_account_max: u32, limit: u32) -> Vec<ClaimedTurn> {
-    let terms = ClaimOptions { per_account_max, limit, ..terms() };
-    fixture.store.write(move |tx| turns::claim(tx, &terms)).await.expect("a claim")
+    let options = ClaimOptions { per_account_max, limit, ..claim_options() };
+    fixture.store.write(move |tx| turns::claim(tx, &options)).await.expect("a claim")
 }
 
-/// Which of those that wait they are, counted from the oldest.
+/// Returns the positions of the claimed answers in the backlog, counted from the oldest.
 fn places(claimed: &[ClaimedTurn]) -> Vec<usize> {
     let place = |one: &ClaimedTurn| one.fence.answer.to_string()[24..].parse().expect("a number");
     claimed.iter().map(place).collect()
@@ -54,7 +54,8 @@ async fn claims_go_on_in_order_and_in_each_accounts_share_however_many_wait(engi
     let fixture = Fixture::new(engine);
     fill(&fixture).await;
     assert_eq!(places(&claim(&fixture, 3, 40).await), (0..40).collect::<Vec<_>>());
-    // Each account gets the rest of its three, and all that is left is behind hundreds of rows of full ones.
+    // Each account gets the rest of its three, and the other rows are behind hundreds of rows of full
+    // accounts.
     assert_eq!(places(&claim(&fixture, 3, 256).await), (40..3 * ACCOUNTS).collect::<Vec<_>>());
     assert_eq!(claim(&fixture, 3, 256).await, []);
     let full = "UPDATE dispatch SET accepted_at = accepted_at + 1000000 WHERE account_id LIKE '%31'";
@@ -72,19 +73,19 @@ async fn claims_go_on_in_order_and_in_each_accounts_share_however_many_wait(engi
     }
 }
 
-/// Rows and entries of indexes that were read of the tables that grow with what waits.
+/// The rows and index entries read from the tables that grow with the backlog.
 const VISITED: &str = "SELECT CAST(COALESCE(SUM(pg_stat_get_xact_tuples_returned(c.oid)
         + pg_stat_get_xact_tuples_fetched(c.oid)), 0) AS BIGINT)
     FROM pg_class c LEFT JOIN pg_index i ON i.indexrelid = c.oid
     WHERE COALESCE(i.indrelid, c.oid) IN ('dispatch'::regclass, 'answers'::regclass, 'machines'::regclass,
         'audit'::regclass, 'idempotency'::regclass)";
 
-/// What the session has read so far, earlier transactions included.
+/// Returns the count of this session so far, including earlier transactions.
 fn counted(tx: &mut dyn Sql) -> Result<i64, StoreError> {
     Ok(tx.one(VISITED, &[], |row| row.int(0))?.unwrap_or_default())
 }
 
-/// How many rows and entries of indexes a transaction of `work` reads.
+/// Returns the number of rows and index entries that a transaction of `work` reads.
 async fn visited<E: From<StoreError> + std::fmt::Debug + Send + 'static>(
     fixture: &Fixture,
     work: impl Fn(&mut dyn Sql) -> Result<(), E> + Send + 'static,
@@ -98,7 +99,7 @@ async fn visited<E: From<StoreError> + std::fmt::Debug + Send + 'static>(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_operations_visit_few_rows_whatever_the_tables_were_planned_for() {
+async fn postgres_operations_visit_few_rows_with_outdated_plans() {
     let options = Options { writers: Some(1), plans_kept: Some(Duration::ZERO), ..Options::default() };
     let fixture = Fixture::with(Engine::Postgres, options);
     let account = fixture.account(0).await;
@@ -137,20 +138,20 @@ async fn postgres_operations_visit_few_rows_whatever_the_tables_were_planned_for
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_claims_visit_few_rows_whatever_the_server_believes_of_the_queue() {
+async fn postgres_claims_visit_few_rows_with_outdated_statistics() {
     let options = Options { writers: Some(1), ..Options::default() };
     let fixture = Fixture::with(Engine::Postgres, options);
     let visits = async |per_account_max, limit| {
-        let terms = ClaimOptions { per_account_max, limit, ..terms() };
+        let options = ClaimOptions { per_account_max, limit, ..claim_options() };
         let visits = move |tx: &mut dyn Sql| {
             let before = counted(tx)?;
-            turns::claim_stopped(tx, &terms)?;
-            let claimed = turns::claim(tx, &terms)?.len();
+            turns::claim_stopped(tx, &options)?;
+            let claimed = turns::claim(tx, &options)?.len();
             Ok::<_, StoreError>((claimed, counted(tx)? - before))
         };
         fixture.store.write(visits).await.expect("a claim")
     };
-    // The server has planned for an empty queue, and believes that it is.
+    // The server's plans and statistics are of an empty queue.
     for table in ["ANALYZE dispatch", "ANALYZE answers", "ANALYZE machines"] {
         fixture.store.write(move |tx| run(tx, table)).await.expect("figures");
     }

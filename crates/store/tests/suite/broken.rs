@@ -1,4 +1,4 @@
-//! Connections that break, and servers that die: what was acknowledged is there, once, and nothing besides.
+//! Lost connections and killed servers: every acknowledged write is there, exactly once, and nothing else is.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -17,24 +17,25 @@ use store::{Options, Store, StoreError, conversations, credits, questions};
 use crate::fixture::{Engine, Fixture, START};
 use test_support::postgres::Server;
 
-/// What is to befall a transaction on its way.
+/// A fault that is injected into a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cut {
-    /// The connection breaks before the server hears of it at all.
+    /// The connection breaks before the server receives anything.
     AtBegin,
-    /// The connection breaks, and the server never hears of the commit.
+    /// The connection breaks before the server receives the commit.
     BeforeCommit,
-    /// The server commits, but its answer is lost.
+    /// The server commits, but its response is lost.
     AfterCommit,
-    /// The client's side breaks; the server hears of the commit when the client already asks after it.
+    /// The client's side breaks; the server receives the commit only while the client queries its outcome.
     CommitComesLate,
-    /// The client's side breaks; the server waits for a commit, until the client already asks after it.
+    /// The client's side breaks; the server waits for a commit that never arrives while the client queries
+    /// its outcome.
     CommitNeverComes,
-    /// The server commits, but its answer is lost, and it can't be reached any more.
+    /// The server commits, but its response is lost and the server stays unreachable.
     AfterCommitForGood,
 }
 
-/// A socket before the server's, which breaks connections as it is told.
+/// A proxy before the server's socket that breaks connections on demand.
 struct Proxy {
     folder: tempfile::TempDir,
     cuts: Arc<Mutex<VecDeque<Cut>>>,
@@ -57,14 +58,14 @@ impl Proxy {
         Self { folder, cuts }
     }
 
-    /// The database of that URL through this socket.
+    /// Returns the URL of the database `direct` through the proxy.
     fn url(&self, direct: &str) -> String {
         let server = test_support::postgres::shared().folder().display().to_string();
         direct.replace(&server, &self.folder.path().display().to_string())
     }
 }
 
-/// Carries what the client says to the server, and lets happen what is wanted.
+/// Forwards the client's bytes to the server and injects faults.
 fn carry(mut client: UnixStream, cuts: &Mutex<VecDeque<Cut>>, socket: &Path) {
     let mut server = UnixStream::connect(test_support::postgres::shared().folder().join(".s.PGSQL.5432"))
         .expect("the server runs");
@@ -72,8 +73,8 @@ fn carry(mut client: UnixStream, cuts: &Mutex<VecDeque<Cut>>, socket: &Path) {
     carry_back(&server, &client, &swallow);
     let mut buffer = vec![0; 1 << 20];
     while let Ok(length @ 1..) = client.read(&mut buffer) {
-        let said = &buffer[..length];
-        let cut = next_cut(said, cuts);
+        let sent = &buffer[..length];
+        let cut = next_cut(sent, cuts);
         match cut {
             None => {}
             Some(Cut::AtBegin | Cut::BeforeCommit) => {
@@ -88,32 +89,32 @@ fn carry(mut client: UnixStream, cuts: &Mutex<VecDeque<Cut>>, socket: &Path) {
             }
             Some(Cut::CommitComesLate | Cut::CommitNeverComes) => {
                 close(&client);
-                wait_until_asked_after();
+                wait_until_outcome_is_queried();
                 if cut == Some(Cut::CommitComesLate) {
-                    server.write_all(said).expect("the server listens");
+                    server.write_all(sent).expect("the server listens");
                 }
                 server.shutdown(Shutdown::Write).expect("it is open");
                 return;
             }
         }
-        if server.write_all(said).is_err() {
+        if server.write_all(sent).is_err() {
             break;
         }
     }
     close(&server);
 }
 
-fn next_cut(said: &[u8], cuts: &Mutex<VecDeque<Cut>>) -> Option<Cut> {
-    let says = |words: &[u8]| said.windows(words.len()).any(|window| window == words);
+fn next_cut(sent: &[u8], cuts: &Mutex<VecDeque<Cut>>) -> Option<Cut> {
+    let contains = |words: &[u8]| sent.windows(words.len()).any(|window| window == words);
     let mut cuts = cuts.lock().expect("nobody panics with it");
     let here = match cuts.front()? {
-        Cut::AtBegin => says(b"BEGIN ISOLATION LEVEL READ COMMITTED"),
-        _ => says(b"COMMIT\0"),
+        Cut::AtBegin => contains(b"BEGIN ISOLATION LEVEL READ COMMITTED"),
+        _ => contains(b"COMMIT\0"),
     };
     if here { cuts.pop_front() } else { None }
 }
 
-/// Carries what the server says to the client, until that is to be swallowed: then both are cut.
+/// Forwards the server's bytes to the client. When `swallow` is set, drops them and closes both sides.
 fn carry_back(server: &UnixStream, client: &UnixStream, swallow: &Arc<AtomicBool>) {
     let mut server = server.try_clone().expect("another handle");
     let mut client = client.try_clone().expect("another handle");
@@ -131,18 +132,18 @@ fn carry_back(server: &UnixStream, client: &UnixStream, swallow: &Arc<AtomicBool
 }
 
 fn close(stream: &UnixStream) {
-    // One that is closed already is as well.
+    // Fails if it is already closed.
     stream.shutdown(Shutdown::Both).ok();
 }
 
-/// Waits until somebody waits for the row of a transaction that is not over.
-fn wait_until_asked_after() {
+/// Waits until a session waits for the row of an open transaction.
+fn wait_until_outcome_is_queried() {
     let asking = "SELECT count(*) FROM pg_stat_activity
         WHERE wait_event_type = 'Lock' AND query LIKE '%SET number = commits.number%'";
     while test_support::postgres::shared().sql(asking).trim() == "0" {}
 }
 
-/// Grants 5 credits through `store`, and says how often the work ran.
+/// Grants 5 credits through `store`, and returns how often the work ran.
 async fn grant(fixture: &Fixture, store: &Store, account: AccountId) -> (Result<(), StoreError>, u32) {
     let posting = PostingId::from_random(fixture.bits());
     let runs = Arc::new(AtomicU32::new(0));
@@ -160,8 +161,8 @@ async fn grant(fixture: &Fixture, store: &Store, account: AccountId) -> (Result<
     (granted, runs.load(Ordering::SeqCst))
 }
 
-/// Lets `cut` happen to the first transaction of a thread, and to a later one.
-async fn befalls(cut: Cut, expected_runs: u32) {
+/// Injects `cut` into the first transaction of a thread, and into a later one.
+async fn check_fault(cut: Cut, expected_runs: u32) {
     let fixture = Fixture::new(Engine::Postgres);
     let account = fixture.account(0).await;
     let proxy = Proxy::new();
@@ -179,31 +180,31 @@ async fn befalls(cut: Cut, expected_runs: u32) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_a_transaction_that_never_arrived_runs_again() {
-    befalls(Cut::AtBegin, 2).await;
+    check_fault(Cut::AtBegin, 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_a_commit_that_never_arrived_runs_again() {
-    befalls(Cut::BeforeCommit, 2).await;
+    check_fault(Cut::BeforeCommit, 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_a_commit_whose_answer_is_lost_happened_once() {
-    befalls(Cut::AfterCommit, 1).await;
+async fn postgres_a_commit_with_a_lost_response_happens_once() {
+    check_fault(Cut::AfterCommit, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_a_commit_that_comes_late_is_waited_for() {
-    befalls(Cut::CommitComesLate, 1).await;
+    check_fault(Cut::CommitComesLate, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_a_commit_that_never_comes_is_waited_for_and_runs_again() {
-    befalls(Cut::CommitNeverComes, 2).await;
+    check_fault(Cut::CommitNeverComes, 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_what_cannot_be_found_out_is_called_uncertain() {
+async fn postgres_an_undeterminable_outcome_is_reported_as_uncertain() {
     let fixture = Fixture::new(Engine::Postgres);
     let account = fixture.account(0).await;
     let proxy = Proxy::new();
@@ -219,13 +220,13 @@ async fn postgres_what_cannot_be_found_out_is_called_uncertain() {
     assert_eq!(fixture.balance(account).await.available, Credits(5));
 }
 
-/// How many tasks ask while their server is killed.
+/// The number of tasks that ask while their server is killed.
 const ASKERS: usize = 16;
-/// How many questions are accepted between two kills.
+/// The number of accepted questions between two kills.
 const BETWEEN_KILLS: usize = 20;
 
 #[test]
-fn postgres_a_server_that_is_killed_loses_and_doubles_nothing() {
+fn postgres_a_killed_server_loses_and_duplicates_nothing() {
     let server = Server::own();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let fixture = Arc::new(Fixture::at(server.new_database(), Options::default()));
@@ -263,7 +264,7 @@ fn postgres_a_server_that_is_killed_loses_and_doubles_nothing() {
         }
         let page =
             fixture.store.read(move |tx| conversations::list(tx, account, 0, 1)).await.expect("a page");
-        assert_eq!(page.total, count, "nothing is there that was not acknowledged");
+        assert_eq!(page.total, count, "only acknowledged questions are stored");
         assert_eq!(fixture.balance(account).await.reserved, Credits(10 * count));
     });
 }
@@ -276,6 +277,6 @@ async fn ask_until(
 ) {
     while !enough.load(Ordering::SeqCst) {
         let asked = fixture.ask(fixture.question(account)).await;
-        accepted.send(asked.expect("whatever happens to the server")).expect("the test listens");
+        accepted.send(asked.expect("the question is accepted despite the kills")).expect("the test listens");
     }
 }

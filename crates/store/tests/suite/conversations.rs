@@ -10,14 +10,14 @@ use store::questions::NewQuestion;
 use store::turns::{ClaimedTurn, TurnError};
 use store::{StoreError, accounts, conversations, credits, turns};
 
-use crate::fixture::{Engine, Fixture, START, done, result, run, step, terms};
+use crate::fixture::{Engine, Fixture, START, claim_options, done, result, run, step};
 
 on_every_engine!(
     conversations_are_listed_pinned_first_then_latest,
     a_title_can_be_changed_and_another_accounts_cannot,
-    an_answer_in_progress_is_what_its_log_tells,
+    an_answer_in_progress_is_built_from_its_log,
     a_completed_answer_is_read_as_it_ended,
-    the_whole_history_is_told_in_order,
+    the_whole_history_is_listed_in_order,
     stopping_marks_the_answer_in_progress,
     deleting_stops_the_answer_which_is_paid_for_before_its_rows_go,
     deleted_rows_go_in_chunks,
@@ -58,8 +58,8 @@ async fn conversations_are_listed_pinned_first_then_latest(engine: Engine) {
     delete(&fixture, account, ids[3]).await.expect("it is there");
     assert_eq!(page(&fixture, account, 2, 2).await.conversations[0].id, ids[2]);
     assert_eq!(page(&fixture, account, 0, 1).await.total, 4);
-    let told = fixture.store.read(move |tx| accounts::get(tx, account)).await.expect("a read");
-    assert_eq!(told.expect("it is there").conversations, 4);
+    let stored = fixture.store.read(move |tx| accounts::get(tx, account)).await.expect("a read");
+    assert_eq!(stored.expect("it is there").conversations, 4);
 }
 
 async fn a_title_can_be_changed_and_another_accounts_cannot(engine: Engine) {
@@ -78,7 +78,7 @@ async fn a_title_can_be_changed_and_another_accounts_cannot(engine: Engine) {
     assert!(matches!(refused, Err(ConversationError::Store(StoreError::Constraint(_)))));
 }
 
-async fn an_answer_in_progress_is_what_its_log_tells(engine: Engine) {
+async fn an_answer_in_progress_is_built_from_its_log(engine: Engine) {
     let fixture = Fixture::new(engine);
     let account = fixture.account(100).await;
     let (accepted, fence) = fixture.turn(account).await;
@@ -114,8 +114,8 @@ async fn a_completed_answer_is_read_as_it_ended(engine: Engine) {
     fixture.complete(fence, answer.clone()).await.expect("the lease holds");
     let read = |by| fixture.store.read(move |tx| conversations::answer(tx, by, id, fence.answer));
     let read_again = read(account).await.expect("it is there");
-    let told = Ending::Failed(AnswerError { message: "too many".to_owned(), ..error });
-    assert_eq!(read_again.answer.ending, Some(told), "no engine is given NUL");
+    let ending = Ending::Failed(AnswerError { message: "too many".to_owned(), ..error });
+    assert_eq!(read_again.answer.ending, Some(ending), "NUL is replaced");
     assert_eq!(read_again.answer.parts, answer.parts);
     assert_eq!((read_again.answer.stamp, &read_again.answer.sources), (answer.stamp, &answer.sources));
     assert_eq!(read_again.completed_at, Some(START.plus(Duration::from_secs(1))));
@@ -126,7 +126,7 @@ async fn a_completed_answer_is_read_as_it_ended(engine: Engine) {
     assert_eq!((summary.open_answer, summary.modified_at), (None, START.plus(Duration::from_secs(1))));
 }
 
-async fn the_whole_history_is_told_in_order(engine: Engine) {
+async fn the_whole_history_is_listed_in_order(engine: Engine) {
     let fixture = Fixture::new(engine);
     let (account, other) = (fixture.account(1_000_000).await, fixture.account(100).await);
     let (first, fence) = fixture.turn(account).await;
@@ -202,13 +202,14 @@ async fn deleting_stops_the_answer_which_is_paid_for_before_its_rows_go(engine: 
     assert!(matches!(gone, Err(ConversationError::NotFound)));
     let remove = || fixture.store.write(move |tx| conversations::remove(tx, id, 100));
     assert!(matches!(remove().await, Err(StoreError::Rule(_))), "it is not settled yet");
-    // Whoever had it is gone; the next one finds that it is to be stopped.
+    // The holder is gone; the next claim sees the requested stop.
     fixture.store.write(move |tx| turns::release(tx, fence)).await.expect("the lease holds");
-    let claimed = fixture.store.write(|tx| turns::claim_stopped(tx, &terms())).await.expect("a claim");
+    let claimed =
+        fixture.store.write(|tx| turns::claim_stopped(tx, &claim_options())).await.expect("a claim");
     let [ClaimedTurn { fence, stop_requested: true, .. }] = claimed[..] else { panic!("{claimed:?}") };
     let turn = fixture.store.read(move |tx| turns::load(tx, fence.answer)).await.expect("a read");
     assert!(turn.is_some_and(|turn| turn.deleted && turn.stop_requested));
-    fixture.commit_step(fence, 1, 7).await.expect("what was bought is paid");
+    fixture.commit_step(fence, 1, 7).await.expect("the step is paid for");
     fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
     assert!(matches!(fixture.complete(fence, done(fence.answer)).await, Err(TurnError::Fenced)));
     assert_eq!(fixture.claim().await, []);
@@ -232,10 +233,10 @@ async fn deleted_rows_go_in_chunks(engine: Engine) {
         delete(&fixture, account, accepted.conversation.id).await.expect("it is there");
         fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
     }
-    let kept = fixture.ask(fixture.question(account)).await.expect("there are credits").conversation.id;
+    let other = fixture.ask(fixture.question(account)).await.expect("there are credits").conversation.id;
     let rows = "SELECT (SELECT count(*) FROM log) + (SELECT count(*) FROM questions)
         + (SELECT count(*) FROM answers) + (SELECT count(*) FROM conversations)";
-    // Of each: four entries of the log, a question, an answer, the conversation.
+    // Per conversation: four log entries, a question, an answer, the conversation.
     let mut left = fixture.count(rows).await;
     assert_eq!(left, 3 * 7 + 3);
     let mut removals = 0;
@@ -253,9 +254,9 @@ async fn deleted_rows_go_in_chunks(engine: Engine) {
         }
     }
     assert_eq!((left, removals), (3, 6));
-    let refused = fixture.store.write(move |tx| conversations::remove(tx, kept, 5)).await;
+    let refused = fixture.store.write(move |tx| conversations::remove(tx, other, 5)).await;
     assert!(matches!(refused, Err(StoreError::Rule(_))), "it is not deleted: {refused:?}");
-    assert_eq!(page(&fixture, account, 0, 10).await.conversations[0].id, kept);
+    assert_eq!(page(&fixture, account, 0, 10).await.conversations[0].id, other);
 }
 
 async fn damaged_rows_are_named(engine: Engine) {
@@ -266,13 +267,13 @@ async fn damaged_rows_are_named(engine: Engine) {
     let id = accepted.conversation.id;
     fixture.store.write(|tx| run(tx, "UPDATE log SET body = '{\"v\":9}'")).await.expect("a write");
     let damaged = fixture.store.read(move |tx| turns::load(tx, fence.answer)).await;
-    let told = damaged.expect_err("the log can't be read").to_string();
-    assert!(told.contains(&fence.answer.to_string()) && told.contains("step 0"), "{told}");
+    let message = damaged.expect_err("the log can't be read").to_string();
+    assert!(message.contains(&fence.answer.to_string()) && message.contains("step 0"), "{message}");
     fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
     fixture.store.write(|tx| run(tx, "UPDATE answers SET body = '[]'")).await.expect("a write");
     let damaged = fixture.store.read(move |tx| conversations::answer(tx, account, id, fence.answer)).await;
-    let told = damaged.expect_err("the answer can't be read").to_string();
-    assert!(told.contains(&fence.answer.to_string()), "{told}");
+    let message = damaged.expect_err("the answer can't be read").to_string();
+    assert!(message.contains(&fence.answer.to_string()), "{message}");
     fixture.store.write(|tx| run(tx, "UPDATE conversations SET settings = '7'")).await.expect("a write");
     let damaged = fixture.store.read(move |tx| conversations::list(tx, account, 0, 10)).await;
     assert!(damaged.expect_err("the settings can't be read").to_string().contains(&id.to_string()));

@@ -1,4 +1,4 @@
-//! That the suite leaves no public operation out.
+//! Checks that the suite calls every public operation.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn every_public_operation_is_called() {
             .to_owned();
         for operation in operations_of(&text) {
             operations += 1;
-            // By the file's own name where that is a module that others see.
+            // Uses the file's own name for a public module.
             let own = path.file_stem().and_then(|stem| stem.to_str()).expect("a file has a name");
             let called = |module: &str| suite.contains(&format!("{module}::{operation}(tx"));
             let is_called = if own == "delegations" { called(own) } else { called(&module) };
@@ -29,7 +29,7 @@ fn every_public_operation_is_called() {
     assert!(operations > 30, "operations are found by how they are written: {operations}");
 }
 
-/// The names of the functions that begin `pub fn name(tx: &mut dyn Sql`, on one line or two.
+/// Returns the names of the functions that begin `pub fn name(tx: &mut dyn Sql`, on one line or two.
 fn operations_of(text: &str) -> impl Iterator<Item = &str> {
     text.split("\npub fn ").skip(1).filter_map(|rest| {
         let (name, parameters) = rest.split_once('(')?;

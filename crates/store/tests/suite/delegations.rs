@@ -1,4 +1,4 @@
-//! Tasks that an answer's agent gives to others: what is written, held and paid for them.
+//! Delegated tasks: their steps, reservations and costs.
 
 use domain::answer::LogEntry;
 use domain::credits::{Balance, Credits, Shortage};
@@ -8,26 +8,26 @@ use store::turns::delegations::{self, Delegation};
 use store::turns::{ClaimOptions, Fence, Log, TurnError};
 use store::{conversations, turns};
 
-use crate::fixture::{Engine, Fixture, START, done, result, terms};
+use crate::fixture::{Engine, Fixture, START, claim_options, done, result};
 
 on_every_engine!(
     a_delegation_is_paid_by_its_answer_and_goes_on_where_it_was_cut,
-    what_is_held_for_delegations_is_part_of_what_the_answer_holds,
-    the_end_of_an_answer_gives_back_what_its_delegations_hold,
+    the_reservations_of_delegations_are_part_of_the_answers,
+    completing_an_answer_releases_the_reservations_of_its_delegations,
     a_delegation_can_not_be_written_under_an_earlier_lease,
     an_answer_has_only_so_many_delegations,
     a_result_of_a_delegation_that_comes_twice_at_once_is_written_once,
     a_deleted_conversation_takes_its_delegations_along,
 );
 
-/// Writes for the delegations of one answer.
-struct Desk<'a> {
+/// The writes of one answer's delegations.
+struct Delegations<'a> {
     fixture: &'a Fixture,
     account: AccountId,
     fence: Fence,
 }
 
-impl Desk<'_> {
+impl Delegations<'_> {
     async fn begin(&self, call: &'static str) -> Result<Option<Delegation>, TurnError> {
         let fence = self.fence;
         self.fixture.store.write(move |tx| delegations::begin(tx, fence, call, 2)).await
@@ -62,116 +62,119 @@ impl Desk<'_> {
     }
 }
 
-/// An answer of which the first step is committed, for 3 of its 100 credits.
-async fn begun(fixture: &Fixture) -> Desk<'_> {
+/// Creates an answer whose first step is committed, for 3 of its 100 credits.
+async fn begun(fixture: &Fixture) -> Delegations<'_> {
     let account = fixture.account(100).await;
     let (_, fence) = fixture.turn(account).await;
     fixture.commit_step(fence, 0, 3).await.expect("the lease holds");
-    Desk { fixture, account, fence }
+    Delegations { fixture, account, fence }
 }
 
 async fn a_delegation_is_paid_by_its_answer_and_goes_on_where_it_was_cut(engine: Engine) {
     let fixture = Fixture::new(engine);
-    let desk = begun(&fixture).await;
-    let fresh = desk.begin("a").await.expect("the lease holds").expect("there is room");
+    let delegations = begun(&fixture).await;
+    let fresh = delegations.begin("a").await.expect("the lease holds").expect("there is room");
     assert!(fresh.log.is_empty());
-    desk.reserve("a", 0, 20).await.expect("there are credits");
-    assert_eq!(desk.balance().await, (77, 20));
-    desk.commit("a", 0, 5).await.expect("the lease holds");
-    assert_eq!(desk.balance().await, (92, 0));
-    assert!(matches!(desk.commit("a", 0, 0).await, Err(TurnError::StepCommitted)));
-    assert!(desk.result("a", 0, result("c")).await.expect("the lease holds"));
-    assert!(!desk.result("a", 0, result("c")).await.expect("the lease holds"), "a call has one result");
-    assert!(desk.result("a", 1, result("d")).await.is_err(), "its step is not committed");
-    let cut = desk.begin("a").await.expect("the lease holds").expect("it was begun");
+    delegations.reserve("a", 0, 20).await.expect("there are credits");
+    assert_eq!(delegations.balance().await, (77, 20));
+    delegations.commit("a", 0, 5).await.expect("the lease holds");
+    assert_eq!(delegations.balance().await, (92, 0));
+    assert!(matches!(delegations.commit("a", 0, 0).await, Err(TurnError::StepCommitted)));
+    assert!(delegations.result("a", 0, result("c")).await.expect("the lease holds"));
+    assert!(
+        !delegations.result("a", 0, result("c")).await.expect("the lease holds"),
+        "a call has one result"
+    );
+    assert!(delegations.result("a", 1, result("d")).await.is_err(), "its step is not committed");
+    let cut = delegations.begin("a").await.expect("the lease holds").expect("it was begun");
     assert!(matches!(cut.log[..], [LogEntry::Step { number: 0, .. }, LogEntry::Result { number: 0, .. }]));
     assert_eq!(cut.bill.settled, Credits(5));
     assert!(cut.bill.used.input_tokens > 0, "{:?}", cut.bill);
-    // The answer's own log and bill know nothing of it, and its own calls have their own results.
-    let answer = desk.fence.answer;
+    // The answer's own log, cost and results are separate.
+    let answer = delegations.fence.answer;
     let turn =
         fixture.store.read(move |tx| turns::load(tx, answer)).await.expect("a read").expect("it is open");
     assert_eq!((turn.log.len(), turn.bill.settled), (1, Credits(3)));
-    let (account, conversation) = (desk.account, turn.conversation);
+    let (account, conversation) = (delegations.account, turn.conversation);
     let read = fixture.store.read(move |tx| conversations::answer(tx, account, conversation, answer)).await;
     let own = read.expect("it is there").answer.parts;
     let rebuilt = domain::answer::Answer::rebuild(answer, &turn.attachments, &turn.log, None);
     assert_eq!(own, rebuilt.parts, "nor do its readers");
-    let fence = desk.fence;
+    let fence = delegations.fence;
     let own = fixture
         .store
         .write(move |tx| turns::commit_result(tx, fence, Log::Answer, 0, &result("c"), START))
         .await;
     assert!(own.expect("the lease holds"));
     fixture.complete(fence, done(answer)).await.expect("the lease holds");
-    assert_eq!(desk.balance().await, (92, 0));
+    assert_eq!(delegations.balance().await, (92, 0));
 }
 
-async fn what_is_held_for_delegations_is_part_of_what_the_answer_holds(engine: Engine) {
+async fn the_reservations_of_delegations_are_part_of_the_answers(engine: Engine) {
     let fixture = Fixture::new(engine);
-    let desk = begun(&fixture).await;
+    let delegations = begun(&fixture).await;
     for call in ["a", "b"] {
-        desk.begin(call).await.expect("the lease holds").expect("there is room");
+        delegations.begin(call).await.expect("the lease holds").expect("there is room");
     }
-    desk.reserve("a", 0, 40).await.expect("there are credits");
-    desk.reserve("b", 0, 50).await.expect("there are credits");
-    assert_eq!(desk.balance().await, (7, 90));
-    let short = desk.reserve("b", 0, 58).await;
+    delegations.reserve("a", 0, 40).await.expect("there are credits");
+    delegations.reserve("b", 0, 50).await.expect("there are credits");
+    assert_eq!(delegations.balance().await, (7, 90));
+    let short = delegations.reserve("b", 0, 58).await;
     assert!(matches!(short, Err(TurnError::Short(Shortage::Balance))), "{short:?}");
-    assert_eq!(desk.balance().await, (7, 90), "what was held still is");
+    assert_eq!(delegations.balance().await, (7, 90), "the reservation is unchanged");
     let postings = fixture.count("SELECT count(*) FROM postings").await;
-    desk.reserve("b", 0, 50).await.expect("it is held");
+    delegations.reserve("b", 0, 50).await.expect("it is held");
     assert_eq!(
         fixture.count("SELECT count(*) FROM postings").await,
         postings,
-        "what is held is not held anew"
+        "an equal reservation is not repeated"
     );
-    desk.reserve("b", 0, 10).await.expect("it is less");
-    assert_eq!(desk.balance().await, (47, 50));
-    desk.commit("a", 0, 40).await.expect("the lease holds");
-    assert_eq!(desk.balance().await, (47, 10));
-    desk.end("b").await.expect("the lease holds");
-    desk.end("b").await.expect("nothing is held any more");
-    assert_eq!(desk.balance().await, (57, 0));
+    delegations.reserve("b", 0, 10).await.expect("it is less");
+    assert_eq!(delegations.balance().await, (47, 50));
+    delegations.commit("a", 0, 40).await.expect("the lease holds");
+    assert_eq!(delegations.balance().await, (47, 10));
+    delegations.end("b").await.expect("the lease holds");
+    delegations.end("b").await.expect("nothing is reserved");
+    assert_eq!(delegations.balance().await, (57, 0));
 }
 
-async fn the_end_of_an_answer_gives_back_what_its_delegations_hold(engine: Engine) {
+async fn completing_an_answer_releases_the_reservations_of_its_delegations(engine: Engine) {
     let fixture = Fixture::new(engine);
-    let desk = begun(&fixture).await;
-    desk.begin("a").await.expect("the lease holds").expect("there is room");
-    desk.reserve("a", 0, 40).await.expect("there are credits");
-    fixture.complete(desk.fence, done(desk.fence.answer)).await.expect("the lease holds");
-    assert_eq!(desk.balance().await, (97, 0));
+    let delegations = begun(&fixture).await;
+    delegations.begin("a").await.expect("the lease holds").expect("there is room");
+    delegations.reserve("a", 0, 40).await.expect("there are credits");
+    fixture.complete(delegations.fence, done(delegations.fence.answer)).await.expect("the lease holds");
+    assert_eq!(delegations.balance().await, (97, 0));
     assert_eq!(fixture.count("SELECT count(*) FROM delegations").await, 0);
-    assert!(matches!(desk.reserve("a", 0, 1).await, Err(TurnError::Fenced)));
+    assert!(matches!(delegations.reserve("a", 0, 1).await, Err(TurnError::Fenced)));
 }
 
 async fn a_delegation_can_not_be_written_under_an_earlier_lease(engine: Engine) {
     let fixture = Fixture::new(engine);
-    let desk = begun(&fixture).await;
-    desk.begin("a").await.expect("the lease holds").expect("there is room");
-    desk.reserve("a", 0, 40).await.expect("there are credits");
-    let late = ClaimOptions { now: terms().lease_until, ..terms() };
+    let delegations = begun(&fixture).await;
+    delegations.begin("a").await.expect("the lease holds").expect("there is room");
+    delegations.reserve("a", 0, 40).await.expect("there are credits");
+    let late = ClaimOptions { now: claim_options().lease_until, ..claim_options() };
     let claimed = fixture.store.write(move |tx| turns::claim(tx, &late)).await.expect("a claim");
-    assert_eq!(claimed[0].fence.answer, desk.fence.answer);
-    assert!(matches!(desk.begin("a").await, Err(TurnError::Fenced)));
-    assert!(matches!(desk.reserve("a", 0, 1).await, Err(TurnError::Fenced)));
-    assert!(matches!(desk.commit("a", 0, 1).await, Err(TurnError::Fenced)));
-    assert!(matches!(desk.result("a", 0, result("c")).await, Err(TurnError::Fenced)));
-    assert!(matches!(desk.end("a").await, Err(TurnError::Fenced)));
-    let next = Desk { fence: claimed[0].fence, ..desk };
+    assert_eq!(claimed[0].fence.answer, delegations.fence.answer);
+    assert!(matches!(delegations.begin("a").await, Err(TurnError::Fenced)));
+    assert!(matches!(delegations.reserve("a", 0, 1).await, Err(TurnError::Fenced)));
+    assert!(matches!(delegations.commit("a", 0, 1).await, Err(TurnError::Fenced)));
+    assert!(matches!(delegations.result("a", 0, result("c")).await, Err(TurnError::Fenced)));
+    assert!(matches!(delegations.end("a").await, Err(TurnError::Fenced)));
+    let next = Delegations { fence: claimed[0].fence, ..delegations };
     next.commit("a", 0, 4).await.expect("the lease holds");
     assert_eq!(next.balance().await, (93, 0));
 }
 
 async fn an_answer_has_only_so_many_delegations(engine: Engine) {
     let fixture = Fixture::new(engine);
-    let desk = begun(&fixture).await;
+    let delegations = begun(&fixture).await;
     for call in ["a", "b"] {
-        desk.begin(call).await.expect("the lease holds").expect("there is room");
+        delegations.begin(call).await.expect("the lease holds").expect("there is room");
     }
-    assert!(desk.begin("c").await.expect("the lease holds").is_none());
-    assert!(desk.begin("a").await.expect("the lease holds").is_some(), "that one was begun");
+    assert!(delegations.begin("c").await.expect("the lease holds").is_none());
+    assert!(delegations.begin("a").await.expect("the lease holds").is_some(), "that one was begun");
 }
 
 async fn a_deleted_conversation_takes_its_delegations_along(engine: Engine) {
@@ -179,15 +182,15 @@ async fn a_deleted_conversation_takes_its_delegations_along(engine: Engine) {
     let account = fixture.account(100).await;
     let (accepted, fence) = fixture.turn(account).await;
     fixture.commit_step(fence, 0, 3).await.expect("the lease holds");
-    let desk = Desk { fixture: &fixture, account, fence };
-    desk.begin("a").await.expect("the lease holds").expect("there is room");
-    desk.reserve("a", 0, 40).await.expect("there are credits");
+    let delegations = Delegations { fixture: &fixture, account, fence };
+    delegations.begin("a").await.expect("the lease holds").expect("there is room");
+    delegations.reserve("a", 0, 40).await.expect("there are credits");
     let conversation = accepted.conversation.id;
     let deleted =
         fixture.store.write(move |tx| conversations::delete(tx, account, conversation, START)).await;
     deleted.expect("it is there");
     fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
-    assert_eq!(desk.balance().await, (97, 0), "what was held is given back");
+    assert_eq!(delegations.balance().await, (97, 0), "the reservations are released");
     while fixture.store.write(move |tx| conversations::remove(tx, conversation, 2)).await.expect("a removal")
         > 0
     {}
@@ -196,12 +199,12 @@ async fn a_deleted_conversation_takes_its_delegations_along(engine: Engine) {
 
 async fn a_result_of_a_delegation_that_comes_twice_at_once_is_written_once(engine: Engine) {
     let fixture = Fixture::new(engine);
-    let desk = begun(&fixture).await;
-    desk.begin("a").await.expect("the lease holds").expect("there is room");
-    desk.commit("a", 0, 0).await.expect("the lease holds");
+    let delegations = begun(&fixture).await;
+    delegations.begin("a").await.expect("the lease holds").expect("there is room");
+    delegations.commit("a", 0, 0).await.expect("the lease holds");
     let mut tasks = Vec::new();
     for _ in 0..16 {
-        let (store, fence) = (fixture.store.clone(), desk.fence);
+        let (store, fence) = (fixture.store.clone(), delegations.fence);
         tasks.push(tokio::spawn(async move {
             let write = move |tx: &mut dyn store::Sql| {
                 turns::commit_result(tx, fence, Log::Delegation("a"), 0, &result("c"), START)

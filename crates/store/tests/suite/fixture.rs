@@ -1,4 +1,4 @@
-//! A store of its own for each test, and short ways to fill it.
+//! A store for each test, and short ways to fill it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,14 +20,14 @@ use store::questions::{Accepted, AskRefused, AskResult, AskedThrough, NewConvers
 use store::turns::{ClaimOptions, ClaimedTurn, Completion, Fence, Log, Reserve, StepDone, TurnError};
 use store::{Options, RowExt, Sql, SqlExt, Store, StoreError, credits, keys, machines, questions, turns};
 
-/// What a suite can run on.
+/// The engines that the suite runs on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Engine {
     Sqlite,
     Postgres,
 }
 
-/// A store, and identifiers and times for it.
+/// A store with generators of identifiers and times.
 pub(crate) struct Fixture {
     pub(crate) store: Store,
     pub(crate) url: String,
@@ -35,15 +35,15 @@ pub(crate) struct Fixture {
     ids: Arc<AtomicU64>,
 }
 
-/// What the model of every question costs and may put out.
-pub(crate) const MEASURES: ModelLimits = ModelLimits {
+/// The price and token limits of every question's model.
+pub(crate) const LIMITS: ModelLimits = ModelLimits {
     price: Price { base_millis: 1000, input_millis: 20, output_millis: 3 },
     context_tokens: 8000,
     output_max_tokens: 900,
 };
-/// The moment at which tests begin.
+/// The time at which tests begin.
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
-/// The process that works on answers unless a test has several.
+/// The node that claims answers, in tests with a single one.
 pub(crate) fn node() -> NodeId {
     NodeId::from_random(1 << 40)
 }
@@ -62,24 +62,24 @@ impl Fixture {
         Self { folder, ..Self::at(url, options) }
     }
 
-    /// On a database that there is.
+    /// Opens an existing database.
     pub(crate) fn at(url: String, options: Options) -> Self {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let store = Store::connect_with(&url, options).expect("a new store");
         Self { store, url, folder, ids: Arc::new(AtomicU64::new(1)) }
     }
 
-    /// Another store on the same database.
+    /// Opens another store on the same database.
     pub(crate) fn beside(&self) -> Result<Store, StoreError> {
         Store::connect(&self.url)
     }
 
-    /// Bits that no other identifier of this fixture has.
+    /// Returns bits that are unique within this fixture.
     pub(crate) fn bits(&self) -> u128 {
         u128::from(self.ids.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// An account with a licence for a day, a machine and these credits.
+    /// Creates an account with a licence for a day, a machine and `grant` credits.
     pub(crate) async fn account(&self, grant: u64) -> AccountId {
         let new = self.new_account(grant);
         let account = new.account;
@@ -102,7 +102,7 @@ impl Fixture {
         }
     }
 
-    /// A question that holds 10 credits, into a new conversation.
+    /// Creates a question that reserves 10 credits, for a new conversation.
     pub(crate) fn question(&self, account: AccountId) -> NewQuestion {
         let conversation = NewConversation {
             id: ConversationId::from_random(self.bits()),
@@ -113,7 +113,7 @@ impl Fixture {
             web_search: true,
         };
         NewQuestion {
-            model_limits: MEASURES,
+            model_limits: LIMITS,
             account,
             user: None,
             through: AskedThrough::Service,
@@ -132,7 +132,7 @@ impl Fixture {
         }
     }
 
-    /// A question into a conversation that there is.
+    /// Creates a question for an existing conversation.
     pub(crate) fn follow_up(&self, account: AccountId, conversation: ConversationId) -> NewQuestion {
         NewQuestion { target: Target::Existing(conversation), ..self.question(account) }
     }
@@ -165,11 +165,11 @@ impl Fixture {
     }
 
     pub(crate) async fn claim(&self) -> Vec<ClaimedTurn> {
-        let terms = terms();
-        self.store.write(move |tx| turns::claim(tx, &terms)).await.expect("a claim")
+        let options = claim_options();
+        self.store.write(move |tx| turns::claim(tx, &options)).await.expect("a claim")
     }
 
-    /// Asks a question and takes it up.
+    /// Asks a question and claims its answer.
     pub(crate) async fn turn(&self, account: AccountId) -> (Accepted, Fence) {
         let accepted = self.ask(self.question(account)).await.expect("it is accepted");
         let claimed = self.claim().await;
@@ -194,7 +194,7 @@ impl Fixture {
         }
     }
 
-    /// A key of the account that may do everything, and spend so much.
+    /// Creates a key with all permissions and the given spending limit.
     pub(crate) async fn key(&self, account: AccountId, spending_limit: Option<u64>) -> KeyId {
         let id = KeyId::from_random(self.bits());
         let mut fingerprint = [0; 32];
@@ -214,7 +214,7 @@ impl Fixture {
         id
     }
 
-    /// What a key with a spending limit has spent.
+    /// Returns the credits that a key with a spending limit has spent.
     pub(crate) async fn spent(&self, account: AccountId, key: KeyId) -> Credits {
         let listed = self.store.read(move |tx| keys::list(tx, account)).await.expect("a read");
         let spending = listed.iter().find(|one| one.id == key).and_then(|one| one.spending);
@@ -251,15 +251,15 @@ impl Fixture {
         Completion { answer, text, release, now: START.plus(Duration::from_secs(1)) }
     }
 
-    /// How many rows a statement like `SELECT count(*) FROM log` counts.
+    /// Returns the result of a statement such as `SELECT count(*) FROM log`.
     pub(crate) async fn count(&self, sql: &'static str) -> i64 {
         let counted = self.store.read(move |tx| tx.one(sql, &[], |row| row.int(0))).await;
         counted.expect("it can be counted").expect("there is a count")
     }
 }
 
-/// The terms of the one process.
-pub(crate) fn terms() -> ClaimOptions {
+/// The claim options of the single node.
+pub(crate) fn claim_options() -> ClaimOptions {
     ClaimOptions {
         node: node(),
         now: START,
@@ -269,12 +269,12 @@ pub(crate) fn terms() -> ClaimOptions {
     }
 }
 
-/// An answer that says nothing and is done.
+/// Creates a completed answer without text.
 pub(crate) fn done(id: MessageId) -> Answer {
     Answer::rebuild(id, &[], &[], Some(Ending::Done))
 }
 
-/// A step that says something and calls a tool as `call-<number>`.
+/// Creates a step with a text and the tool call `call-<number>`.
 pub(crate) fn step(number: u32) -> Step {
     let call = Call {
         id: format!("call-{number}"),
@@ -309,7 +309,7 @@ pub(crate) fn result(call: &str) -> CallResult {
     }
 }
 
-/// Runs a statement that returns nothing.
+/// Runs a statement without result rows.
 pub(crate) fn run(tx: &mut dyn Sql, sql: &'static str) -> Result<(), StoreError> {
     tx.execute(sql, &[]).map(drop)
 }

@@ -1,4 +1,4 @@
-//! A server whose disk is full.
+//! A server with a full disk.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use store::{Options, SqlExt, StoreError, questions};
 use crate::fixture::Fixture;
 use test_support::postgres::Server;
 
-/// What is kept back, and given up later to make room.
+/// Space that is allocated first and freed later to make room.
 const BALLAST: &str = "CREATE TABLE ballast AS SELECT string_agg(md5(i::text), '') AS text
     FROM generate_series(1, 200000) i GROUP BY i % 200";
 
 #[test]
-fn postgres_a_full_disk_is_told_truthfully() {
+fn postgres_a_full_disk_is_reported_as_full() {
     // The server outlives the runtime, and its folder the threads that use it.
     let server = Server::small(24);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
@@ -37,13 +37,13 @@ async fn fill(server: &Server) {
     }
     let (mut accepted, mut full) = (0, 0);
     for (answer, task) in tasks {
-        let told = task.await.expect("it does not panic");
+        let outcome = task.await.expect("it does not panic");
         let there = fixture
             .store
             .read(move |tx| tx.one("SELECT 1 FROM answers WHERE id = $1", &[answer.into()], |_| Ok(())))
             .await
-            .expect("what is there can be read");
-        match told {
+            .expect("reads still work");
+        match outcome {
             Ok(_) => {
                 assert!(there.is_some());
                 accepted += 1;
@@ -61,7 +61,7 @@ async fn fill(server: &Server) {
     fixture.ask(fixture.question(account)).await.expect("there is room again");
 }
 
-/// Letters in which nothing repeats, so that nothing is saved by compressing them.
+/// Returns incompressible letters.
 fn noise(seed: u64, length: usize) -> String {
     let mut state = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut letter = || {

@@ -1,5 +1,5 @@
-//! Background jobs: written with what makes them necessary, claimed by one process at a time, run until they succeed or
-//! are given up.
+//! Background jobs: enqueued in the transaction that makes them necessary, claimed by one process at a time,
+//! run until they succeed or have failed for good.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use store::{Sql, StoreError, conversations};
 use crate::fixture::{Engine, Fixture, START, done, node, run};
 
 on_every_engine!(
-    a_job_is_written_with_what_makes_it_necessary_or_not_at_all,
+    a_job_is_enqueued_atomically_with_its_transaction,
     of_a_recurring_job_there_is_one,
     no_job_is_claimed_by_two_nodes,
-    a_job_whose_holder_died_runs_again_and_the_dead_cannot_end_it,
-    a_failed_run_waits_and_a_job_that_is_given_up_is_kept,
+    a_job_with_a_dead_holder_runs_again_and_the_old_holder_cannot_end_it,
+    a_failed_run_is_retried_and_a_failed_job_is_listed,
     an_interrupted_job_is_given_back,
-    a_process_takes_over_what_it_held_before,
+    a_process_takes_over_its_earlier_leases,
     a_clock_that_jumps_stops_no_job,
     a_job_of_a_later_version_stops_no_other,
     a_deleted_conversation_is_removed_once_its_answer_has_ended,
@@ -52,7 +52,7 @@ impl Fixture {
         let options = ClaimOptions { node, now, lease: LEASE, limit: 10 };
         let due = self.store.read(move |tx| jobs::is_due(tx, now, LEASE)).await.expect("a read");
         let claimed = self.store.write(move |tx| jobs::claim(tx, &options)).await.expect("a claim");
-        assert_eq!(due, !claimed.is_empty(), "what is due can be claimed");
+        assert_eq!(due, !claimed.is_empty(), "due jobs can be claimed");
         claimed
     }
 
@@ -61,7 +61,7 @@ impl Fixture {
     }
 }
 
-async fn a_job_is_written_with_what_makes_it_necessary_or_not_at_all(engine: Engine) {
+async fn a_job_is_enqueued_atomically_with_its_transaction(engine: Engine) {
     let fixture = Fixture::new(engine);
     let new = fixture.removal();
     let undone = move |tx: &mut dyn Sql| {
@@ -103,7 +103,7 @@ async fn no_job_is_claimed_by_two_nodes(engine: Engine) {
     }
     let beside = fixture.beside().expect("it can be opened beside");
     let mut taken = Vec::new();
-    // Who finds all rows locked claims nothing, and looks again.
+    // A claim that finds all rows locked returns nothing and is repeated.
     for round in 0..40 {
         let mut tasks = Vec::new();
         for number in 0..8 {
@@ -125,7 +125,7 @@ async fn no_job_is_claimed_by_two_nodes(engine: Engine) {
     assert!(taken.iter().all(|claimed| claimed.fence.epoch == 1));
 }
 
-async fn a_job_whose_holder_died_runs_again_and_the_dead_cannot_end_it(engine: Engine) {
+async fn a_job_with_a_dead_holder_runs_again_and_the_old_holder_cannot_end_it(engine: Engine) {
     let fixture = Fixture::new(engine);
     fixture.enqueue(fixture.removal()).await;
     let dead = fixture.claim_jobs(node(), START).await[0].fence;
@@ -134,7 +134,7 @@ async fn a_job_whose_holder_died_runs_again_and_the_dead_cannot_end_it(engine: E
     assert!(fixture.store.write(move |tx| jobs::renew(tx, dead, until)).await.expect("a write"));
     assert_eq!(fixture.claim_jobs(other_node(), later(99)).await, [], "it was renewed");
     let [second] = &fixture.claim_jobs(other_node(), later(100)).await[..] else { panic!("it is free") };
-    assert_eq!((second.fence.epoch, second.attempts), (2, 2), "a run of which nothing is known counts");
+    assert_eq!((second.fence.epoch, second.attempts), (2, 2), "a run without a report counts");
     for next in [Next::Remove, Next::Rerun(START), Next::Retry(START), Next::Fail] {
         assert!(!fixture.finish(dead, next, Some("late")).await, "{next:?}");
     }
@@ -143,7 +143,7 @@ async fn a_job_whose_holder_died_runs_again_and_the_dead_cannot_end_it(engine: E
     assert!(fixture.finish(second.fence, Next::Remove, None).await);
 }
 
-async fn a_failed_run_waits_and_a_job_that_is_given_up_is_kept(engine: Engine) {
+async fn a_failed_run_is_retried_and_a_failed_job_is_listed(engine: Engine) {
     let fixture = Fixture::new(engine);
     let account = fixture.account(0).await;
     let new = NewJob { account: Some(account), ..fixture.removal() };
@@ -156,7 +156,7 @@ async fn a_failed_run_waits_and_a_job_that_is_given_up_is_kept(engine: Engine) {
     assert!(fixture.finish(second.fence, Next::Fail, Some("no disk at all")).await);
     assert_eq!(fixture.claim_jobs(node(), later(1_000_000)).await, [], "it is not tried any more");
     let [failed] = &fixture.store.read(|tx| jobs::list_failed(tx, 10)).await.expect("a read")[..] else {
-        panic!("it is kept")
+        panic!("the job is stored as failed")
     };
     assert_eq!((failed.id, failed.account, failed.attempts), (new.id, Some(account), 2));
     assert_eq!((failed.error.as_str(), failed.failed_at), ("no disk at all", START));
@@ -184,7 +184,7 @@ async fn an_interrupted_job_is_given_back(engine: Engine) {
     assert_eq!((again.fence.epoch, again.attempts), (2, 1), "the interrupted attempt does not count");
 }
 
-async fn a_process_takes_over_what_it_held_before(engine: Engine) {
+async fn a_process_takes_over_its_earlier_leases(engine: Engine) {
     let fixture = Fixture::new(engine);
     fixture.enqueue(fixture.removal()).await;
     fixture.enqueue(fixture.removal()).await;
@@ -202,15 +202,15 @@ async fn a_clock_that_jumps_stops_no_job(engine: Engine) {
     let fixture = Fixture::new(engine);
     let day = 24 * 60 * 60;
     fixture.enqueue(fixture.removal()).await;
-    // The clock was a week ahead when the job was claimed, by a process that then died.
+    // The clock was a week ahead when the job was claimed by a process that then died.
     fixture.claim_jobs(node(), later(7 * day)).await;
     let second = fixture.claim_jobs(other_node(), START).await.remove(0);
     assert_eq!(second.fence.epoch, 2, "no lease granted by now could last that long");
     assert_eq!(fixture.claim_jobs(node(), later(1)).await, [], "one that was granted now holds");
-    // It leaps forward while the job runs: another claims it, and the first can't end what the other does.
+    // The clock leaps forward during the run: another process claims the job, and the first cannot end it.
     let third = fixture.claim_jobs(node(), later(day)).await.remove(0);
     assert!(!fixture.finish(second.fence, Next::Remove, None).await);
-    // Its retry was put off by a clock that was ahead.
+    // A clock that was ahead postponed its retry.
     assert!(fixture.finish(third.fence, Next::Retry(later(7 * day)), Some("no disk")).await);
     assert_eq!(fixture.claim_jobs(node(), later(day)).await, []);
     let forward = |now| fixture.store.write(move |tx| jobs::bring_forward(tx, now));

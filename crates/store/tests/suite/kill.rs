@@ -1,4 +1,4 @@
-//! Killing the process: what was acknowledged is there.
+//! Kills the process: every acknowledged write survives.
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};
@@ -13,39 +13,36 @@ use store::{Store, StoreError, accounts, conversations, credits, questions};
 
 use crate::fixture::{Engine, Fixture, START};
 
-/// Set for the process that asks until it is killed: the URL of its store.
+/// The store's URL, set for the child process that asks until it is killed.
 const ASKER: &str = "STORE_SUITE_ASKER";
-/// How many tasks of it ask.
+/// The number of concurrent tasks in the child process.
 const TASKS: u64 = 32;
-/// After how many acknowledgements it is killed: in the first group, between groups, in the midst of many.
+/// The numbers of acknowledgements after which it is killed: in the first group, between groups, in the
+/// middle of many.
 const KILLED_AFTER: [usize; 10] = [1, 2, 33, 64, 100, 163, 250, 400, 555, 800];
 
 #[test]
-fn sqlite_what_was_acknowledged_survives_being_killed() {
+fn sqlite_acknowledged_questions_survive_a_kill() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     kill_again_and_again(
-        "kill::sqlite_what_was_acknowledged_survives_being_killed",
+        "kill::sqlite_acknowledged_questions_survive_a_kill",
         &format!("sqlite:{}", folder.path().join("store.db").display()),
         &KILLED_AFTER,
     );
 }
 
 #[test]
-fn postgres_what_was_acknowledged_survives_being_killed() {
+fn postgres_acknowledged_questions_survive_a_kill() {
     let url = match env::var(ASKER) {
         Ok(url) => url,
         Err(_) => test_support::postgres::shared().new_database(),
     };
-    kill_again_and_again(
-        "kill::postgres_what_was_acknowledged_survives_being_killed",
-        &url,
-        &KILLED_AFTER[..6],
-    );
+    kill_again_and_again("kill::postgres_acknowledged_questions_survive_a_kill", &url, &KILLED_AFTER[..6]);
 }
 
 fn kill_again_and_again(test: &str, url: &str, rounds: &[usize]) {
     if let Ok(url) = env::var(ASKER) {
-        ask_for_ever(&url);
+        ask_until_killed(&url);
     }
     let mut acknowledged = Vec::new();
     for (round, &after) in rounds.iter().enumerate() {
@@ -54,7 +51,7 @@ fn kill_again_and_again(test: &str, url: &str, rounds: &[usize]) {
         let lines = BufReader::new(asker.stdout.take().expect("its output is piped"));
         for line in lines.split(b'\n') {
             let line = String::from_utf8(line.expect("its output can be read")).expect("UTF-8");
-            // What it wrote before it died counts as far as lines are whole.
+            // Only complete lines of its output count.
             if let Some(both) = line.strip_prefix("ack ").and_then(|rest| rest.strip_suffix(" .")) {
                 let (conversation, answer) = both.split_once(' ').expect("two identifiers");
                 let conversation: ConversationId = conversation.parse().expect("an identifier");
@@ -86,8 +83,8 @@ fn account() -> AccountId {
     AccountId::from_random(1)
 }
 
-/// The life of the process that is killed.
-fn ask_for_ever(url: &str) -> ! {
+/// Runs the child process.
+fn ask_until_killed(url: &str) -> ! {
     let round: u128 = env::var("STORE_SUITE_ROUND").expect("it is set").parse().expect("a number");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! The ledger under whatever happens: its postings add up to the purse, and nothing is ever below zero.
+//! Properties of the ledger: its postings add up to the balance, and no balance is ever below zero.
 
 use domain::credits::{Balance, Credits, PostingKind};
 use domain::id::{AccountId, KeyId, PostingId};
@@ -7,24 +7,24 @@ use store::questions::AskedThrough;
 use store::turns::{ClaimOptions, Fence};
 use store::{RowExt, SqlExt, conversations, credits, turns};
 
-use crate::fixture::{Engine, Fixture, START, done, terms};
+use crate::fixture::{Engine, Fixture, START, claim_options, done};
 
-/// Less than accounts come to have, so that it is met.
-const KEY_MAY_SPEND: u64 = 70;
+/// A limit that accounts can exceed, so that tests reach it.
+const SPENDING_LIMIT: u64 = 70;
 
-/// Something that moves credits, or that could do so by mistake.
+/// An operation that moves credits, or could move them by mistake.
 #[derive(Debug, Clone)]
 enum Act {
     Grant(u64),
     Ask(u64),
     Claim,
-    /// On the turn of this number, as all below.
+    /// On the turn of this number, like all below.
     Reserve(usize, u64),
     Step(usize, u64),
     Complete(usize),
     GiveBack(usize),
     Delete(usize),
-    /// Under the lease before the present one.
+    /// Under the lease before the current one.
     Stale(usize),
 }
 
@@ -46,13 +46,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn sqlite_the_postings_add_up_whatever_happens(acts in prop::collection::vec(act(), 1..60)) {
+    fn sqlite_postings_add_up_to_the_balance(acts in prop::collection::vec(act(), 1..60)) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
         runtime.block_on(play(Engine::Sqlite, acts));
     }
 
     #[test]
-    fn postgres_the_postings_add_up_whatever_happens(acts in prop::collection::vec(act(), 1..60)) {
+    fn postgres_postings_add_up_to_the_balance(acts in prop::collection::vec(act(), 1..60)) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
         runtime.block_on(play(Engine::Postgres, acts));
     }
@@ -61,7 +61,7 @@ proptest! {
 async fn play(engine: Engine, acts: Vec<Act>) {
     let fixture = Fixture::new(engine);
     let account = fixture.account(100).await;
-    let key = fixture.key(account, Some(KEY_MAY_SPEND)).await;
+    let key = fixture.key(account, Some(SPENDING_LIMIT)).await;
     let mut turns_taken: Vec<(Fence, domain::id::ConversationId, u32)> = Vec::new();
     for act in acts {
         let pick = |at: usize| turns_taken.len().checked_sub(1).map(|last| at.min(last));
@@ -81,8 +81,9 @@ async fn play(engine: Engine, acts: Vec<Act>) {
                 drop(fixture.ask(question).await);
             }
             Act::Claim => {
-                let terms = ClaimOptions { limit: 2, ..terms() };
-                let claimed = fixture.store.write(move |tx| turns::claim(tx, &terms)).await.expect("a claim");
+                let options = ClaimOptions { limit: 2, ..claim_options() };
+                let claimed =
+                    fixture.store.write(move |tx| turns::claim(tx, &options)).await.expect("a claim");
                 turns_taken.extend(claimed.into_iter().map(|one| (one.fence, one.conversation, 0)));
             }
             Act::Reserve(at, amount) => {
@@ -130,9 +131,9 @@ async fn play(engine: Engine, acts: Vec<Act>) {
     }
 }
 
-/// The purse is what the postings add up to, what is held is what the answers hold, and what was granted is
-/// what is there and what was spent. Below zero no number can be. All that was asked came through one key, which never
-/// spends more than it may.
+/// Checks that the postings add up to the balance, that reserved credits are those of the answers, and that
+/// grants equal the balance plus the spending. (Stored numbers cannot be negative.) All questions use one
+/// key, which must stay within its spending limit.
 async fn check(fixture: &Fixture, account: AccountId, key: KeyId) {
     let balance = fixture.balance(account).await;
     let held = fixture.count("SELECT CAST(COALESCE(SUM(outstanding), 0) AS BIGINT) FROM answers").await;
@@ -152,12 +153,12 @@ async fn check(fixture: &Fixture, account: AccountId, key: KeyId) {
     assert_eq!(balance.available.0 + balance.reserved.0 + settled, granted);
     let spent = fixture.spent(account, key).await;
     assert_eq!(spent, Credits(balance.reserved.0 + settled));
-    assert!(spent <= Credits(KEY_MAY_SPEND));
+    assert!(spent <= Credits(SPENDING_LIMIT));
     let newest_first =
         fixture.store.read(move |tx| credits::ledger(tx, account, 0, 1000)).await.expect("a read");
     let mut replayed = Balance::default();
     let mut posted: Vec<_> = newest_first.into_iter().map(|one| (one.kind, one.amount)).collect();
-    // The order of postings of one moment is not kept; whatever it is, the sums are the same.
+    // Postings of one moment have no defined order; the sums do not depend on it.
     posted.sort_by_key(|(kind, _)| match kind {
         PostingKind::Grant => 0,
         PostingKind::Release | PostingKind::Settle => 2,

@@ -1,7 +1,7 @@
-//! What the store promises, on every engine.
+//! The guarantees of the store, tested on both engines.
 //!
-//! Each test is written against [`fixture::Fixture`] and runs once for each [`fixture::Engine`]. A public
-//! operation that no test calls fails [`coverage`].
+//! Each test uses [`fixture::Fixture`] and runs once per [`fixture::Engine`]. [`coverage`] fails if no test
+//! calls a public operation.
 
 #![expect(clippy::panic, reason = "there is nothing but tests in here")]
 

@@ -1,4 +1,4 @@
-//! Asking: what is accepted, what is refused and why, and repeated requests.
+//! Asking: accepted and rejected questions, and repeated requests.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ async fn a_question_is_refused_for_the_most_telling_reason(engine: Engine) {
     let (accepted, fence) = fixture.turn(account).await;
     let conversation = accepted.conversation.id;
     let ask = |by, conversation| fixture.ask(fixture.follow_up(by, conversation));
-    // The balance of 5 covers none of these, and that is the last thing to be told.
+    // The balance of 5 covers none of these, but other reasons take precedence.
     assert!(matches!(ask(account, conversation).await, Err(AskRefused::Busy)));
     let nowhere = ConversationId::from_random(fixture.bits());
     assert!(matches!(ask(account, nowhere).await, Err(AskRefused::NotFound)));

@@ -1,4 +1,4 @@
-//! Many callers at once.
+//! Concurrent callers.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use store::questions::{AskRefused, AskedThrough, NewQuestion};
 use store::turns::{ClaimOptions, Log, TurnError};
 use store::{StoreError, accounts, conversations, machines, turns};
 
-use crate::fixture::{Engine, Fixture, START, done, terms};
+use crate::fixture::{Engine, Fixture, START, claim_options, done};
 
 on_every_engine!(
     of_64_askers_of_one_conversation_one_wins,
@@ -17,8 +17,8 @@ on_every_engine!(
     a_key_never_spends_more_than_it_may,
     steps_of_one_key_keep_its_limit_together,
     no_answer_is_taken_up_twice,
-    whoever_ends_an_answer_first_ends_it_alone,
-    a_share_is_kept_by_many_claims_at_once,
+    an_answer_is_completed_by_one_caller_only,
+    concurrent_claims_respect_the_limit_per_account,
     an_account_gets_one_machine,
 );
 
@@ -109,7 +109,7 @@ async fn steps_of_one_key_keep_its_limit_together(engine: Engine) {
     let mut fences = Vec::new();
     for _ in 0..16 {
         let question = NewQuestion { through: AskedThrough::Key(key), ..fixture.question(account) };
-        fixture.ask(question).await.expect("the key may spend so much");
+        fixture.ask(question).await.expect("the key's limit covers it");
     }
     fences.extend(fixture.claim().await.into_iter().map(|claimed| claimed.fence));
     let mut tasks = Vec::new();
@@ -126,13 +126,13 @@ async fn steps_of_one_key_keep_its_limit_together(engine: Engine) {
             Err(error) => assert!(matches!(error, TurnError::Short(Shortage::SpendingLimit)), "{error}"),
         }
     }
-    // Sixteen times ten are held; each that is granted holds thirty-five more.
+    // Sixteen times ten are reserved; each success reserves thirty-five more.
     assert_eq!(granted, 4);
     assert_eq!(fixture.spent(account, key).await, Credits(300));
     for fence in fences {
         fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
     }
-    assert_eq!(fixture.spent(account, key).await, Credits(0), "what was only held is given back");
+    assert_eq!(fixture.spent(account, key).await, Credits(0), "reservations are released");
 }
 
 async fn no_answer_is_taken_up_twice(engine: Engine) {
@@ -143,9 +143,9 @@ async fn no_answer_is_taken_up_twice(engine: Engine) {
     }
     let mut tasks = Vec::new();
     for number in 0..16 {
-        let terms = ClaimOptions { node: NodeId::from_random(number), limit: 4, ..terms() };
+        let options = ClaimOptions { node: NodeId::from_random(number), limit: 4, ..claim_options() };
         let store = fixture.store.clone();
-        tasks.push(tokio::spawn(async move { store.write(move |tx| turns::claim(tx, &terms)).await }));
+        tasks.push(tokio::spawn(async move { store.write(move |tx| turns::claim(tx, &options)).await }));
     }
     let mut taken = Vec::new();
     for task in tasks {
@@ -156,7 +156,7 @@ async fn no_answer_is_taken_up_twice(engine: Engine) {
     assert!(taken.iter().all(|claimed| claimed.fence.epoch == 1));
 }
 
-async fn whoever_ends_an_answer_first_ends_it_alone(engine: Engine) {
+async fn an_answer_is_completed_by_one_caller_only(engine: Engine) {
     let fixture = Fixture::new(engine);
     let account = fixture.account(1000).await;
     let mut turns_taken = Vec::new();
@@ -201,12 +201,12 @@ async fn whoever_ends_an_answer_first_ends_it_alone(engine: Engine) {
     }
     assert_eq!(ended, 24, "each once, deleted or not");
     let balance = fixture.balance(account).await;
-    assert_eq!(balance.reserved, Credits(0), "nothing is held any more");
+    assert_eq!(balance.reserved, Credits(0), "nothing is reserved");
     assert_eq!(fixture.count("SELECT count(*) FROM dispatch").await, 0);
     assert_eq!(fixture.count("SELECT conversations FROM accounts").await, 0);
 }
 
-async fn a_share_is_kept_by_many_claims_at_once(engine: Engine) {
+async fn concurrent_claims_respect_the_limit_per_account(engine: Engine) {
     let fixture = Fixture::new(engine);
     let account = fixture.account(1000).await;
     for _ in 0..40 {
@@ -214,9 +214,10 @@ async fn a_share_is_kept_by_many_claims_at_once(engine: Engine) {
     }
     let mut tasks = Vec::new();
     for number in 0..16 {
-        let terms = ClaimOptions { node: NodeId::from_random(number), per_account_max: 7, ..terms() };
+        let options =
+            ClaimOptions { node: NodeId::from_random(number), per_account_max: 7, ..claim_options() };
         let store = fixture.store.clone();
-        tasks.push(tokio::spawn(async move { store.write(move |tx| turns::claim(tx, &terms)).await }));
+        tasks.push(tokio::spawn(async move { store.write(move |tx| turns::claim(tx, &options)).await }));
     }
     let mut taken = 0;
     for task in tasks {

@@ -1,4 +1,4 @@
-//! Who may serve a database, how it is reached over a network, and who makes its tables.
+//! The exclusive lock, connections over a network, and concurrent migrations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::fixture::{Engine, Fixture};
 on_every_engine!(
     it_is_ready_while_it_answers,
     it_takes_writes_until_it_is_closed,
-    what_runs_for_long_is_cancelled_by_an_early_end,
+    an_abort_cancels_long_statements,
     many_at_once_make_the_tables_once,
 );
 
@@ -30,13 +30,13 @@ async fn it_takes_writes_until_it_is_closed(engine: Engine) {
     assert!(matches!(fixture.store.check_writable(max_wait).await, Err(StoreError::Closed)));
 }
 
-/// Far less than the statement would take, far more than its end does.
+/// Far shorter than the statement, far longer than its cancellation.
 const EARLY: Duration = Duration::from_secs(25);
-/// What the server says that it runs of the test below.
+/// Counts the server's sessions that run the statement of the test below.
 const RUNNING: &str = "SELECT count(*) FROM pg_stat_activity
     WHERE state = 'active' AND query LIKE '%an early end%' AND pid <> pg_backend_pid()";
 
-async fn what_runs_for_long_is_cancelled_by_an_early_end(engine: Engine) {
+async fn an_abort_cancels_long_statements(engine: Engine) {
     let fixture = Fixture::new(engine);
     let beside = fixture.beside().expect("it can be opened beside");
     let long = match engine {
@@ -68,7 +68,7 @@ async fn what_runs_for_long_is_cancelled_by_an_early_end(engine: Engine) {
         fixture.store.close().await;
     };
     let closing = fixture.store.clone();
-    // SQLite's statements are interrupted again while it is closed.
+    // Closing repeats the interrupts of SQLite's statements.
     tokio::time::timeout(EARLY, async { tokio::join!(ending, closing.close()) })
         .await
         .expect("it ends early");
@@ -78,7 +78,7 @@ async fn what_runs_for_long_is_cancelled_by_an_early_end(engine: Engine) {
             running.expect("it can be counted")
         };
         let ended = async { while counted().await != Some(0) {} };
-        tokio::time::timeout(EARLY, ended).await.expect("the server runs nothing of it any more");
+        tokio::time::timeout(EARLY, ended).await.expect("the server has cancelled the statement");
     }
     beside.close().await;
 }
@@ -131,12 +131,12 @@ async fn waiting_for_another_process_fails_no_statement() {
     let before = failed();
     let refused = beside.lock_exclusively(Duration::from_secs(2)).await;
     assert!(matches!(refused, Err(StoreError::Taken)), "{refused:?}");
-    // Each would be an error in the server's log.
+    // Each rollback would be an error in the server's log.
     assert_eq!(failed(), before, "transactions were rolled back");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_serves_holds_it_again_after_a_crash_of_the_server() {
+async fn the_lock_is_reacquired_after_a_crash_of_the_server() {
     let server = Server::own();
     let fixture = Fixture::at(server.new_database(), Options::default());
     let lock = fixture.store.lock_exclusively(Duration::ZERO).await.expect("nobody has it");

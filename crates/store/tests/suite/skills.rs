@@ -1,4 +1,4 @@
-//! How often which skill was used: counted with the question that chose it, and for each account apart.
+//! Skill use counts: counted with the accepted question, per account.
 
 use store::questions::{AskRefused, Idempotency};
 use store::skills;
@@ -7,7 +7,7 @@ use crate::fixture::{Engine, Fixture};
 
 on_every_engine!(
     a_question_counts_the_skills_that_it_chose,
-    a_question_that_is_not_accepted_counts_nothing,
+    a_rejected_question_counts_no_uses,
     counting_side_by_side_loses_nothing,
 );
 
@@ -33,7 +33,7 @@ async fn a_question_counts_the_skills_that_it_chose(engine: Engine) {
     assert_eq!(uses(&fixture, other).await, [("p:c".to_owned(), 1), ("p:z".to_owned(), 1)], "ties by name");
 }
 
-async fn a_question_that_is_not_accepted_counts_nothing(engine: Engine) {
+async fn a_rejected_question_counts_no_uses(engine: Engine) {
     let fixture = Fixture::new(engine);
     let account = fixture.account(15).await;
     let mut question = fixture.question(account);
@@ -52,7 +52,7 @@ async fn counting_side_by_side_loses_nothing(engine: Engine) {
     let account = fixture.account(1000).await;
     let mut counts = tokio::task::JoinSet::new();
     for number in 0..32 {
-        // In either order: those who count several must not wait for each other.
+        // In either order: callers that count several skills must not deadlock.
         let chosen = if number % 2 == 0 { names(&["p:a", "p:b"]) } else { names(&["p:b", "p:a"]) };
         let store = fixture.store.clone();
         counts.spawn(async move { store.write(move |tx| skills::count(tx, account, &chosen)).await });

@@ -1,4 +1,4 @@
-//! What a transaction promises, whatever fails in it or beside it.
+//! The guarantees of transactions when statements, work or concurrent transactions fail.
 
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
@@ -13,7 +13,7 @@ use crate::fixture::{Engine, Fixture, START, run};
 
 on_every_engine!(
     a_failed_statement_spoils_the_transaction,
-    what_does_not_fit_is_refused,
+    values_of_the_wrong_type_are_rejected,
     work_that_panics_is_undone_alone,
     a_commit_that_fails_hits_the_one_at_fault,
     work_that_ends_its_transaction_hits_nobody_else,
@@ -25,7 +25,7 @@ on_every_engine!(
 
 type Outcome<T> = JoinHandle<Result<T, StoreError>>;
 
-/// Keeps the writer busy until the returned sender is used or dropped, so that what comes now queues up.
+/// Blocks the writer until the returned sender is used or dropped, so that later writes queue up.
 async fn hold_writer(fixture: &Fixture) -> (std::sync::mpsc::Sender<()>, Outcome<()>) {
     let (go, gate) = channel::<()>();
     let (began, begun) = channel::<()>();
@@ -46,7 +46,7 @@ async fn hold_writer(fixture: &Fixture) -> (std::sync::mpsc::Sender<()>, Outcome
     (go, held)
 }
 
-/// Puts a write into the queue and returns when it is there: tasks begin in the order of these calls.
+/// Queues a write and returns once it is queued, so that tasks begin in the order of these calls.
 async fn enqueue<T, F>(fixture: &Fixture, work: F) -> Outcome<T>
 where
     F: Fn(&mut dyn Sql) -> Result<T, StoreError> + Send + 'static,
@@ -104,11 +104,11 @@ async fn a_failed_statement_spoils_the_transaction(engine: Engine) {
             Ok::<_, StoreError>(())
         })
         .await;
-    assert!(matches!(spoilt, Err(StoreError::Poisoned)), "although the work said that it was well");
+    assert!(matches!(spoilt, Err(StoreError::Poisoned)), "although the work returned Ok");
     assert_eq!(fixture.balance(account).await.available, Credits(1));
 }
 
-async fn what_does_not_fit_is_refused(engine: Engine) {
+async fn values_of_the_wrong_type_are_rejected(engine: Engine) {
     let fixture = Fixture::new(engine);
     for text in ["a\0b", "a"] {
         let counter = "INSERT INTO counters (name, next) VALUES ($1, -1)";
@@ -133,7 +133,7 @@ async fn work_that_panics_is_undone_alone(engine: Engine) {
     let panics = enqueue(&fixture, move |tx| {
         change(tx)?;
         if tx.one("SELECT 1 FROM accounts", &[], |_| Ok(()))?.is_some() {
-            panic!("as this test wants");
+            panic!("injected panic");
         }
         Ok(())
     })
@@ -152,7 +152,7 @@ async fn a_commit_that_fails_hits_the_one_at_fault(engine: Engine) {
     let account = fixture.account(1).await;
     let (go, held) = hold_writer(&fixture).await;
     let before = enqueue(&fixture, grant(&fixture, account, 10)).await;
-    // A user of no account, which is only looked for when all is committed.
+    // A user without an account; the foreign key is checked at the commit.
     let fault = enqueue(&fixture, move |tx| {
         match engine {
             Engine::Sqlite => run(tx, "PRAGMA defer_foreign_keys = ON")?,
@@ -194,7 +194,7 @@ async fn work_that_ends_its_transaction_hits_nobody_else(engine: Engine) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sqlite_a_full_disk_is_told_truthfully() {
+async fn sqlite_a_full_disk_is_reported_as_full() {
     let fixture = Fixture::with(
         Engine::Sqlite,
         Options { size_max_bytes: Some((1024 + 64) * 1024), ..Options::default() },
@@ -214,7 +214,7 @@ async fn sqlite_a_full_disk_is_told_truthfully() {
         .await;
         tasks.push((answer, size, task));
     }
-    // What needs no room goes through in the same group.
+    // A write that needs no room succeeds in the same group.
     let licence = enqueue(&fixture, move |tx| match accounts::set_licence(tx, account, None) {
         Ok(()) => Ok(()),
         Err(error) => panic!("there is room for it: {error}"),
@@ -225,13 +225,13 @@ async fn sqlite_a_full_disk_is_told_truthfully() {
     outcome(licence).await.expect("it needs no room");
     let (mut accepted, mut full, mut small) = (0, 0, 0);
     for (answer, size, task) in tasks {
-        let told = outcome(task).await;
+        let outcome_of_write = outcome(task).await;
         let there = fixture
             .store
             .read(move |tx| tx.one("SELECT 1 FROM answers WHERE id = $1", &[answer.into()], |_| Ok(())))
             .await
             .expect("a read");
-        match told {
+        match outcome_of_write {
             Ok(_) => {
                 assert!(there.is_some());
                 accepted += 1;
@@ -265,8 +265,8 @@ async fn a_closed_store_says_so(engine: Engine) {
     let closing = tokio::spawn(async move { store.close().await });
     drop(go);
     closing.await.expect("it does not panic");
-    outcome(held).await.expect("what was begun is finished");
-    outcome(begun).await.expect("what was begun is finished");
+    outcome(held).await.expect("running work is finished");
+    outcome(begun).await.expect("running work is finished");
     assert!(matches!(fixture.store.write(grant(&fixture, account, 5)).await, Err(StoreError::Closed)));
     let read = fixture.store.read(move |tx| credits::balance(tx, account)).await;
     assert!(matches!(read, Err(StoreError::Closed)));
@@ -277,7 +277,7 @@ async fn a_closed_store_says_so(engine: Engine) {
 async fn a_store_opens_again_as_it_was(engine: Engine) {
     let fixture = Fixture::new(engine);
     let account = fixture.account(7).await;
-    // Two at the same time, and one after they are closed.
+    // Two concurrent stores, and a third after they are closed.
     let beside = fixture.beside().expect("the tables are there");
     let seen = beside.read(move |tx| credits::balance(tx, account)).await.expect("a read");
     assert_eq!(seen.expect("it is there").available, Credits(7));

@@ -1,4 +1,4 @@
-//! Leases and what is written under them.
+//! Leases, and the writes under them.
 
 use std::time::Duration;
 
@@ -14,34 +14,34 @@ use store::turns::{
 };
 use store::{StoreError, conversations, credits, machines, turns};
 
-use crate::fixture::{Engine, Fixture, MEASURES, START, done, node, result, run, step, terms};
+use crate::fixture::{Engine, Fixture, LIMITS, START, claim_options, done, node, result, run, step};
 
 on_every_engine!(
     answers_are_taken_up_in_order_and_within_each_accounts_share,
-    answers_of_a_machine_that_is_stopped_are_not_taken_up,
-    what_is_to_be_stopped_is_taken_up_whatever_else_waits,
+    answers_of_a_stopped_machine_are_not_claimed,
+    answers_to_be_stopped_are_claimed_despite_a_backlog,
     a_place_in_the_queue_that_was_left_behind_keeps_nobody_waiting,
     attempts_count_until_something_is_committed,
-    a_lease_that_is_over_can_be_taken_up,
+    an_expired_lease_can_be_claimed,
     a_restarted_process_takes_its_own_leases_over,
     every_write_of_an_earlier_lease_is_refused,
     a_lease_is_renewed_and_given_back,
     a_step_is_settled_and_the_rest_released,
     a_step_is_committed_once,
     a_call_has_one_result,
-    what_is_attached_is_read_before_the_first_step,
+    attachments_are_read_before_the_first_step,
     a_step_has_one_summary_and_is_not_done_by_it,
     a_reservation_replaces_the_one_before,
     an_answer_ends_once_and_holds_nothing,
     a_machine_with_answers_that_wait_does_not_lapse,
-    a_turn_is_loaded_with_all_that_was_said_before,
-    what_is_read_of_earlier_exchanges_is_bounded_and_the_newest,
-    a_damaged_log_of_an_earlier_answer_leaves_what_it_said,
-    the_trace_of_an_answer_is_known_whatever_its_log_is,
+    a_turn_is_loaded_with_its_earlier_exchanges,
+    loaded_earlier_exchanges_are_bounded_and_the_newest,
+    a_damaged_log_of_an_earlier_answer_leaves_its_text,
+    the_trace_of_an_answer_is_known_despite_a_damaged_log,
 );
 
-async fn claim(fixture: &Fixture, terms: ClaimOptions) -> Vec<ClaimedTurn> {
-    fixture.store.write(move |tx| turns::claim(tx, &terms)).await.expect("a claim")
+async fn claim(fixture: &Fixture, options: ClaimOptions) -> Vec<ClaimedTurn> {
+    fixture.store.write(move |tx| turns::claim(tx, &options)).await.expect("a claim")
 }
 
 async fn answers_are_taken_up_in_order_and_within_each_accounts_share(engine: Engine) {
@@ -55,20 +55,20 @@ async fn answers_are_taken_up_in_order_and_within_each_accounts_share(engine: En
     }
     let answers =
         |claimed: Vec<ClaimedTurn>| claimed.into_iter().map(|one| one.fence.answer).collect::<Vec<_>>();
-    let share = ClaimOptions { per_account_max: 2, limit: 3, ..terms() };
+    let share = ClaimOptions { per_account_max: 2, limit: 3, ..claim_options() };
     assert_eq!(answers(claim(&fixture, share).await), [asked[0], asked[1], asked[4]]);
-    assert_eq!(answers(claim(&fixture, share).await), [asked[6]], "the share counts what was taken before");
+    assert_eq!(answers(claim(&fixture, share).await), [asked[6]], "the limit counts earlier claims");
     assert_eq!(answers(claim(&fixture, share).await), []);
     let fence = Fence { answer: asked[1], epoch: 1, node: node() };
     fixture.complete(fence, done(asked[1])).await.expect("the lease holds");
     assert_eq!(answers(claim(&fixture, share).await), [asked[2]]);
-    let all = ClaimOptions { per_account_max: 100, limit: 256, ..terms() };
+    let all = ClaimOptions { per_account_max: 100, limit: 256, ..claim_options() };
     assert_eq!(answers(claim(&fixture, all).await), [asked[3], asked[5]]);
     let open = fixture.store.read(|tx| turns::open_answers(tx)).await.expect("a read");
     assert_eq!(open, 6, "those taken up and those that wait");
 }
 
-async fn answers_of_a_machine_that_is_stopped_are_not_taken_up(engine: Engine) {
+async fn answers_of_a_stopped_machine_are_not_claimed(engine: Engine) {
     let fixture = Fixture::new(engine);
     let (stopped, other) = (fixture.account(100).await, fixture.account(100).await);
     let waiting = fixture.ask(fixture.question(stopped)).await.expect("there are credits").answer;
@@ -84,14 +84,14 @@ async fn answers_of_a_machine_that_is_stopped_are_not_taken_up(engine: Engine) {
     assert_eq!(fixture.claim().await[0].fence.answer, waiting);
 }
 
-async fn what_is_to_be_stopped_is_taken_up_whatever_else_waits(engine: Engine) {
+async fn answers_to_be_stopped_are_claimed_despite_a_backlog(engine: Engine) {
     let fixture = Fixture::new(engine);
     let account = fixture.account(100).await;
     let mut asked = Vec::new();
     for _ in 0..3 {
         asked.push(fixture.ask(fixture.question(account)).await.expect("there are credits"));
     }
-    let share = ClaimOptions { per_account_max: 1, ..terms() };
+    let share = ClaimOptions { per_account_max: 1, ..claim_options() };
     let first = claim(&fixture, share).await[0].fence.answer;
     let queued = asked.iter().find(|one| one.answer != first).expect("one of the others");
     let claim_stopped = async || {
@@ -180,12 +180,12 @@ async fn a_machine_with_answers_that_wait_does_not_lapse(engine: Engine) {
     assert_eq!(desired().await, Desired::Stopped);
 }
 
-async fn a_lease_that_is_over_can_be_taken_up(engine: Engine) {
+async fn an_expired_lease_can_be_claimed(engine: Engine) {
     let fixture = Fixture::new(engine);
     let account = fixture.account(100).await;
     let (accepted, first) = fixture.turn(account).await;
     let other = NodeId::from_random(2);
-    let early = ClaimOptions { node: other, now: START.plus(Duration::from_secs(9)), ..terms() };
+    let early = ClaimOptions { node: other, now: START.plus(Duration::from_secs(9)), ..claim_options() };
     assert_eq!(claim(&fixture, early).await, []);
     let until = START.plus(Duration::from_secs(99));
     let late = ClaimOptions { now: START.plus(Duration::from_secs(10)), lease_until: until, ..early };
@@ -232,7 +232,7 @@ async fn every_write_of_an_earlier_lease_is_refused(engine: Engine) {
     ];
     for stale in stale {
         assert!(matches!(fixture.reserve(stale, 1, 5).await, Err(TurnError::Fenced)));
-        // Also what would change nothing.
+        // Also a reservation that would change nothing.
         assert!(matches!(fixture.reserve(stale, 1, 0).await, Err(TurnError::Fenced)));
         assert!(matches!(fixture.commit_step(stale, 0, 0).await, Err(TurnError::Fenced)));
         assert!(matches!(fixture.commit_step(stale, 1, 0).await, Err(TurnError::Fenced)));
@@ -262,7 +262,7 @@ async fn a_lease_is_renewed_and_given_back(engine: Engine) {
     let expected =
         [HeldLease { fence, stop_requested: false }, HeldLease { fence: second, stop_requested: true }];
     assert!(held.len() == 2 && expected.iter().all(|one| held.contains(one)));
-    let later = ClaimOptions { now: START.plus(Duration::from_secs(59)), ..terms() };
+    let later = ClaimOptions { now: START.plus(Duration::from_secs(59)), ..claim_options() };
     assert_eq!(claim(&fixture, later).await, []);
     fixture.store.write(move |tx| turns::release(tx, second)).await.expect("the lease holds");
     let again = claim(&fixture, later).await;
@@ -282,7 +282,7 @@ async fn a_step_is_settled_and_the_rest_released(engine: Engine) {
     fixture.commit_step(fence, 0, 3).await.expect("the lease holds");
     assert_eq!(fixture.balance(account).await, Balance { available: Credits(97), reserved: Credits(0) });
     let free = fixture.commit_step(fence, 1, 1).await;
-    assert!(matches!(free, Err(TurnError::Store(StoreError::Rule(_)))), "nothing is held for it");
+    assert!(matches!(free, Err(TurnError::Store(StoreError::Rule(_)))), "nothing is reserved for it");
     fixture.commit_step(fence, 1, 0).await.expect("it costs nothing");
     let turn = fixture.store.read(move |tx| turns::load(tx, fence.answer)).await.expect("a read");
     let turn = turn.expect("it is in progress");
@@ -335,7 +335,7 @@ async fn a_call_has_one_result(engine: Engine) {
     assert_eq!(turn.expect("it is in progress").log, log);
 }
 
-async fn what_is_attached_is_read_before_the_first_step(engine: Engine) {
+async fn attachments_are_read_before_the_first_step(engine: Engine) {
     let fixture = Fixture::new(engine);
     let account = fixture.account(100).await;
     let (_, fence) = fixture.turn(account).await;
@@ -369,7 +369,7 @@ async fn a_step_has_one_summary_and_is_not_done_by_it(engine: Engine) {
     sum_up(3, 4).await.expect("the lease holds");
     fixture.reserve(fence, 1, 10).await.expect("there are credits");
     assert!(matches!(sum_up(1, 4).await, Err(TurnError::StepCommitted)), "it has one");
-    fixture.commit_step(fence, 1, 1).await.expect("the step itself was not said yet");
+    fixture.commit_step(fence, 1, 1).await.expect("the step itself is not committed yet");
     assert!(matches!(fixture.commit_step(fence, 1, 1).await, Err(TurnError::StepCommitted)));
     let turn = fixture.store.read(move |tx| turns::load(tx, fence.answer)).await.expect("a read");
     let log = turn.expect("it is in progress").log;
@@ -390,7 +390,7 @@ async fn a_reservation_replaces_the_one_before(engine: Engine) {
     let (_, fence) = fixture.turn(account).await;
     fixture.reserve(fence, 0, 10).await.expect("it is held already");
     assert_eq!(fixture.count("SELECT count(*) FROM postings").await, 2);
-    fixture.reserve(fence, 0, 40).await.expect("what was held counts");
+    fixture.reserve(fence, 0, 40).await.expect("the earlier reservation counts");
     assert_eq!(fixture.balance(account).await, Balance { available: Credits(0), reserved: Credits(40) });
     assert!(matches!(fixture.reserve(fence, 0, 41).await, Err(TurnError::Short(Shortage::Balance))));
     assert_eq!(fixture.balance(account).await, Balance { available: Credits(0), reserved: Credits(40) });
@@ -416,7 +416,7 @@ async fn an_answer_ends_once_and_holds_nothing(engine: Engine) {
     fixture.ask(question).await.expect("the conversation is free again");
 }
 
-async fn a_turn_is_loaded_with_all_that_was_said_before(engine: Engine) {
+async fn a_turn_is_loaded_with_its_earlier_exchanges(engine: Engine) {
     let fixture = Fixture::new(engine);
     let account = fixture.account(1000).await;
     let (accepted, fence) = fixture.turn(account).await;
@@ -450,7 +450,7 @@ async fn a_turn_is_loaded_with_all_that_was_said_before(engine: Engine) {
     assert_eq!((turn.model.as_str(), turn.web_search), ("reader", true));
     assert_eq!((turn.outstanding, turn.bill.settled, turn.log.len()), (Credits(10), Credits(0), 0));
     assert_eq!((turn.earlier.len(), turn.earlier_left_out), (1, 0));
-    assert_eq!(turn.model_limits, Some(MEASURES));
+    assert_eq!(turn.model_limits, Some(LIMITS));
     let earlier = &turn.earlier[0];
     assert_eq!(earlier.question, "What is the rent?");
     assert_eq!(earlier.log.len(), 2);
@@ -461,25 +461,25 @@ async fn a_turn_is_loaded_with_all_that_was_said_before(engine: Engine) {
     assert!(turn.is_some_and(|turn| turn.deleted && turn.stop_requested), "it is to be stopped");
 }
 
-/// An exchange whose only step says this and is said again by the text of the answer.
-async fn exchange(fixture: &Fixture, question: NewQuestion, said: &str) -> ConversationId {
+/// Creates an exchange whose only step has this text, which is also the text of the answer.
+async fn exchange(fixture: &Fixture, question: NewQuestion, texts: &str) -> ConversationId {
     let conversation = fixture.ask(question).await.expect("nothing is in progress").conversation.id;
     let fence = fixture.claim().await[0].fence;
     let mut done_step = fixture.step_done(0, 1);
-    let step = Step { blocks: vec![Block::Text(said.to_owned())], ..step(0) };
+    let step = Step { blocks: vec![Block::Text(texts.to_owned())], ..step(0) };
     done_step.step = step.into();
     fixture
         .store
         .write(move |tx| turns::commit_step(tx, fence, Log::Answer, &done_step))
         .await
         .expect("the lease holds");
-    let completion = Completion { text: said.to_owned(), ..fixture.completion(done(fence.answer)) };
+    let completion = Completion { text: texts.to_owned(), ..fixture.completion(done(fence.answer)) };
     fixture.store.write(move |tx| turns::complete(tx, fence, &completion)).await.expect("the lease holds");
     conversation
 }
 
-/// What the steps of these exchanges say.
-fn said(turn: &TurnRecord) -> Vec<String> {
+/// Returns the texts of the earlier exchanges' steps.
+fn texts(turn: &TurnRecord) -> Vec<String> {
     let texts = turn.earlier.iter().map(|exchange| {
         let steps = exchange.log.iter().filter_map(|entry| match entry {
             LogEntry::Step { step, .. } => Some(step.blocks.iter()),
@@ -494,7 +494,7 @@ fn said(turn: &TurnRecord) -> Vec<String> {
     texts.collect()
 }
 
-async fn what_is_read_of_earlier_exchanges_is_bounded_and_the_newest(engine: Engine) {
+async fn loaded_earlier_exchanges_are_bounded_and_the_newest(engine: Engine) {
     let fixture = Fixture::new(engine);
     let account = fixture.account(10_000).await;
     let conversation = exchange(&fixture, fixture.question(account), "the oldest").await;
@@ -510,7 +510,7 @@ async fn what_is_read_of_earlier_exchanges_is_bounded_and_the_newest(engine: Eng
         turn.expect("it is in progress")
     };
     let turn = load().await;
-    let lengths: Vec<usize> = said(&turn).iter().map(String::len).collect();
+    let lengths: Vec<usize> = texts(&turn).iter().map(String::len).collect();
     assert_eq!(lengths[..2], [10, 11], "small ones are read whole also before a long one");
     assert!(lengths[2] < 20_000 && turn.earlier[2].log.len() == 1, "the beginning of its text");
     assert_eq!(lengths[3..], [whole / 2, whole / 3]);
@@ -522,17 +522,17 @@ async fn what_is_read_of_earlier_exchanges_is_bounded_and_the_newest(engine: Eng
     assert_eq!(turn.earlier_left_out, turn.ordinal - EARLIER_EXCHANGES_MAX);
 }
 
-async fn a_damaged_log_of_an_earlier_answer_leaves_what_it_said(engine: Engine) {
+async fn a_damaged_log_of_an_earlier_answer_leaves_its_text(engine: Engine) {
     let fixture = Fixture::new(engine);
     let account = fixture.account(1000).await;
     let conversation = exchange(&fixture, fixture.question(account), "the rent is due").await;
     fixture.store.write(|tx| run(tx, "UPDATE log SET body = '{'")).await.expect("damage");
     let answer = fixture.ask(fixture.follow_up(account, conversation)).await.expect("it is free").answer;
     let turn = fixture.store.read(move |tx| turns::load(tx, answer)).await.expect("a read");
-    assert_eq!(said(&turn.expect("it is in progress")), ["the rent is due"]);
+    assert_eq!(texts(&turn.expect("it is in progress")), ["the rent is due"]);
 }
 
-async fn the_trace_of_an_answer_is_known_whatever_its_log_is(engine: Engine) {
+async fn the_trace_of_an_answer_is_known_despite_a_damaged_log(engine: Engine) {
     let fixture = Fixture::new(engine);
     let account = fixture.account(100).await;
     let traced = NewQuestion { trace: Some(TraceId::from_bits(7)), ..fixture.question(account) };

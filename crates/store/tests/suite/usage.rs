@@ -1,4 +1,4 @@
-//! What answers used, added up by day and by model.
+//! Usage of answers, summed up by day and by model.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ on_every_engine!(steps_are_added_up_by_day_and_model, absurd_counts_are_added_up
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// Something that was settled: when, in days after the start, by which model, at what cost, with which tokens.
+/// A settled step: its day after the start, its model, cost and tokens.
 struct Settled {
     days: u32,
     model: &'static str,
@@ -104,7 +104,7 @@ async fn steps_are_added_up_by_day_and_model(engine: Engine) {
             })
         })
         .await;
-    assert_eq!(spent.expect("a read"), Some(15 + 9), "what is added up is what was settled");
+    assert_eq!(spent.expect("a read"), Some(15 + 9), "the sum equals the settled credits");
 }
 
 async fn absurd_counts_are_added_up_as_well(engine: Engine) {
