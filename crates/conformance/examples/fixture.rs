@@ -1,5 +1,5 @@
-//! Makes what `tests/suite/versions.rs` opens, by the binary that is built: a data folder's database and a dump of a
-//! PostgreSQL one. Run it for a release that changed the tables, with the folder to make as its argument.
+//! Creates the data that `tests/suite/versions.rs` opens, with the built binary: a SQLite database and a dump
+//! of a PostgreSQL one. Run it for a release that changed the tables, with the target folder as its argument.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn main() {
     make(to, "postgres", Some(&url));
     let schema = url.rsplit_once("%3D").expect("a schema").1;
     let dump = test_support::postgres::shared().dump(schema).replace(schema, "THE_SCHEMA");
-    // Commands of the newest `psql`, which older ones do not know.
+    // Commands of the newest `psql`, unknown to older versions.
     let dump: String =
         dump.lines().filter(|line| !line.starts_with('\\')).flat_map(|line| [line, "\n"]).collect();
     fs::write(to.join("postgres.sql"), dump).expect("a dump");
@@ -39,11 +39,11 @@ fn make(to: &Path, name: &str, url: Option<&str>) {
     vendor.wait_held(1);
     let chat = api.chat(done["chatId"].as_str().expect("an id")).expect_status(200).json();
     service.terminate();
-    let told = json!({
+    let record = json!({
         "account": account.id, "email": account.email, "key": account.key, "keyId": account.key_id,
         "balance": balance, "done": done, "chat": chat, "underWay": under_way,
     });
-    fs::write(to.join(format!("{name}.json")), format!("{told:#}\n")).expect("what is in it");
+    fs::write(to.join(format!("{name}.json")), format!("{record:#}\n")).expect("what is in it");
     if url.is_none() {
         fs::copy(service.data().join("causerie.db"), to.join("causerie.db")).expect("its database");
     }

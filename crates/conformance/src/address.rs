@@ -1,8 +1,8 @@
-//! Where the service is.
+//! The address of the service.
 
 use std::fmt;
 
-/// The address of a service. It is shown as `host:port`.
+/// The address of a service, displayed as `host:port`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     authority: String,
@@ -11,10 +11,10 @@ pub struct Address {
 }
 
 impl Address {
-    /// Reads a base URL: `http://host:port`, `https://host`, either with a path before `/api/v1`.
+    /// Parses a base URL: `http://host:port` or `https://host`, optionally with a path before `/api/v1`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why the URL is invalid.
     pub fn from_base_url(url: &str) -> Result<Self, String> {
         let (tls, rest) = match (url.strip_prefix("https://"), url.strip_prefix("http://")) {
             (Some(rest), _) => (true, rest),
@@ -34,19 +34,19 @@ impl Address {
         Ok(Self { authority: authority.to_owned(), prefix: prefix.to_owned(), tls })
     }
 
-    /// What stands before every target.
+    /// Returns the path before every target.
     #[must_use]
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// Whether it is spoken to over TLS.
+    /// Returns `true` for TLS.
     #[must_use]
     pub fn is_tls(&self) -> bool {
         self.tls
     }
 
-    /// The host, as certificates name it.
+    /// Returns the host name, as in certificates.
     #[must_use]
     pub fn host(&self) -> &str {
         let host = match self.authority.rsplit_once(':') {
@@ -56,7 +56,6 @@ impl Address {
         host.trim_start_matches('[').trim_end_matches(']')
     }
 
-    /// The port.
     #[must_use]
     pub fn port(&self) -> u16 {
         let named = self.authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
@@ -70,7 +69,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// `host:port`, spoken to in plain HTTP.
+/// Parses `host:port` for plain HTTP.
 impl From<&str> for Address {
     fn from(authority: &str) -> Self {
         Self { authority: authority.to_owned(), prefix: String::new(), tls: false }

@@ -1,4 +1,4 @@
-//! The operations of the interface, each as one call; and what every refusal must look like.
+//! The operations of the interface, one function each, and the checks that every error response must pass.
 
 use std::collections::HashSet;
 
@@ -9,29 +9,27 @@ use crate::events::Events;
 use crate::http::{Request, Response, Streaming};
 use crate::poll;
 
-/// A caller with a key. Targets are sent as they are given: who wants them encoded encodes them.
+/// A caller with a key. Sends targets unchanged; callers encode them if necessary.
 #[derive(Debug, Clone)]
 pub struct Api {
-    /// Where the service is.
     pub address: Address,
-    /// The key.
     pub key: String,
 }
 
-/// The folder that says that an account may be emptied. It is hidden, so that no listing shows it.
+/// The folder that marks an account as owned by the suite. It is hidden, so that no listing shows it.
 const MARK: &str = "/.conformance";
 
 impl Api {
-    /// The same service with another key.
+    /// Returns a caller of the same service with another key.
     #[must_use]
     pub fn with_key(&self, key: &str) -> Self {
         Self { address: self.address.clone(), key: key.to_owned() }
     }
 
-    /// Empties an account that was given to the suite: one that is marked, or holds nothing yet.
+    /// Empties an account that is marked as owned by the suite, or empty.
     ///
     /// # Panics
-    /// When the account holds anything and was never given to the suite.
+    /// If the account is not empty and not marked.
     pub fn empty(&self) {
         let entries = self.list_home().expect_status(200).json()["entries"].clone();
         let chats = self.chats("?limit=200").expect_status(200).json()["chats"].clone();
@@ -48,7 +46,7 @@ impl Api {
             self.delete_chat(&id(chat, "chatId")).expect_status(204);
         }
         for entry in entries {
-            // Percent signs may stand for bytes already.
+            // Percent signs may already stand for bytes.
             let encode = |byte: u8| match byte {
                 b'%' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => char::from(byte).to_string(),
                 _ => format!("%{byte:02X}"),
@@ -59,13 +57,13 @@ impl Api {
         self.create_folder("/uploads").expect_status(201);
     }
 
-    /// A request that carries the key.
+    /// Creates a request with the key.
     #[must_use]
     pub fn request(&self, method: &str, target: &str) -> Request {
         Request::new(method, target).header("x-api-key", &self.key)
     }
 
-    /// Any call without a body.
+    /// Sends a request without a body.
     #[must_use]
     pub fn call(&self, method: &str, target: &str) -> Response {
         self.request(method, target).send(&self.address)
@@ -89,7 +87,7 @@ impl Api {
         self.call("POST", "/api/v1/vm/stop")
     }
 
-    /// `GET /api/v1/{models,jurisdictions,skills,agents}`, in a language if one is named.
+    /// `GET /api/v1/{models,jurisdictions,skills,agents}`, optionally with a language.
     #[must_use]
     pub fn catalog(&self, name: &str, accept_language: Option<&str>) -> Response {
         let mut request = self.request("GET", &format!("/api/v1/{name}"));
@@ -99,7 +97,7 @@ impl Api {
         request.send(&self.address)
     }
 
-    /// `POST /api/v1/files` with the file alone.
+    /// `POST /api/v1/files` with only the file.
     #[must_use]
     pub fn upload(&self, name: &str, content: &[u8]) -> Response {
         self.upload_form(&[Part::file(name, content)])
@@ -111,7 +109,7 @@ impl Api {
         self.upload_request(parts).send(&self.address)
     }
 
-    /// The request of [`Api::upload_form`].
+    /// Creates the request of [`Api::upload_form`].
     #[must_use]
     pub fn upload_request(&self, parts: &[Part]) -> Request {
         let boundary = "----conformance-7MA4YWxkTrZu0gW";
@@ -164,7 +162,7 @@ impl Api {
         self.send_bytes(question.to_string().as_bytes())
     }
 
-    /// `POST /api/v1/chats` with any bytes.
+    /// `POST /api/v1/chats` with an arbitrary body.
     #[must_use]
     pub fn send_bytes(&self, body: &[u8]) -> Response {
         let request = self.request("POST", "/api/v1/chats").header("content-type", "application/json");
@@ -221,10 +219,10 @@ impl Api {
         request.open(&self.address)
     }
 
-    /// Asks in a new conversation and hands back the accepted answer.
+    /// Asks in a new conversation and returns the accepted answer.
     ///
     /// # Panics
-    /// When the question is not accepted.
+    /// If the question is not accepted.
     #[must_use]
     pub fn ask(&self, input: &str) -> Value {
         self.accepted(&json!({ "input": input }))
@@ -233,7 +231,7 @@ impl Api {
     /// Sends a question that must be accepted.
     ///
     /// # Panics
-    /// When it is not.
+    /// If it is not.
     #[must_use]
     pub fn accepted(&self, question: &Value) -> Value {
         let response = self.send(question);
@@ -241,25 +239,25 @@ impl Api {
         response.json()
     }
 
-    /// The stream of this answer.
+    /// Opens the stream of this answer.
     #[must_use]
     pub fn events_of(&self, answer: &Value) -> Events {
         Events::new(self.answer_events(&id(answer, "chatId"), &id(answer, "id"), None))
     }
 
-    /// The answer as it stands.
+    /// Returns the current state of the answer.
     ///
     /// # Panics
-    /// When it cannot be collected.
+    /// If the answer cannot be read.
     #[must_use]
     pub fn now(&self, answer: &Value) -> Value {
         self.collect(&id(answer, "chatId"), &id(answer, "id")).expect_status(200).json()
     }
 
-    /// The answer when it is whole.
+    /// Waits for the completed answer and returns it.
     ///
     /// # Panics
-    /// When that takes too long.
+    /// After [`poll::TIMEOUT`](crate::poll::TIMEOUT).
     pub fn completed(&self, answer: &Value) -> Value {
         poll::until("the answer is completed", || {
             Some(self.now(answer)).filter(|answer| answer["status"] == "completed")
@@ -267,16 +265,16 @@ impl Api {
     }
 }
 
-/// An id of an object.
+/// Returns the id in a field of an object.
 ///
 /// # Panics
-/// When it has none.
+/// If there is none.
 #[must_use]
 pub fn id(object: &Value, field: &str) -> String {
     object[field].as_str().expect("an id").to_owned()
 }
 
-/// Whether this is a UUID in its usual form.
+/// Returns `true` for a UUID in its canonical form.
 #[must_use]
 pub fn is_uuid(text: &Value) -> bool {
     let groups: Vec<usize> = text.as_str().unwrap_or_default().split('-').map(str::len).collect();
@@ -284,7 +282,7 @@ pub fn is_uuid(text: &Value) -> bool {
         && text.as_str().is_some_and(|text| text.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit()))
 }
 
-/// Whether this is a time of ISO 8601 with its zone: `2026-11-21T09:00:00Z`.
+/// Returns `true` for an ISO 8601 time with a zone: `2026-11-21T09:00:00Z`.
 #[must_use]
 pub fn is_time(text: &Value) -> bool {
     let text = text.as_str().unwrap_or_default();
@@ -292,10 +290,10 @@ pub fn is_time(text: &Value) -> bool {
     shape == "0000-00-00T00:00:00" && (text.ends_with('Z') || text[19..].contains(['+', '-']))
 }
 
-/// The id of the built-in reader, which every service has: it answers at once and costs little.
+/// Returns the id of the built-in reader, which every service has. It answers at once and costs little.
 ///
 /// # Panics
-/// When it is not in the catalog.
+/// If it is not in the catalog.
 #[must_use]
 pub fn reader(api: &Api) -> String {
     let models = api.catalog("models", None).expect_status(200).json();
@@ -303,10 +301,10 @@ pub fn reader(api: &Api) -> String {
     id(found.expect("the built-in reader"), "id")
 }
 
-/// The parts of a whole answer that are of this type; all of its parts are looked at.
+/// Checks all parts of a completed answer and returns those of a type.
 ///
 /// # Panics
-/// When two have one id, or one has not settled.
+/// If two parts have the same id, or a part is still running.
 #[must_use]
 pub fn parts_of<'a>(answer: &'a Value, kind: &str) -> Vec<&'a Value> {
     let parts = answer["parts"].as_array().expect("parts");
@@ -320,7 +318,7 @@ pub fn parts_of<'a>(answer: &'a Value, kind: &str) -> Vec<&'a Value> {
     parts.iter().filter(|part| part["type"] == kind).collect()
 }
 
-/// The path as a client that encodes everything writes it.
+/// Percent-encodes a path as a strict client does.
 #[must_use]
 pub fn encoded(path: &str) -> String {
     path.bytes()
@@ -333,19 +331,19 @@ pub fn encoded(path: &str) -> String {
         .collect()
 }
 
-/// The path of what was uploaded.
+/// Returns the path of an uploaded file.
 ///
 /// # Panics
-/// When it was not.
+/// If the upload failed.
 pub fn path_of(response: Response) -> String {
     let uploaded = response.expect_status(201).json();
     uploaded["path"].as_str().expect("a path").to_owned()
 }
 
-/// The names in a folder.
+/// Returns the names in a folder.
 ///
 /// # Panics
-/// When it cannot be listed.
+/// If the folder cannot be listed.
 #[must_use]
 pub fn names_in(api: &Api, folder: &str) -> Vec<String> {
     let listing = api.list(folder).expect_status(200).json();
@@ -361,35 +359,35 @@ pub struct Part {
 }
 
 impl Part {
-    /// The file, its name as a browser writes it.
+    /// Creates a file part, with its name written like in a browser.
     #[must_use]
     pub fn file(name: &str, content: &[u8]) -> Self {
         let name = name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A");
         Self::raw(format!("name=\"file\"; filename=\"{name}\""), content)
     }
 
-    /// A field.
+    /// Creates a field.
     #[must_use]
     pub fn field(name: &str, value: &str) -> Self {
         Self::raw(format!("name=\"{name}\""), value.as_bytes())
     }
 
-    /// A part with whatever stands after `form-data; `.
+    /// Creates a part with an arbitrary `Content-Disposition` after `form-data; `.
     #[must_use]
     pub fn raw(disposition: impl AsRef<[u8]>, content: &[u8]) -> Self {
         Self { disposition: disposition.as_ref().to_vec(), content: content.to_vec() }
     }
 }
 
-/// What is expected of a response.
+/// Assertions on responses.
 pub trait Expect {
-    /// The response, which has this status.
+    /// Asserts the status and returns the response.
     fn expect_status(self, status: u16) -> Response;
-    /// The message of the refusal, which has this status and the promised body and headers.
+    /// Asserts an error response with the status and the documented body and headers. Returns its message.
     fn expect_refusal(self, status: u16) -> String;
-    /// The same, with this code.
+    /// Asserts an error response with the status and the code. Returns its message.
     fn expect_code(self, status: u16, code: &str) -> String;
-    /// The rejection of a key: status, header, empty body.
+    /// Asserts the rejection of a key: status, header and empty body.
     fn expect_rejection(self);
 }
 

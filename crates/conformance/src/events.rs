@@ -1,4 +1,4 @@
-//! Event streams, read as they come and held to the promised form.
+//! Event streams, read incrementally and checked against the documented format.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::http::Streaming;
 
-/// How much of a stream in brotli is decoded at once.
+/// The number of bytes of a brotli stream that are decoded at once.
 const DECODED_AT_ONCE_BYTES: usize = 4096;
 
 /// An event.
@@ -15,26 +15,24 @@ const DECODED_AT_ONCE_BYTES: usize = 4096;
 pub struct Event {
     /// `message` or `completed`.
     pub name: String,
-    /// The answer as it stands.
+    /// The state of the answer.
     pub data: Value,
-    /// Its id.
     pub id: String,
-    /// The reconnection time, when the frame names one.
+    /// The reconnection time, if the frame has one.
     pub retry: Option<String>,
 }
 
 impl Event {
-    /// The answer's text so far.
+    /// Returns the answer's text so far.
     #[must_use]
     pub fn text(&self) -> &str {
         self.data["text"].as_str().unwrap_or_default()
     }
 }
 
-/// What comes on a stream.
+/// A frame of a stream.
 #[derive(Debug, Clone)]
 pub enum Frame {
-    /// An event.
     Event(Event),
     /// A comment, which keeps the connection alive.
     Comment,
@@ -52,10 +50,10 @@ impl fmt::Debug for Events {
 }
 
 impl Events {
-    /// The stream of this response.
+    /// Opens the stream of this response.
     ///
     /// # Panics
-    /// When it is no event stream with the headers that were promised.
+    /// If the response is not an event stream with the documented headers.
     #[must_use]
     pub fn new(response: Streaming) -> Self {
         assert_eq!(response.status, 200, "the stream opens");
@@ -75,10 +73,10 @@ impl Events {
         Self { lines: BufReader::new(plain) }
     }
 
-    /// The next event; `None` at the end of the stream.
+    /// Reads the next event; `None` at the end of the stream.
     ///
     /// # Panics
-    /// As [`Events::frame`].
+    /// Like [`Events::frame`].
     pub fn event(&mut self) -> Option<Event> {
         loop {
             match self.frame()? {
@@ -88,10 +86,10 @@ impl Events {
         }
     }
 
-    /// The next event that is as wanted; those before it are passed over.
+    /// Skips events until one matches, and returns it.
     ///
     /// # Panics
-    /// When the stream ends before.
+    /// If the stream ends first.
     pub fn find(&mut self, what: &str, mut wanted: impl FnMut(&Event) -> bool) -> Event {
         let mut last = None;
         while let Some(event) = self.event() {
@@ -104,20 +102,20 @@ impl Events {
         unreachable_end(what, last)
     }
 
-    /// All events up to the end of the stream.
+    /// Reads all events up to the end of the stream.
     ///
     /// # Panics
-    /// As [`Events::frame`].
+    /// Like [`Events::frame`].
     #[must_use]
     pub fn rest(mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.event()).collect()
     }
 
-    /// The next frame; `None` at the end of the stream.
+    /// Reads the next frame; `None` at the end of the stream.
     ///
     /// # Panics
-    /// When a frame has not exactly one `event`, one `data` and one `id` line, when its data is no JSON, or
-    /// when nothing comes for a long time.
+    /// If a frame does not have exactly one `event`, one `data` and one `id` line, if its data is not JSON,
+    /// or if nothing arrives for a long time.
     pub fn frame(&mut self) -> Option<Frame> {
         let mut fields: Vec<(String, String)> = Vec::new();
         let mut comment = false;
@@ -144,7 +142,7 @@ impl Events {
 
 #[expect(clippy::panic, reason = "this is how a test of the suite fails")]
 fn unknown_coding(coding: &str) -> ! {
-    panic!("a stream in {coding:?}, which nobody asked for")
+    panic!("a stream in {coding:?}, which the client did not accept")
 }
 
 #[expect(clippy::panic, reason = "this is how a test of the suite fails")]
@@ -165,8 +163,8 @@ fn event(fields: &[(String, String)]) -> Event {
     assert!(!text.contains(['\u{85}', '\u{2028}', '\u{2029}']), "line separators are escaped: {text}");
     let data: Value = serde_json::from_str(&text).expect("data is JSON");
     let status = if name == "completed" { "completed" } else { "in_progress" };
-    // The conversation's stream shows a completed answer as `completed`, too.
-    assert_eq!(data["status"], status, "the event's name tells the status");
+    // The conversation's stream also shows a completed answer as `completed`.
+    assert_eq!(data["status"], status, "the event's name matches the status");
     let id = only("id").expect("a frame has an id");
     assert_id(&id, &data);
     Event { name, data, id, retry: only("retry") }
@@ -180,10 +178,10 @@ fn assert_id(id: &str, data: &Value) {
     assert!(epoch.parse::<u64>().is_ok() && revision.parse::<u64>().is_ok(), "numbers in {id}");
 }
 
-/// The version in an event's id, which grows.
+/// Parses the version in an event's id, which increases.
 ///
 /// # Panics
-/// When the id is not in the form that was promised.
+/// If the id does not have the documented form.
 #[must_use]
 pub fn version(id: &str) -> (u64, u64) {
     let (_, version) = id.split_once(':').expect("an id of two halves");

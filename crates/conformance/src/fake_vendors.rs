@@ -1,5 +1,5 @@
-//! The stand-in vendor as a process of its own: questions carry its script (`STANDIN {json}`), so that it
-//! answers alike however often it is killed. The program is built with the workspace.
+//! The fake vendors as a separate process. Questions carry the script (`STANDIN {json}`), so that the answers
+//! do not depend on restarts. The program is built with the workspace.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -10,12 +10,12 @@ use serde_json::Value;
 use crate::api::Expect;
 use crate::http::Request;
 
-/// Ports below those that the kernel gives to connections, so that none is taken while the vendor is down.
+/// Ports below the ephemeral range, so that no other connection takes one while the process is down.
 const PORTS: std::ops::Range<u16> = 18_000..30_000;
-/// How often a start is tried on one address, and on how many addresses.
+/// The most attempts to start on one address, and the most addresses.
 const STARTS_MAX: u32 = 50;
 
-/// The formats of vendors, which the stand-in tells apart by the path that is asked for.
+/// The formats of vendors, which the fake distinguishes by the request's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Anthropic's Messages.
@@ -28,7 +28,7 @@ pub enum Format {
     Responses,
 }
 
-/// A running stand-in. It is killed with the test.
+/// A running process, killed at the end of the test.
 #[derive(Debug)]
 pub struct FakeVendors {
     binary: PathBuf,
@@ -40,7 +40,7 @@ impl FakeVendors {
     /// Starts it on a free port.
     ///
     /// # Panics
-    /// When it is not built or no port is to be had.
+    /// If it is not built or no port is free.
     #[must_use]
     pub fn start() -> Self {
         let test = std::env::current_exe().expect("the test knows its own path");
@@ -52,7 +52,7 @@ impl FakeVendors {
         );
         let span = u32::from(PORTS.end - PORTS.start);
         for attempt in 0..STARTS_MAX {
-            // Tests that run at the same time begin elsewhere.
+            // Concurrent tests start at different ports.
             let offset = (std::process::id().wrapping_mul(7919) + attempt) % span;
             let port = PORTS.start + u16::try_from(offset).expect("within the span");
             let address = format!("127.0.0.1:{port}");
@@ -63,26 +63,26 @@ impl FakeVendors {
         unreachable!("no port for the stand-in in {STARTS_MAX} attempts")
     }
 
-    /// The environment that leads a service here.
+    /// Returns the environment that points a service at this process.
     #[must_use]
     pub fn environment(&self) -> Vec<(String, String)> {
         let base = format!("http://{}/v1", self.address);
         vec![("OPENAI_BASE_URL".to_owned(), base), ("OPENAI_API_KEY".to_owned(), "sk-stand-in".to_owned())]
     }
 
-    /// What leads a service's searches here.
+    /// Returns the setting that points a service's searches at this process.
     #[must_use]
     pub fn search_engine(&self) -> (String, String) {
         ("SEARXNG_URL".to_owned(), format!("http://{}/searxng", self.address))
     }
 
-    /// Where its MCP servers are, each by the name of its mode.
+    /// Returns the URL of an MCP server with the given mode.
     #[must_use]
     pub fn mcp_url(&self, mode: &str) -> String {
         format!("http://{}/mcp/{mode}", self.address)
     }
 
-    /// The environment that leads a service here in another format than Chat Completions.
+    /// Returns the environment that points a service at this process in another format than Chat Completions.
     #[must_use]
     pub fn environment_of(&self, format: Format) -> Vec<(String, String)> {
         let root = format!("http://{}", self.address);
@@ -103,34 +103,34 @@ impl FakeVendors {
         }
     }
 
-    /// Kills it, with all that it is saying.
+    /// Kills it and its open responses.
     ///
     /// # Panics
-    /// When it is not running.
+    /// If it is not running.
     pub fn kill(&mut self) {
         let mut child = self.child.take().expect("a running vendor");
         child.kill().expect("it can be killed");
         child.wait().expect("it ends");
     }
 
-    /// Starts it anew on the same address.
+    /// Restarts it on the same address.
     ///
     /// # Panics
-    /// When it still runs, or does not start.
+    /// If it still runs, or does not start.
     pub fn restart(&mut self) {
         assert!(self.child.is_none(), "it still runs");
         self.child = (0..STARTS_MAX).find_map(|_| spawn(&self.binary, &self.address));
         assert!(self.child.is_some(), "the stand-in does not start on {} again", self.address);
     }
 
-    /// What it was asked since its start, oldest first: objects with `body` and `outcome`.
+    /// Returns the requests since its start, oldest first: objects with `body` and `outcome`.
     ///
     /// # Panics
-    /// When it does not tell.
+    /// If it does not respond.
     #[must_use]
     pub fn requests(&self) -> Vec<Value> {
-        let told = Request::new("GET", "/standin/requests").send(&self.address).expect_status(200).json();
-        told.as_array().expect("a list of requests").clone()
+        let requests = Request::new("GET", "/standin/requests").send(&self.address).expect_status(200).json();
+        requests.as_array().expect("a list of requests").clone()
     }
 }
 
@@ -143,7 +143,7 @@ impl Drop for FakeVendors {
     }
 }
 
-/// Starts it and waits until it listens; `None` when it could not.
+/// Starts it and waits until it listens; `None` if it could not.
 fn spawn(binary: &PathBuf, address: &str) -> Option<Child> {
     let mut child = Command::new(binary)
         .arg(address)
@@ -152,10 +152,10 @@ fn spawn(binary: &PathBuf, address: &str) -> Option<Child> {
         .stderr(Stdio::null())
         .spawn()
         .expect("the stand-in can be run");
-    let mut said = String::new();
+    let mut line = String::new();
     let output = child.stdout.take().expect("its output");
-    // It says where it listens as soon as it does, or ends.
-    if BufReader::new(output).read_line(&mut said).is_ok_and(|length| length > 0) {
+    // It prints its address once it listens, or ends.
+    if BufReader::new(output).read_line(&mut line).is_ok_and(|length| length > 0) {
         return Some(child);
     }
     let _ = child.wait();

@@ -1,4 +1,4 @@
-//! HTTP/1.1 in its plainest form: what is written is what goes out. A library would normalise away just what
+//! A minimal HTTP/1.1 client that sends requests unchanged. A library would normalize the very things that
 //! the service must withstand: dots in paths, odd bytes, missing lengths.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -10,12 +10,12 @@ use crate::connection::Connection;
 use crate::met;
 use crate::wire::Wire;
 
-/// The longest body that is read whole.
+/// The longest body that is read as a whole.
 const BODY_MAX_BYTES: u64 = 256 * 1024 * 1024;
-/// The longest line of a head or a chunk's size.
+/// The longest line of a head or of a chunk's size.
 const LINE_MAX_BYTES: u64 = 64 * 1024;
 
-/// A request as it goes out.
+/// A request.
 #[derive(Debug, Clone)]
 pub struct Request {
     method: String,
@@ -26,7 +26,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request for this target, which is sent as it is.
+    /// Creates a request for a target, which is sent unchanged.
     #[must_use]
     pub fn new(method: &str, target: &str) -> Self {
         Self {
@@ -38,63 +38,64 @@ impl Request {
         }
     }
 
-    /// With a header.
+    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// With a body, and no `Content-Type` unless a header names one.
+    /// Sets the body. Adds no `Content-Type`.
     #[must_use]
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
         self
     }
 
-    /// With the body in chunks, so that its length is not told.
+    /// Sends the body in chunks, without a length.
     #[must_use]
     pub fn chunked(mut self) -> Self {
         self.chunked = true;
         self
     }
 
-    /// Sends it and reads the head of the response.
+    /// Sends the request and reads the head of the response.
     ///
     /// # Panics
-    /// When the service cannot be reached or what comes back is no HTTP/1.1.
+    /// If the service cannot be reached or does not respond with HTTP/1.1.
     #[must_use]
     pub fn open(self, address: impl Into<Address>) -> Streaming {
         self.try_open(address).expect("an HTTP/1.1 response")
     }
 
-    /// Sends it and reads the whole response.
+    /// Sends the request and reads the complete response.
     ///
     /// # Panics
-    /// As [`Request::open`], and when the body breaks off.
+    /// Like [`Request::open`], and if the body is incomplete.
     #[must_use]
     pub fn send(self, address: impl Into<Address>) -> Response {
-        let said = format!("{} {}", self.method, self.target);
+        let request = format!("{} {}", self.method, self.target);
         let result = self.try_send(address);
-        result.unwrap_or_else(|error| refuse(&format!("{said}: {error}")))
+        result.unwrap_or_else(|error| refuse(&format!("{request}: {error}")))
     }
 
-    /// The same, where the service may be gone or going.
+    /// Sends the request like [`Request::send`], for a service that may be down or shutting down.
     ///
     /// # Errors
-    /// When it cannot be reached or the exchange breaks.
+    /// If the service cannot be reached or the connection breaks.
     pub fn try_send(self, address: impl Into<Address>) -> io::Result<Response> {
         self.try_open(address)?.try_whole()
     }
 
-    /// [`Request::open`] where the service may be gone or going.
+    /// Sends the request like [`Request::open`], for a service that may be down or shutting down.
     ///
     /// # Errors
-    /// When it cannot be reached or what comes back is no HTTP/1.1.
+    /// If the service cannot be reached or does not respond with HTTP/1.1.
     pub fn try_open(self, address: impl Into<Address>) -> io::Result<Streaming> {
         let address = address.into();
         let mut wire = Wire::connect(&address)?;
-        // A refusal may come, and the connection close, before all is written: what came back counts.
+        // The service may respond and close the connection before it has read everything, so a failed write
+        // is ignored.
         let _ = self.write(&mut wire, &address);
         let mut streaming = Streaming::read(BufReader::new(wire), &self.method)?;
         streaming.asked = Some((self.method, self.target));
@@ -129,11 +130,10 @@ impl Request {
     }
 }
 
-/// Sends bytes as they are and tells the status of what comes back; `None` when the connection is closed
-/// without an answer.
+/// Sends raw bytes and returns the status of the response; `None` if the connection is closed without one.
 ///
 /// # Errors
-/// When the service cannot be reached.
+/// If the service cannot be reached.
 pub fn send_bytes(address: impl Into<Address>, bytes: &[u8]) -> io::Result<Option<u16>> {
     let mut connection = Connection::open(&address.into())?;
     connection.write(bytes);
@@ -141,10 +141,9 @@ pub fn send_bytes(address: impl Into<Address>, bytes: &[u8]) -> io::Result<Optio
     Ok(connection.response("GET").map(|response| response.status))
 }
 
-/// A response whose body is still to be read.
+/// A response whose body is not read yet.
 #[derive(Debug)]
 pub struct Streaming {
-    /// The status.
     pub status: u16,
     headers: Vec<(String, String)>,
     body: Body,
@@ -152,7 +151,7 @@ pub struct Streaming {
 }
 
 impl Streaming {
-    /// Reads the head of the response to a request of this method.
+    /// Reads the head of the response to a request with this method.
     pub(crate) fn read(mut reader: BufReader<Wire>, method: &str) -> io::Result<Self> {
         let status_line = line(&mut reader)?;
         let status = status_line
@@ -172,13 +171,13 @@ impl Streaming {
         Ok(Self { status, headers, body: Body { reader, left }, asked: None })
     }
 
-    /// The value of a header.
+    /// Returns the value of a header.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         find(&self.headers, name)
     }
 
-    /// The body, to be read as it comes.
+    /// Returns the body for incremental reading.
     #[must_use]
     pub fn into_body(self) -> Body {
         if let Some((method, target)) = &self.asked {
@@ -187,24 +186,24 @@ impl Streaming {
         self.body
     }
 
-    /// The whole response.
+    /// Reads the complete response.
     ///
     /// # Panics
-    /// When the body breaks off.
+    /// If the body is incomplete.
     #[must_use]
     pub fn whole(self) -> Response {
         self.try_whole().expect("a whole body")
     }
 
-    /// [`Self::whole`] where the response may break off.
+    /// Reads the complete response like [`Self::whole`], for a connection that may break.
     ///
     /// # Errors
-    /// When it does.
+    /// If the body is incomplete.
     pub fn try_whole(self) -> io::Result<Response> {
         self.whole_and_rest().map(|(response, _)| response)
     }
 
-    /// The whole response, and the connection after it.
+    /// Reads the complete response and returns the connection with it.
     pub(crate) fn whole_and_rest(mut self) -> io::Result<(Response, BufReader<Wire>)> {
         let mut body = Vec::new();
         self.body.by_ref().take(BODY_MAX_BYTES).read_to_end(&mut body)?;
@@ -216,50 +215,48 @@ impl Streaming {
     }
 }
 
-/// A whole response.
+/// A complete response.
 #[derive(Debug, Clone)]
 pub struct Response {
-    /// The status.
     pub status: u16,
     headers: Vec<(String, String)>,
-    /// The body.
     pub body: Vec<u8>,
 }
 
 impl Response {
-    /// The value of a header.
+    /// Returns the value of a header.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         find(&self.headers, name)
     }
 
-    /// The body as JSON.
+    /// Parses the body as JSON.
     ///
     /// # Panics
-    /// When it is none.
+    /// If it is not JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body)
             .unwrap_or_else(|error| refuse(&format!("{error}, in {} {:?}", self.status, self.text())))
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 }
 
-/// What is left of a body.
+/// The rest of a body.
 #[derive(Debug, Clone, Copy)]
 enum Left {
     Bytes(u64),
-    /// What is left of the chunk at hand.
+    /// The remaining bytes of the current chunk.
     Chunk(u64),
     UntilClosed,
 }
 
-/// A body as it comes, its chunks taken apart.
+/// A body, decoded from its chunks while it is read.
 #[derive(Debug)]
 pub struct Body {
     reader: BufReader<Wire>,
@@ -318,7 +315,7 @@ fn extent(method: &str, status: u16, headers: &[(String, String)]) -> io::Result
         return Ok(Left::Chunk(0));
     }
     match find(headers, "content-length") {
-        Some(length) => length.parse().map(Left::Bytes).map_err(|_| broken("a length that is no number")),
+        Some(length) => length.parse().map(Left::Bytes).map_err(|_| broken("a length that is not a number")),
         None => Ok(Left::UntilClosed),
     }
 }

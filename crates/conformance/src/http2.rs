@@ -1,17 +1,17 @@
-//! HTTP/2 as a test needs it: a connection whose client asks much and takes nothing.
+//! A minimal HTTP/2 client that sends many requests and reads no responses.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// What a client begins with.
+/// The connection preface.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const ACKNOWLEDGED: u8 = 1;
-/// A stream that ends with its headers, which are all there.
+/// The flags `END_HEADERS` and `END_STREAM`.
 const WHOLE: u8 = 5;
 const INITIAL_WINDOW_SIZE: u16 = 4;
 const FRAME_HEAD_BYTES: usize = 9;
@@ -24,10 +24,10 @@ pub struct Http2 {
 }
 
 impl Http2 {
-    /// Opens it; so many bytes of each response are taken at first.
+    /// Connects, with an initial flow-control window of `window` bytes per stream.
     ///
     /// # Errors
-    /// When the service cannot be reached.
+    /// If the service cannot be reached.
     pub fn open(address: &str, window: u32) -> io::Result<Self> {
         let mut stream = TcpStream::connect(address)?;
         stream.write_all(PREFACE)?;
@@ -39,15 +39,15 @@ impl Http2 {
         Ok(this)
     }
 
-    /// Asks for a target, and waits for nothing.
+    /// Sends a request without waiting for the response.
     ///
     /// # Errors
-    /// When the connection broke.
+    /// If the connection is broken.
     pub fn get(&mut self, target: &str, key: Option<&str>) -> io::Result<()> {
         let mut block = Vec::new();
         let named = [(":method", "GET"), (":scheme", "http"), (":authority", "x"), (":path", target)];
         for (name, value) in named.into_iter().chain(key.map(|key| ("x-api-key", key))) {
-            // As it is, and not to be remembered.
+            // A literal that is not indexed.
             block.push(0);
             for text in [name, value] {
                 block.push(
@@ -61,8 +61,8 @@ impl Http2 {
         self.send(HEADERS, WHOLE, id, &block)
     }
 
-    /// Reads on for so long at most, answers pings, and tells how many streams the service has reset; `None` when it has
-    /// closed the connection.
+    /// Reads for at most `max_wait`, answers pings, and returns the number of streams that the service has
+    /// reset; `None` if it closed the connection.
     pub fn resets(&mut self, max_wait: Duration) -> Option<usize> {
         let mut resets = 0;
         self.stream.set_read_timeout(Some(max_wait)).ok()?;

@@ -1,4 +1,5 @@
-//! Files that nobody holds in memory: made as they go out, and looked at as they come back.
+//! Large files that are generated while they are sent and checked while they are received, never held in
+//! memory.
 
 use std::io::Read;
 
@@ -7,12 +8,12 @@ use serde_json::Value;
 use crate::api::{Api, Expect};
 use crate::connection::Connection;
 
-/// What is written and read at once.
+/// The bytes that are written and read at once.
 const PIECE_BYTES: usize = 256 * 1024;
-/// After so many bytes the content begins anew; it fits no power of two.
+/// The period of the content in bytes, not a power of two.
 const PERIOD: u64 = 251;
 
-/// A piece of the content that begins where a period does, and ends where one does.
+/// Returns a piece of the content that consists of whole periods.
 fn piece() -> Vec<u8> {
     let whole = PIECE_BYTES - PIECE_BYTES % PERIOD as usize;
     (0..whole).map(|at| (at as u64 % PERIOD) as u8).collect()
@@ -21,7 +22,7 @@ fn piece() -> Vec<u8> {
 /// Uploads a file of this size, downloads it and its end, and deletes it.
 ///
 /// # Panics
-/// When it is not the same file.
+/// If the downloaded file differs.
 pub fn there_and_back(api: &Api, bytes: u64) {
     let uploaded = upload(api, bytes);
     assert_eq!(uploaded["size"], bytes, "{uploaded}");

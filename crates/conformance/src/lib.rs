@@ -1,13 +1,13 @@
-//! What a stranger who has read only the interface expects of the service, driven over HTTP.
+//! Black-box tests of the documented interface, over HTTP.
 //!
-//! The harness speaks HTTP/1.1 byte by byte and raw JSON. It knows none of the service's types.
+//! The harness uses its own HTTP/1.1 client and raw JSON, and none of the service's types.
 //!
-//! [`cases`] holds what can be seen with a key alone; `causerie-conformance` runs that against any deployment, and
-//! `tests/interface` against the built binary, all cases side by side on one service. `tests/suite` adds what takes
-//! an operator's command, a crash, or a model whose words are held back and released. What was met on the wire is
-//! held against the published schema: see [`schema`].
+//! [`cases`] holds the tests that need only a key. `causerie-conformance` runs them against any deployment,
+//! and `tests/interface` against the built binary, all cases concurrently on one service. `tests/suite` adds
+//! tests that need operator commands, crashes, or a model whose output is controlled. All responses are
+//! checked against the published schema: see [`schema`].
 //!
-//! The binary is `target/<profile>/causerie` beside the tests, or what `CAUSERIE_BIN` names.
+//! The binary is `target/<profile>/causerie` beside the tests, or that of `CAUSERIE_BIN`.
 
 pub mod address;
 pub mod api;

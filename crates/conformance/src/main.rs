@@ -1,4 +1,4 @@
-//! `causerie-conformance`: the cases against a deployment.
+//! `causerie-conformance`: runs the cases against a deployment.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use conformance::{Address, Api, Options, Service};
 /// when it could not begin.
 #[derive(Debug, Parser)]
 #[command(name = "causerie-conformance", version)]
-struct Told {
+struct Cli {
     /// The service: http:// or https://, with the path before /api/v1 if there is one. Without it the built binary is
     /// started on a folder of its own.
     #[arg(long, env = "CAUSERIE_BASE_URL")]
@@ -45,10 +45,10 @@ struct Told {
 }
 
 fn main() -> ExitCode {
-    let told = Told::parse();
-    // Not locked: each case is told of by the thread that ran it.
+    let cli = Cli::parse();
+    // Not locked: each case is reported by the thread that ran it.
     let mut out = io::stdout();
-    match told.run(&mut out) {
+    match cli.run(&mut out) {
         Ok(code) => code,
         Err(error) => {
             let _ = writeln!(io::stderr(), "error: {error}");
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     }
 }
 
-impl Told {
+impl Cli {
     fn run(&self, out: &mut impl Write) -> Result<ExitCode, String> {
         let failed = |error: io::Error| error.to_string();
         let (chosen, skipped): (Vec<Case>, Vec<Case>) = cases::all()
@@ -118,7 +118,7 @@ impl Told {
             writeln!(out, "\nFAILED {}\n  {}", outcome.name, outcome.failure.as_deref().unwrap_or_default())?;
         }
         if !skipped.is_empty() {
-            writeln!(out, "\nSkipped, as told:")?;
+            writeln!(out, "\nSkipped on request:")?;
         }
         for case in skipped {
             writeln!(out, "  {}: {}", shown(case), self.why_not(case).unwrap_or_default())?;

@@ -1,18 +1,16 @@
-//! What this process has met on the wire, to be held against the published schema.
+//! The responses that this process has received, for comparison with the published schema.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
-/// An exchange as far as the schema tells of it.
+/// A response, reduced to the fields in the schema.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Met {
-    /// The method.
     pub method: String,
     /// The target's path, without the query.
     pub path: String,
-    /// The status.
     pub status: u16,
     /// The code of an error.
     pub code: Option<String>,
@@ -20,7 +18,7 @@ pub struct Met {
 
 static MET: Mutex<BTreeSet<Met>> = Mutex::new(BTreeSet::new());
 
-/// Notes an exchange.
+/// Records a response.
 pub(crate) fn note(method: &str, target: &str, status: u16, body: Option<&[u8]>) {
     let path = target.split('?').next().unwrap_or_default().to_owned();
     let error = body.filter(|_| status >= 400).and_then(|body| serde_json::from_slice::<Value>(body).ok());
@@ -29,7 +27,7 @@ pub(crate) fn note(method: &str, target: &str, status: u16, body: Option<&[u8]>)
     MET.lock().unwrap_or_else(PoisonError::into_inner).insert(met);
 }
 
-/// All that was met so far.
+/// Returns all responses recorded so far.
 #[must_use]
 pub fn so_far() -> Vec<Met> {
     MET.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()

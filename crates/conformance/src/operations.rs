@@ -1,15 +1,14 @@
-//! What the suite must cover: every operation and every row of the error table.
+//! The required coverage: every operation and every row of the error table.
 
 /// An operation of the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation {
-    /// The method.
     pub method: &'static str,
-    /// The path, as the schema has it.
+    /// The path, as in the schema.
     pub path: &'static str,
 }
 
-/// Every operation of the interface (section 4), and what is offered beyond it.
+/// Every operation of the interface (section 4), including additions to it.
 const OPERATIONS: &[(&str, &str)] = &[
     ("GET", "/api/v1/vm"),
     ("POST", "/api/v1/vm/start"),
@@ -35,12 +34,13 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("GET", "/api/v1/chats/{chatId}/events"),
 ];
 
-/// Every operation. That the schema has the same, and that each is met, is what `tests/interface` looks at.
+/// Returns every operation. `tests/interface` checks that the schema has the same ones and that each is
+/// called.
 pub fn operations() -> impl Iterator<Item = Operation> {
     OPERATIONS.iter().map(|(method, path)| Operation { method, path })
 }
 
-/// The rows of the error table (section 7): status, condition, and the test that meets it.
+/// The rows of the error table (section 7): status, condition, and the test that triggers it.
 pub const REFUSALS: &[(u16, &str, &str)] = &[
     (400, "input missing", "questions_that_cannot_be_read_are_refused"),
     (400, "malformed JSON", "questions_that_cannot_be_read_are_refused"),
@@ -88,7 +88,7 @@ pub const REFUSALS: &[(u16, &str, &str)] = &[
     (416, "range beyond the file", "downloads_answer_ranges_conditions_and_head"),
 ];
 
-/// A target of the operation: its path with ids that nothing has.
+/// Returns a target of the operation: its path with ids that do not exist.
 #[must_use]
 pub fn sample_target(operation: Operation) -> String {
     let nobody = "00000000-0000-4000-8000-000000000000";

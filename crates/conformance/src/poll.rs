@@ -1,17 +1,17 @@
-//! Bounded waiting for what the service does in its own time.
+//! Bounded polling.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anything is waited for: a machine that starts on a busy host fits.
+/// The longest wait: enough for a machine to start on a busy host.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
-/// The time between two looks.
+/// The polling interval.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Looks until there is something.
+/// Polls until `look` returns a value.
 ///
 /// # Panics
-/// When there is nothing within [`TIMEOUT`]; `what` says what was waited for.
+/// If there is none within [`TIMEOUT`]. `what` names the awaited condition.
 pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {

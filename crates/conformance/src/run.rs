@@ -1,4 +1,4 @@
-//! Running cases, some at a time, and telling what became of them.
+//! Runs cases concurrently and reports their outcomes.
 
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
@@ -7,37 +7,36 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What is run: a name and what shows it.
+/// A named test to be run.
 pub struct Run<'a> {
     /// Its subject and name.
     pub name: String,
-    /// Panics where the promise is broken.
+    /// The test; panics if a promise is broken.
     pub body: Box<dyn Fn() + Send + Sync + 'a>,
 }
 
-/// What became of one.
+/// The outcome of a run.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// Its name.
     pub name: String,
-    /// How long it took.
+    /// Its duration.
     pub took: Duration,
-    /// Why it failed, if it did.
+    /// The reason of a failure.
     pub failure: Option<String>,
 }
 
 thread_local! {
-    /// What the panic of this thread said.
-    static SAID: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// The panic message of this thread.
+    static PANIC_MESSAGE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Runs all of them, so many at a time, and hands each outcome on as it comes.
-pub fn run(runs: &[Run<'_>], at_once: usize, told: impl Fn(&Outcome) + Sync) -> Vec<Outcome> {
+/// Runs all tests, `at_once` of them concurrently, and reports each outcome when it is known.
+pub fn run(runs: &[Run<'_>], at_once: usize, report: impl Fn(&Outcome) + Sync) -> Vec<Outcome> {
     let before = panic::take_hook();
     panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(|place| format!(" ({}:{})", place.file(), place.line()));
-        let said = panic.payload_as_str().unwrap_or("it failed without a word");
-        SAID.set(Some(format!("{said}{}", place.unwrap_or_default())));
+        let message = panic.payload_as_str().unwrap_or("it failed without a word");
+        PANIC_MESSAGE.set(Some(format!("{message}{}", place.unwrap_or_default())));
     }));
     let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {
@@ -45,7 +44,7 @@ pub fn run(runs: &[Run<'_>], at_once: usize, told: impl Fn(&Outcome) + Sync) -> 
             scope.spawn(|| {
                 while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let outcome = one(run);
-                    told(&outcome);
+                    report(&outcome);
                     outcomes.lock().expect("no thread fails holding it").push(outcome);
                 }
             });
@@ -58,7 +57,7 @@ pub fn run(runs: &[Run<'_>], at_once: usize, told: impl Fn(&Outcome) + Sync) -> 
 fn one(run: &Run<'_>) -> Outcome {
     let began = Instant::now();
     let ended = panic::catch_unwind(AssertUnwindSafe(|| (run.body)()));
-    // A thread of the case may have said it instead; then its own words were printed when it ended.
-    let failure = ended.err().map(|_| SAID.take().unwrap_or_else(|| "it failed".to_owned()));
+    // If another thread of the case panicked, its message was already printed.
+    let failure = ended.err().map(|_| PANIC_MESSAGE.take().unwrap_or_else(|| "it failed".to_owned()));
     Outcome { name: run.name.clone(), took: began.elapsed(), failure }
 }

@@ -1,4 +1,4 @@
-//! The published schema, read as far as it tells which operation answers what, and held against what was met.
+//! The published OpenAPI schema: its operations and their responses, for comparison with recorded responses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,31 +9,30 @@ use crate::met::Met;
 /// The methods that a path of a schema may have.
 const METHODS: [&str; 7] = ["get", "head", "post", "put", "patch", "delete", "options"];
 
-/// An operation and its answers.
+/// An operation and its responses.
 #[derive(Debug, Clone)]
 pub struct Documented {
-    /// The method, in capitals.
+    /// The method, in upper case.
     pub method: String,
-    /// The path, with names in braces.
+    /// The path, with parameters in braces.
     pub path: String,
-    /// The codes of each status; none for a status without the body of an error.
+    /// The error codes of each status; empty for a status without an error body.
     pub answers: BTreeMap<u16, BTreeSet<String>>,
 }
 
-/// A schema.
 #[derive(Debug)]
 pub struct Schema {
     /// Every operation.
     pub operations: Vec<Documented>,
-    /// Every code of an error.
+    /// Every error code.
     pub codes: BTreeSet<String>,
 }
 
 impl Schema {
-    /// Reads a schema in YAML.
+    /// Parses a schema in YAML.
     ///
     /// # Panics
-    /// When it is none.
+    /// If it is invalid.
     #[must_use]
     pub fn read(yaml: &str) -> Self {
         let root: Value = yaml_serde::from_str(yaml).expect("a document in YAML");
@@ -53,20 +52,20 @@ impl Schema {
         Self { operations, codes }
     }
 
-    /// The operation that a request met, if there is one. `HEAD` is answered wherever `GET` is.
+    /// Returns the operation of a request, if any. `HEAD` counts as `GET`.
     #[must_use]
     pub fn operation(&self, method: &str, path: &str) -> Option<&Documented> {
         let method = if method == "HEAD" { "GET" } else { method };
         let fits = |operation: &&Documented| operation.method == method && fits(&operation.path, path);
-        // One without names goes before one with them.
+        // A path without parameters takes precedence.
         self.operations.iter().filter(fits).min_by_key(|operation| operation.path.matches('{').count())
     }
 
-    /// What was met and is not documented.
+    /// Returns the recorded responses that are not documented.
     #[must_use]
     pub fn undocumented(&self, met: &[Met]) -> Vec<String> {
         met.iter()
-            // Too large a head is refused before it is looked at.
+            // An oversized head is rejected before it is parsed.
             .filter(|met| !matches!(met.status, 414 | 431) || met.code.is_some())
             .filter_map(|met| {
                 let operation = self.operation(&met.method, &met.path)?;
@@ -79,7 +78,7 @@ impl Schema {
             .collect()
     }
 
-    /// What is documented and was not met: operation, status, and code if it has one.
+    /// Returns the documented responses that were not recorded: operation, status, and code if it has one.
     #[must_use]
     pub fn unmet(&self, met: &[Met]) -> Vec<(&Documented, u16, Option<&str>)> {
         let mut seen = BTreeSet::new();
@@ -123,7 +122,7 @@ fn answers(root: &Value, operation: &Value) -> BTreeMap<u16, BTreeSet<String>> {
     answers
 }
 
-/// Whether a path fits one with names in braces, the last of which takes slashes, too.
+/// Matches a path against a template, whose last parameter also matches slashes.
 fn fits(template: &str, path: &str) -> bool {
     if let Some(before) = template.strip_suffix("/{path}") {
         return path == before || path.strip_prefix(before).is_some_and(|rest| rest.starts_with('/'));
@@ -163,7 +162,7 @@ components:
     }
 
     #[test]
-    fn what_was_met_is_held_against_what_is_documented() {
+    fn recorded_responses_are_compared_with_the_documented_ones() {
         let schema = Schema::read(SCHEMA);
         assert_eq!(schema.codes.len(), 1);
         let all = [

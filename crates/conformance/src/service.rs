@@ -1,4 +1,4 @@
-//! The built binary, run on a folder of its own.
+//! The built binary, run with a data folder of its own.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -16,14 +16,14 @@ use crate::api::Api;
 use crate::http::Request;
 use crate::poll;
 
-/// How often a start is tried when another process takes the port in between.
+/// The most attempts to start when another process takes the port in between.
 const STARTS_MAX: u32 = 5;
-/// The variable that names the database.
+/// The variable with the database's URL.
 pub const DATABASE: &str = "CAUSERIE_DATABASE";
-/// How much of the service's log a failed test shows.
+/// The number of log lines that a failed test shows.
 const LOG_LINES_SHOWN: usize = 60;
 
-/// How the service is started.
+/// The options of a service's start.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Its environment besides `PATH` and `HOME`.
@@ -32,14 +32,14 @@ pub struct Options {
     pub arguments: Vec<String>,
 }
 
-/// An account as a test wants it.
+/// The properties of a new account.
 #[derive(Debug, Clone)]
 pub struct NewAccount {
-    /// What it may spend.
+    /// Its initial credits.
     pub credits: u32,
     /// The last day of its licence.
     pub licence_until: &'static str,
-    /// Whether it has a machine.
+    /// The account gets a machine.
     pub machine: bool,
 }
 
@@ -52,17 +52,15 @@ impl Default for NewAccount {
 /// An account with a key.
 #[derive(Debug, Clone)]
 pub struct Account {
-    /// Its identifier.
     pub id: String,
-    /// Its address, which names it to the operator.
+    /// Its email, by which the operator refers to it.
     pub email: String,
-    /// Its key.
     pub key: String,
-    /// The key's id, to revoke it.
+    /// The key's id, for revoking it.
     pub key_id: String,
 }
 
-/// A service of this test alone. It is killed when the test ends, and its machines with it.
+/// A service of one test. It is killed with its machines when the test ends.
 #[derive(Debug)]
 pub struct Service {
     binary: PathBuf,
@@ -73,7 +71,7 @@ pub struct Service {
     accounts: AtomicU32,
 }
 
-/// A service with one account that may ask.
+/// Starts a service with one account and returns a caller for it.
 #[must_use]
 pub fn caller() -> (Service, Api) {
     let service = Service::start(Options::default());
@@ -85,25 +83,25 @@ impl Service {
     /// Starts it on an empty folder and waits until it is healthy.
     ///
     /// # Panics
-    /// When the binary is not built or the service does not start.
+    /// If the binary is not built or the service does not start.
     #[must_use]
     pub fn start(options: Options) -> Self {
         Self::start_on(options, |_| {})
     }
 
-    /// Starts it when an operator has `prepare`d its data folder.
+    /// Starts it after `prepare` has run with its data folder.
     ///
     /// # Panics
-    /// As [`Service::start`].
+    /// Like [`Service::start`].
     #[must_use]
     pub fn start_on(options: Options, prepare: impl FnOnce(&Self)) -> Self {
         Self::start_of(binary(), options, prepare)
     }
 
-    /// Starts the binary with all that it can be built with, not only what is built by default.
+    /// Starts the binary that is built with all optional features.
     ///
     /// # Panics
-    /// As [`Service::start`].
+    /// Like [`Service::start`].
     #[must_use]
     pub fn start_full(options: Options) -> Self {
         Self::start_of(full_binary(), options, |_| {})
@@ -120,7 +118,7 @@ impl Service {
             binary.display()
         );
         let home = tempfile::Builder::new().prefix("conformance-").tempdir().expect("a temporary folder");
-        // Machines run as other users, who must be able to walk to their files.
+        // Machines run as other users, who must be able to traverse the folder.
         fs::set_permissions(home.path(), PermissionsExt::from_mode(0o711)).expect("a folder of one's own");
         let address = free_address();
         let mut service = Self { binary, home, options, address, child: None, accounts: AtomicU32::new(0) };
@@ -129,84 +127,84 @@ impl Service {
         service
     }
 
-    /// The data folder.
+    /// Returns the data folder.
     #[must_use]
     pub fn data(&self) -> PathBuf {
         self.home.path().join("data")
     }
 
-    /// `host:port`
+    /// Returns its address, `host:port`.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// The id of its process.
+    /// Returns the id of its process.
     ///
     /// # Panics
-    /// When it is not running.
+    /// If it is not running.
     #[must_use]
     pub fn process(&self) -> u32 {
         self.child.as_ref().expect("a running service").id()
     }
 
-    /// Kills it, as a power cut would.
+    /// Sends SIGKILL, to simulate a power failure.
     ///
     /// # Panics
-    /// When it is not running.
+    /// If it is not running.
     pub fn kill(&mut self) {
         let mut child = self.child.take().expect("a running service");
         child.kill().expect("it can be killed");
         child.wait().expect("it ends");
     }
 
-    /// Asks it to end and waits until it has.
+    /// Sends SIGTERM and waits until it has exited.
     ///
     /// # Panics
-    /// When it does not end, or not with success.
+    /// If it does not exit, or fails.
     pub fn terminate(&mut self) {
         self.signal(Signal::TERM);
         let status = self.ended();
         assert!(status.success(), "ended with {status}");
     }
 
-    /// Sends it a signal.
+    /// Sends a signal.
     ///
     /// # Panics
-    /// When it is not running.
+    /// If it is not running.
     pub fn signal(&self, signal: Signal) {
         let child = self.child.as_ref().expect("a running service");
-        kill_process(Pid::from_child(child), signal).expect("it can be told");
+        kill_process(Pid::from_child(child), signal).expect("the signal is sent");
     }
 
-    /// Waits until it has ended, and tells how.
+    /// Waits until it has exited and returns its status.
     ///
     /// # Panics
-    /// When it was not running, or does not end.
+    /// If it was not running, or does not exit.
     pub fn ended(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("a running service");
         poll::until("the service ends", || child.try_wait().expect("it can be looked at"))
     }
 
-    /// Starts it anew on the same folder and, if it can be had, the same address.
+    /// Restarts it on the same folder and, if possible, the same address.
     ///
     /// # Panics
-    /// When it still runs, or does not start.
+    /// If it still runs, or does not start.
     pub fn restart(&mut self) {
         assert!(self.child.is_none(), "it still runs");
         self.run();
     }
 
-    /// An account that may ask, with a key.
+    /// Creates an account with credits and a key.
     #[must_use]
     pub fn account(&self) -> Account {
         self.account_as(&NewAccount::default())
     }
 
-    /// An account with a key.
+    /// Creates an account with a key.
     ///
     /// # Panics
-    /// When the operator's commands fail.
+    /// If the operator's commands fail.
     #[must_use]
     pub fn account_as(&self, wanted: &NewAccount) -> Account {
         let number = self.accounts.fetch_add(1, Ordering::Relaxed);
@@ -224,10 +222,10 @@ impl Service {
         Account { id, email, key, key_id }
     }
 
-    /// A further key of an account: its id and the key.
+    /// Creates another key of an account and returns its id and the key.
     ///
     /// # Panics
-    /// When the operator's command fails.
+    /// If the operator's command fails.
     #[must_use]
     pub fn new_key(&self, email: &str) -> (String, String) {
         let made = self.admin(&["key", "create", "--account", email, "--name", "conformance"]);
@@ -235,16 +233,16 @@ impl Service {
         (text("keyId"), text("key"))
     }
 
-    /// A caller with the account's key.
+    /// Returns a caller with the account's key.
     #[must_use]
     pub fn api(&self, account: &Account) -> Api {
         Api { address: self.address.as_str().into(), key: account.key.clone() }
     }
 
-    /// What the account can spend and what is held besides.
+    /// Returns the available and the reserved credits of the account.
     ///
     /// # Panics
-    /// When the operator's command fails.
+    /// If the operator's command fails.
     #[must_use]
     pub fn credits(&self, account: &Account) -> (i64, i64) {
         let shown = self.admin(&["credits", "show", "--account", &account.email]);
@@ -252,21 +250,21 @@ impl Service {
         (number("balance"), number("reserved"))
     }
 
-    /// An operator's command that must succeed, and the JSON that it printed.
+    /// Runs an operator's command that must succeed, and returns the JSON that it printed.
     ///
     /// # Panics
-    /// When it fails or prints no JSON.
+    /// If it fails or prints no JSON.
     pub fn admin(&self, arguments: &[&str]) -> Value {
         let output = self.try_admin(arguments);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{arguments:?} ended with {}: {said}", output.status);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?} ended with {}: {stderr}", output.status);
         serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
     }
 
-    /// An operator's command.
+    /// Runs an operator's command.
     ///
     /// # Panics
-    /// When it cannot be run.
+    /// If it cannot be run.
     #[must_use]
     pub fn try_admin(&self, arguments: &[&str]) -> Output {
         let mut command = self.command();
@@ -274,22 +272,22 @@ impl Service {
         command.output().expect("the binary can be run")
     }
 
-    /// An operator's command with something on its standard input.
+    /// Runs an operator's command with the given standard input.
     ///
     /// # Panics
-    /// When it cannot be run.
+    /// If it cannot be run.
     #[must_use]
     pub fn try_admin_typing(&self, arguments: &[&str], typed: &[u8]) -> Output {
         let mut command = self.command();
         command.args(arguments).arg("--data").arg(self.data()).arg("--json");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary can be run");
-        // A command that refuses need not read to the end.
+        // A command that fails need not read all input.
         let _ = child.stdin.take().expect("a pipe").write_all(typed);
         child.wait_with_output().expect("it ends")
     }
 
-    /// The binary with the environment of this service and nothing else but the machine driver that the tests run on.
+    /// Returns the binary with the environment of this service and nothing else.
     #[must_use]
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.binary);
@@ -303,7 +301,7 @@ impl Service {
         command
     }
 
-    /// The log since the folder was made.
+    /// Returns the log since the folder was created.
     #[must_use]
     pub fn log(&self) -> String {
         fs::read(self.log_path()).map(|log| String::from_utf8_lossy(&log).into_owned()).unwrap_or_default()
@@ -353,7 +351,7 @@ impl Drop for Service {
             let _ = child.wait();
         }
         // Machines outlive their service; those of a test must not.
-        kill_those_of(self.home.path());
+        kill_processes_of(self.home.path());
         if std::thread::panicking() {
             let log = self.log();
             let lines: Vec<&str> = log.lines().collect();
@@ -363,9 +361,9 @@ impl Drop for Service {
     }
 }
 
-/// Kills the processes that were started on this folder: those whose command line names it, and those that
-/// have a file system of their own into which something of it is mounted, as machines have.
-fn kill_those_of(folder: &Path) {
+/// Kills the processes that were started on this folder: those whose command line names it, and machines,
+/// whose mount namespace contains a mount from it.
+fn kill_processes_of(folder: &Path) {
     let folder = folder.as_os_str().as_encoded_bytes();
     let Ok(processes) = fs::read_dir("/proc") else { return };
     for process in processes.flatten() {
@@ -383,7 +381,7 @@ fn kill_those_of(folder: &Path) {
     }
 }
 
-/// `CAUSERIE_BIN`, or the binary beside the tests: they are in `target/<profile>/deps`.
+/// Returns `CAUSERIE_BIN`, or the binary beside the tests, which are in `target/<profile>/deps`.
 fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os("CAUSERIE_BIN") {
         return path.into();
@@ -402,7 +400,7 @@ fn full_binary() -> PathBuf {
     built.with_file_name("full").join(profile).join("causerie")
 }
 
-/// An address that was free a moment ago.
+/// Returns an address that was free a moment ago.
 fn free_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").to_string()

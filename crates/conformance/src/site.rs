@@ -1,5 +1,5 @@
-//! A small web of its own: a search engine that speaks SearXNG's JSON, pages, and at `/mcp` an MCP server over
-//! streamable HTTP. It stands on loopback, so that a service reads it only when it is told that it may.
+//! A small web site: a search engine with SearXNG's JSON, pages, and an MCP server over streamable HTTP at
+//! `/mcp`. It listens on loopback, so a service must be configured to read it.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -29,7 +29,7 @@ impl Site {
     /// Starts it.
     ///
     /// # Panics
-    /// When no port is to be had.
+    /// If no port is free.
     #[must_use]
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -39,14 +39,14 @@ impl Site {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let site = serving.clone();
-                // A caller that goes away is none of the site's business.
+                // A caller may disconnect at any time.
                 thread::spawn(move || site.serve(stream));
             }
         });
         site
     }
 
-    /// The environment that leads a service's searches here, and lets it read pages here.
+    /// Returns the environment that points a service's searches at this site and permits fetching its pages.
     #[must_use]
     pub fn environment(&self) -> Vec<(String, String)> {
         vec![
@@ -55,38 +55,39 @@ impl Site {
         ]
     }
 
-    /// The address of a path here.
+    /// Returns the URL of a path of this site.
     #[must_use]
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// Every search finds this as well.
+    /// Adds a result to every search.
     pub fn finds(&self, url: &str, title: &str, content: &str) {
         let found = json!({ "url": url, "title": title, "content": content, "engine": "site" });
         self.state().found.push(found);
     }
 
-    /// Puts a page there and gives its address.
+    /// Adds a page and returns its URL.
     pub fn page(&self, path: &str, kind: &str, body: &[u8]) -> String {
         self.state().pages.insert(path.to_owned(), (kind.to_owned(), body.to_owned()));
         self.url(path)
     }
 
-    /// What was asked for so far: paths with their queries.
+    /// Returns the requests so far: paths with their queries.
     #[must_use]
     pub fn asked(&self) -> Vec<String> {
         self.state().asked.clone()
     }
 
-    /// The parameters of every call of a tool of the MCP server: `look_up` says what it was called with, `file` does so
-    /// once it is [released](Self::release). What is an address is cited as a page as well.
+    /// Returns the parameters of every tool call of the MCP server. `look_up` returns its arguments; `file`
+    /// does so once it is [released](Self::release). An argument that is a URL is also returned as a cited
+    /// page.
     #[must_use]
     pub fn called(&self) -> Vec<Value> {
         self.state().called.clone()
     }
 
-    /// Lets one call of `file` come back, now or when it comes.
+    /// Lets one call of `file` return, now or later.
     pub fn release(&self) {
         self.state().releases += 1;
         self.state.1.notify_all();
@@ -140,7 +141,7 @@ impl Site {
         stream.write_all(&body)
     }
 
-    /// What the MCP server answers; nothing to a notification.
+    /// Answers a message to the MCP server; `None` for a notification.
     fn answer(&self, asked: &Value) -> Option<Value> {
         let id = asked.get("id")?;
         let tool = |name: &str| {

@@ -1,5 +1,5 @@
-//! A model's server that says what a test wants, when the test wants it. It speaks the Chat Completions
-//! format, as Ollama, vLLM and llama.cpp do, and is reached through `OPENAI_BASE_URL`.
+//! A model vendor whose output is scripted and controlled by the test. It uses the Chat Completions format,
+//! like Ollama, vLLM and llama.cpp, and is configured by `OPENAI_BASE_URL`.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -12,37 +12,32 @@ use serde_json::{Value, json};
 
 use crate::poll::TIMEOUT;
 
-/// The model that it has.
+/// Its only model.
 pub const MODEL: &str = "stand-in";
 
-/// One thing that the model does.
+/// A scripted action of the model.
 #[derive(Debug, Clone)]
 pub enum Say {
-    /// It says this.
+    /// Text.
     Text(String),
-    /// It thinks this.
+    /// Reasoning.
     Reasoning(String),
-    /// It calls a tool.
-    Call {
-        /// The tool's name.
-        tool: String,
-        /// Its arguments.
-        arguments: Value,
-    },
-    /// It says nothing more until [`Vendor::release`].
+    /// A tool call.
+    Call { tool: String, arguments: Value },
+    /// A pause until [`Vendor::release`].
     Hold,
-    /// The connection is cut.
+    /// A broken connection.
     Cut,
-    /// It declines to say more.
+    /// A refusal by the model.
     Decline,
-    /// It does not tell what was used.
+    /// No report of the usage.
     NoUsage,
-    /// Instead of an answer: this status.
+    /// An error response with this status instead of an answer.
     Refuse(u16),
 }
 
 impl Say {
-    /// It says this.
+    /// Creates [`Say::Text`].
     #[must_use]
     pub fn text(text: &str) -> Self {
         Self::Text(text.to_owned())
@@ -55,7 +50,7 @@ struct State {
     releases: usize,
     held: usize,
     requests: Vec<Value>,
-    /// With what its list of models is answered; with the model when absent.
+    /// The response to requests for its list of models; the default list when absent.
     list: Option<(u16, Value)>,
 }
 
@@ -70,7 +65,7 @@ impl Vendor {
     /// Starts it.
     ///
     /// # Panics
-    /// When no port is to be had.
+    /// If no port is free.
     #[must_use]
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -80,14 +75,14 @@ impl Vendor {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let vendor = serving.clone();
-                // A caller that goes away is none of the vendor's business.
+                // A caller may disconnect at any time.
                 thread::spawn(move || vendor.serve(stream));
             }
         });
         vendor
     }
 
-    /// The environment that leads a service here.
+    /// Returns the environment that points a service at this vendor.
     #[must_use]
     pub fn environment(&self) -> Vec<(String, String)> {
         vec![
@@ -96,23 +91,23 @@ impl Vendor {
         ]
     }
 
-    /// Adds what the next request that is not scripted yet is answered with. Without a script it is `Done.`
+    /// Appends the script of a further request. A request without a script is answered `Done.`
     pub fn will(&self, script: impl Into<Vec<Say>>) {
         self.state().scripts.push_back(script.into());
     }
 
-    /// Answers requests for its list of models with this from now on; with its model when absent.
+    /// Sets the response to requests for its list of models; the default list when absent.
     pub fn lists(&self, answer: Option<(u16, Value)>) {
         self.state().list = answer;
     }
 
-    /// Where it is.
+    /// Returns its base URL.
     #[must_use]
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// Lets one [`Say::Hold`] go on, now or when it comes.
+    /// Lets one [`Say::Hold`] continue, now or later.
     pub fn release(&self) {
         self.state().releases += 1;
         self.shared.1.notify_all();
@@ -121,7 +116,7 @@ impl Vendor {
     /// Waits until this many answers are held.
     ///
     /// # Panics
-    /// When that takes too long.
+    /// If that takes too long.
     pub fn wait_held(&self, count: usize) {
         let (state, timeout) = self
             .shared
@@ -131,7 +126,7 @@ impl Vendor {
         assert!(!timeout.timed_out(), "{} of {count} answers are held", state.held);
     }
 
-    /// The bodies of all requests for an answer so far.
+    /// Returns the bodies of all requests for an answer so far.
     #[must_use]
     pub fn requests(&self) -> Vec<Value> {
         self.state().requests.clone()
@@ -166,7 +161,7 @@ impl Vendor {
             state.scripts.pop_front().unwrap_or_else(|| vec![Say::text("Done.")])
         };
         if let Some(Say::Refuse(status)) = script.first() {
-            let error = json!({"error": {"message": "as the test wants it", "type": "server_error"}});
+            let error = json!({"error": {"message": "injected error", "type": "server_error"}});
             return whole(stream, &format!("{status} Refused"), &error);
         }
         stream.write_all(
@@ -201,7 +196,7 @@ impl Vendor {
         stream.write_all(b"0\r\n\r\n")
     }
 
-    /// Waits for a release; fails when the caller has gone.
+    /// Waits for a release; fails if the caller has disconnected.
     fn hold(&self, stream: &TcpStream) -> io::Result<()> {
         let mut state = self.state();
         state.held += 1;
@@ -253,7 +248,7 @@ fn whole(mut stream: &TcpStream, status: &str, body: &Value) -> io::Result<()> {
     stream.write_all(format!("{head}{body}").as_bytes())
 }
 
-/// The next request's target and body; `None` when the caller is done.
+/// Reads the target and body of the next request; `None` if the caller has disconnected.
 fn request(reader: &mut BufReader<TcpStream>) -> io::Result<Option<(String, Vec<u8>)>> {
     let mut first = String::new();
     if reader.read_line(&mut first)? == 0 {
@@ -313,11 +308,11 @@ mod tests {
         vendor.wait_held(1);
         assert_eq!(ask(&vendor).whole().text().matches("Done.").count(), 1);
         vendor.release();
-        let said = held.whole().text();
-        let at = |word: &str| said.find(word).expect(word);
+        let text = held.whole().text();
+        let at = |word: &str| text.find(word).expect(word);
         assert!(
             at("one") < at("two") && at("two") < at("\"stop\"") && at("\"stop\"") < at("[DONE]"),
-            "{said}"
+            "{text}"
         );
         assert_eq!(vendor.requests().len(), 2);
         assert!(Request::new("GET", "/v1/models").send(&vendor.address).text().contains(MODEL));

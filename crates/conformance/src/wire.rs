@@ -1,4 +1,4 @@
-//! The bytes of a connection, plain or in TLS.
+//! The byte stream of a connection, plain or over TLS.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -10,15 +10,12 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::address::Address;
 
-/// How long the service may be silent before a test fails.
+/// The longest silence of the service before a test fails.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// A connection.
 #[derive(Debug)]
 pub(crate) enum Wire {
-    /// As it is.
     Plain(TcpStream),
-    /// In TLS.
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
@@ -39,7 +36,7 @@ impl Wire {
         Ok(Self::Tls(Box::new(StreamOwned::new(session, stream))))
     }
 
-    /// The socket underneath.
+    /// Returns the underlying socket.
     pub(crate) fn socket(&self) -> &TcpStream {
         match self {
             Self::Plain(stream) => stream,
@@ -47,7 +44,7 @@ impl Wire {
         }
     }
 
-    /// Says that nothing more will be written; what comes back can still be read.
+    /// Shuts down the sending side; responses can still be read.
     pub(crate) fn end_writing(&mut self) {
         if let Self::Tls(session) = self {
             session.conn.send_close_notify();
