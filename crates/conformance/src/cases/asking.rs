@@ -1,4 +1,5 @@
-//! What goes with a question besides its body: waiting for the answer, repeating it, and what the caller has.
+//! Options of a question besides its body: waiting for the answer, repeating the request, and the caller's
+//! balance.
 
 use serde_json::{Value, json};
 
@@ -78,7 +79,7 @@ fn a_repeated_question_is_answered_by_the_first(api: &Api) {
     let other = json!({ "input": "Hello", "model": reader(api), "webSearchEnabled": true });
     keyed("one", &other).expect_code(409, "IDEMPOTENCY_MISMATCH");
     assert_ne!(keyed("two", &body).expect_status(201).json()["id"], first.json()["id"]);
-    // What was refused is not kept: it may be sent anew, and better.
+    // A rejected request is not stored: the same key may be used for a corrected one.
     let refused = json!({ "input": "Hello", "model": "no-such-model" });
     keyed("three", &refused).expect_code(400, "UNKNOWN_MODEL");
     keyed("three", &body).expect_status(201);
@@ -96,7 +97,7 @@ fn a_repeated_question_is_not_checked_again(api: &Api) {
     api.send(&body).expect_refusal(400);
     let again = keyed(&body).expect_status(201);
     assert_eq!((again.header("idempotent-replayed"), again.json()), (Some("true"), first));
-    // Nor is another body under the key: it is told apart before anything of it is.
+    // Another body with the same key is rejected before its content is checked.
     let other = json!({ "input": "What?", "filePaths": ["/none"], "model": "none" });
     keyed(&other).expect_code(409, "IDEMPOTENCY_MISMATCH");
 }
@@ -126,7 +127,7 @@ fn an_answer_that_the_caller_has_is_not_sent_again(api: &Api) {
     for unknown in ["", "nonsense", "\"\"", tag.trim_matches('"')] {
         assert_eq!(collect(unknown).expect_status(200).json(), answer, "{unknown:?}");
     }
-    // In another coding the bytes differ, so the tag is a weak one; the caller is known by it all the same.
+    // Compression changes the bytes, so the tag is weak; it still matches.
     let coded = api.request("GET", &target).header("accept-encoding", "gzip").send(&api.address);
     let weak = coded.expect_status(200).header("etag").expect("an entity tag").to_owned();
     collect(&weak).expect_status(304);
@@ -141,7 +142,7 @@ fn a_conversation_tells_of_itself_and_changes(api: &Api) {
     assert_eq!(summary["title"], "When is the rent due?", "the title comes from the first question");
     assert_eq!((&summary["model"], &summary["pinned"]), (&answer["model"], &false.into()));
     assert_eq!((&summary["webSearchEnabled"], &summary["jurisdictions"]), (&false.into(), &json!([])));
-    assert_eq!(&api.chats("").json()["chats"][0], summary, "the list tells the same");
+    assert_eq!(&api.chats("").json()["chats"][0], summary, "the list has the same entry");
     let message = &detail["messages"][0];
     assert_eq!((&message["role"], &message["text"]), (&"USER".into(), &question.into()));
     assert_eq!(message["status"], "completed");

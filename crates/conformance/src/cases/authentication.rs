@@ -1,15 +1,15 @@
-//! Section 5: the key is the whole authentication, and comes before everything else.
+//! Section 5: the key is the only authentication, and is checked before everything else.
 
 use super::Case;
 use crate::api::{Api, Expect, Part};
 use crate::http::Request;
 use crate::operations::{operations, sample_target};
 
-/// Everything that a wrong key must not get past: each operation, broken bodies, paths that do not exist or
-/// lead out.
+/// Requests that an invalid key must not pass: each operation, malformed bodies, paths that do not exist or
+/// leave the workspace.
 ///
 /// # Panics
-/// When it does.
+/// If one passes.
 pub fn assert_rejected(api: &Api) {
     for operation in operations() {
         api.call(operation.method, &sample_target(operation)).expect_rejection();

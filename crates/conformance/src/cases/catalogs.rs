@@ -1,4 +1,4 @@
-//! Section 4.2: what a question may choose from, and its languages.
+//! Section 4.2: the catalogs and their languages.
 
 use serde_json::{Value, json};
 
@@ -85,16 +85,17 @@ fn skills_and_agents_that_no_catalog_has_are_refused(api: &Api) {
         api.send(&json!({ "input": "x", "skillIds": [word] })).expect_code(400, "UNKNOWN_SKILL");
         api.send(&json!({ "input": "x", "agentId": word })).expect_code(400, "UNKNOWN_AGENT");
     }
-    assert_eq!(api.chats("").expect_status(200).json()["totalCount"], 0, "nothing was asked");
+    assert_eq!(api.chats("").expect_status(200).json()["totalCount"], 0, "no question was accepted");
 }
 
 fn labels_are_czech_unless_another_language_is_asked_for(api: &Api) {
     let label = |language: Option<&str>| {
         let response = api.catalog("models", language).expect_status(200);
-        let told = response.header("content-language").expect("the language is told").to_owned();
+        let language =
+            response.header("content-language").expect("the response names its language").to_owned();
         let vary = response.header("vary").unwrap_or_default().to_lowercase();
         assert!(vary.contains("accept-language"), "{vary}");
-        (told, response.json()[0]["description"].clone())
+        (language, response.json()[0]["description"].clone())
     };
     let (czech, english, slovak) = (label(Some("cs")), label(Some("en")), label(Some("sk")));
     assert_eq!((czech.0.as_str(), english.0.as_str(), slovak.0.as_str()), ("cs", "en", "sk"));

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Case;
 use crate::api::{Api, Expect, id, is_time, is_uuid, parts_of};
 
-/// An id of the right form that nothing has.
+/// A well-formed id that does not exist.
 const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
 
 pub(super) const CASES: &[Case] = cases![
@@ -65,13 +65,13 @@ fn questions_that_cannot_be_read_are_refused(api: &Api) {
     }
     api.send_bytes(b"{\"input\":\"\xff\"}").expect_refusal(400);
     api.send_bytes("[".repeat(100_000).as_bytes()).expect_refusal(400);
-    assert_eq!(api.chats("").json()["totalCount"], 0, "nothing was begun");
+    assert_eq!(api.chats("").json()["totalCount"], 0, "no conversation was created");
 }
 
 fn what_the_catalogs_do_not_hold_is_refused_with_the_values_that_they_hold(api: &Api) {
     let known = id(&api.catalog("models", None).expect_status(200).json()[0], "id");
     let message = api.send(&json!({ "input": "x", "model": "no-such-model" })).expect_refusal(400);
-    assert!(message.contains(&known), "the valid values are told: {message}");
+    assert!(message.contains(&known), "the message lists the valid values: {message}");
     let known = id(&api.catalog("jurisdictions", None).expect_status(200).json()[0], "id");
     let message = api.send(&json!({ "input": "x", "jurisdictions": ["no-such-place"] })).expect_refusal(400);
     assert!(message.contains(&known), "{message}");

@@ -1,4 +1,4 @@
-//! Section 4.3: downloads in parts, under conditions, and without their body.
+//! Section 4.3: range requests, conditional requests and HEAD.
 
 use super::Case;
 use crate::api::{Api, Expect, path_of};
@@ -15,7 +15,7 @@ pub(super) const CASES: &[Case] = cases![
 ];
 
 const DIGITS: &[u8] = b"0123456789";
-/// More than any buffer on the way, and no multiple of one.
+/// Larger than any buffer on the way, and not a multiple of one.
 const LARGE_BYTES: u64 = 64 * 1024 * 1024 + 17;
 
 fn get(api: &Api, target: &str, headers: &[(&str, &str)]) -> Response {
@@ -26,7 +26,7 @@ fn get(api: &Api, target: &str, headers: &[(&str, &str)]) -> Response {
 
 fn ranges_are_answered_as_the_standard_says(api: &Api) {
     let target = format!("/api/v1/files{}", path_of(api.upload("d.txt", DIGITS)));
-    for (range, status, bytes, told) in [
+    for (range, status, bytes, content_range) in [
         ("bytes=0-0", 206, "0", Some("bytes 0-0/10")),
         ("bytes=0-9", 206, "0123456789", Some("bytes 0-9/10")),
         ("bytes=9-", 206, "9", Some("bytes 9-9/10")),
@@ -35,7 +35,7 @@ fn ranges_are_answered_as_the_standard_says(api: &Api) {
         ("bytes=-99", 206, "0123456789", Some("bytes 0-9/10")),
         ("bytes=3-99999999999999999999999999", 206, "3456789", Some("bytes 3-9/10")),
         ("BYTES=3-4", 206, "34", Some("bytes 3-4/10")),
-        // Several ranges, and what is none: the whole file.
+        // Several ranges, and invalid ones: the whole file.
         ("bytes=0-1,4-5", 200, "0123456789", None),
         ("bytes=0-1, 0-1, 0-1", 200, "0123456789", None),
         ("bytes=5-3", 200, "0123456789", None),
@@ -47,7 +47,11 @@ fn ranges_are_answered_as_the_standard_says(api: &Api) {
         ("", 200, "0123456789", None),
     ] {
         let response = get(api, &target, &[("range", range)]).expect_status(status);
-        assert_eq!((response.text().as_str(), response.header("content-range")), (bytes, told), "{range:?}");
+        assert_eq!(
+            (response.text().as_str(), response.header("content-range")),
+            (bytes, content_range),
+            "{range:?}"
+        );
         assert_eq!(response.header("content-length"), Some(bytes.len().to_string().as_str()), "{range:?}");
         assert_eq!(response.header("accept-ranges"), Some("bytes"));
     }
@@ -87,7 +91,7 @@ fn conditions_are_read_as_lists_and_times(api: &Api) {
         &[("if-none-match", "\"x\"")][..],
         &[("if-modified-since", "Sat, 01 Jan 2000 00:00:00 GMT")],
         &[("if-modified-since", "nonsense")],
-        // A tag goes before a time.
+        // `If-None-Match` takes precedence over `If-Modified-Since`.
         &[("if-none-match", "\"x\""), ("if-modified-since", &time)],
     ] {
         get(api, &target, headers).expect_status(200);

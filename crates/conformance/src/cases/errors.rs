@@ -1,4 +1,4 @@
-//! Section 7: refusals, in the form that programs can read.
+//! Section 7: error responses in machine-readable form.
 
 use std::fmt::Write;
 
@@ -190,10 +190,10 @@ fn nothing_of_an_account_is_kept_by_others(api: &Api) {
     for target in targets.into_iter().chain([chat.as_str(), message.as_str()]) {
         let response = api.call("GET", target);
         assert_eq!(response.header("x-content-type-options"), Some("nosniff"), "{target}");
-        let kept = response.header("cache-control").expect("it is told");
-        assert!(kept == "no-store" || kept.starts_with("private"), "{target}: {kept}");
+        let caching = response.header("cache-control").expect("the header is set");
+        assert!(caching == "no-store" || caching.starts_with("private"), "{target}: {caching}");
         let vary = response.header("vary").unwrap_or_default();
-        assert!(kept == "no-store" || vary.to_lowercase().contains("x-api-key"), "{target}: {vary}");
+        assert!(caching == "no-store" || vary.to_lowercase().contains("x-api-key"), "{target}: {vary}");
     }
     let rejected = api.with_key("api-wrong").vm();
     assert_eq!(rejected.header("cache-control"), Some("no-store"));

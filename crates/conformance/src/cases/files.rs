@@ -1,4 +1,4 @@
-//! Section 4.3, files: upload, download, deletion, and every error of theirs.
+//! Section 4.3, files: upload, download, deletion, and all their errors.
 
 use serde_json::Value;
 
@@ -139,7 +139,7 @@ fn uploads_that_cannot_be_read_are_refused(api: &Api) {
     let cut = "--b\r\ncontent-disposition: form-data; name=\"file\"; filename=\"cut.txt\"\r\n\r\nhalf";
     let cut = api.request("POST", "/api/v1/files").header("content-type", kind).body(cut);
     cut.send(&api.address).expect_refusal(400);
-    assert_eq!(names_in(api, "/uploads"), ["file.txt"], "nothing of it was kept");
+    assert_eq!(names_in(api, "/uploads"), ["file.txt"], "nothing was stored");
     assert!(names_in(api, "/in").is_empty());
 }
 
@@ -176,7 +176,7 @@ fn odd_names_survive(api: &Api) {
         }
         assert!(names_in(api, "/uploads").contains(&name.to_owned()), "{name} is listed");
     }
-    // What a request line can carry works as it stands in the listing.
+    // Names without reserved characters work unencoded, as the listing shows them.
     for name in ["100%.txt", "a%20b.txt"] {
         assert_eq!(api.download(&format!("/uploads/{name}")).expect_status(200).text(), name);
     }
@@ -211,7 +211,7 @@ fn paths_that_climb_out_are_forbidden(api: &Api) {
         api.list(path).expect_refusal(403);
         api.create_folder(path).expect_refusal(403);
     }
-    // Within the workspace they are paths like others.
+    // Within the workspace they are ordinary paths.
     path_of(api.upload("a.txt", b"a"));
     assert_eq!(api.download("/uploads/../uploads/./a.txt").expect_status(200).body, b"a");
     api.download("/etc/passwd").expect_code(404, "NOT_FOUND");
@@ -237,14 +237,18 @@ fn downloads_answer_ranges_conditions_and_head(api: &Api) {
     let head = api.call("HEAD", &target).expect_status(200);
     assert_eq!((head.header("content-length"), head.body.len()), (Some("10"), 0));
     assert_eq!(head.header("content-type"), Some("application/pdf"));
-    for (range, bytes, told) in [
+    for (range, bytes, content_range) in [
         ("bytes=2-4", "234", "bytes 2-4/10"),
         ("bytes=7-", "789", "bytes 7-9/10"),
         ("bytes=-2", "89", "bytes 8-9/10"),
         ("bytes=8-99", "89", "bytes 8-9/10"),
     ] {
         let part = with("range", range).expect_status(206);
-        assert_eq!((part.text().as_str(), part.header("content-range")), (bytes, Some(told)), "{range}");
+        assert_eq!(
+            (part.text().as_str(), part.header("content-range")),
+            (bytes, Some(content_range)),
+            "{range}"
+        );
         assert_eq!(part.header("content-length"), Some(bytes.len().to_string().as_str()));
     }
     let beyond = with("range", "bytes=10-");

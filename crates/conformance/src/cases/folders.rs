@@ -63,7 +63,7 @@ fn what_was_created_is_a_destination_as_it_is_shown(api: &Api) {
         ("/new%0Aline", "new\nline"),
         ("/%F0%9F%A6%80", "🦀"),
         ("/100%25", "100%"),
-        // Bytes that are no UTF-8 are shown percent-encoded.
+        // Bytes that are not UTF-8 are shown percent-encoded.
         ("/caf%E9", "caf%E9"),
     ] {
         let created = api.create_folder(target).expect_status(201).json();

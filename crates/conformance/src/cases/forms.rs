@@ -1,4 +1,4 @@
-//! Section 4.3: the upload form in all its shapes.
+//! Section 4.3: variants of the upload form.
 
 use serde_json::json;
 
@@ -47,7 +47,7 @@ fn parts_come_in_any_order(api: &Api) {
             api.upload_form(&parts).expect_refusal(400);
         }
     }
-    assert_eq!(names_in(api, "/in").len(), 24, "what was refused left nothing");
+    assert_eq!(names_in(api, "/in").len(), 24, "rejected uploads left nothing");
 }
 
 fn send(api: &Api, kind: &str, body: &str) -> Response {
@@ -73,7 +73,7 @@ fn a_form_may_be_framed_as_the_standard_lets_it(api: &Api) {
         assert_eq!(api.download("/uploads/a.txt").expect_status(200).body, b"x", "{kind} {body:?}");
         api.delete_file("/uploads/a.txt").expect_status(204);
     }
-    // What looks like the boundary and is not stays in the file.
+    // Text that resembles the boundary stays in the file.
     let near = "--bb\r\n-b\r\n\r\n --b\r\n--";
     let body = format!("--b\r\n{}{near}\r\n--b--\r\n", file.trim_end_matches('x'));
     path_of(send(

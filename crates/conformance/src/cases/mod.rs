@@ -1,46 +1,44 @@
-//! The cases: what a caller with a key can see of the interface's promises, a file a subject.
+//! The cases: promises of the interface that a caller with a key can check, one file per subject.
 //!
-//! A case is given an account that is empty, and leaves in it what it likes. It counts on no other case and on nothing
-//! that happened before.
+//! A case gets an empty account and need not clean up. It depends on no other case and on no earlier state.
 
 use crate::api::Api;
 
-/// What a case needs besides an empty account and its key.
+/// The requirements of a case besides an empty account and its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
-    /// Nothing.
     Key,
     /// Answers, which cost credits.
     Answers,
-    /// That the account's machine may be started and stopped.
+    /// Permission to start and stop the account's machine.
     Machine,
-    /// The service itself: a proxy before it would answer in its place.
+    /// A direct connection: a proxy would answer in place of the service.
     Directly,
-    /// Room and time for a large file.
+    /// Disk space and time for a large file.
     Room,
 }
 
 /// A case.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
-    /// What it shows, in words joined by underscores.
+    /// The promise that it checks, in words joined by underscores.
     pub name: &'static str,
-    /// What it needs.
+    /// Its requirements.
     pub needs: Needs,
     module: &'static str,
-    /// Shows it; panics where the promise is broken.
+    /// Runs the case; panics if the promise is broken.
     pub run: fn(&Api),
 }
 
 impl Case {
-    /// Its subject.
+    /// Returns its subject.
     #[must_use]
     pub fn subject(&self) -> &'static str {
         self.module.rsplit("::").next().unwrap_or(self.module)
     }
 }
 
-/// A list of cases, by what they need.
+/// Lists cases by their requirements.
 macro_rules! cases {
     ($($needs:ident: $($name:ident),* $(,)?);* $(;)?) => {
         &[$($(Case {
@@ -71,24 +69,21 @@ mod vm;
 
 pub use authentication::assert_rejected;
 
-/// What no case shows, because it takes more than a key.
+/// Promises that no case checks, because that takes more than a key, with reasons.
 pub const NOT_FROM_OUTSIDE: &[(&str, &str)] = &[
     ("revoked keys, ended licences, open streams of either", "they take the operator's commands"),
     ("accounts without a machine, without credits, beside others", "they take the operator's commands"),
-    (
-        "answers that are held half-way, failed, or cited as scripted",
-        "they take a model that does as it is told",
-    ),
+    ("answers that are held half-way, failed, or cited as scripted", "they need a scripted model"),
     ("crashes, restarts and shutdown", "the service is killed in them"),
     ("memory under large files and many readers", "it is measured on the service's process"),
-    ("links, pipes and names that only tools can make", "they take a model that does as it is told"),
+    ("links, pipes and names that only tools can make", "they need a scripted model"),
     ("idempotency keys after 24 hours, uploads silent for a minute", "they take simulated time"),
 ];
 
-/// Every case.
+/// Returns all cases.
 #[must_use]
 pub fn all() -> Vec<Case> {
-    // Those that wait longest go first.
+    // The longest-running cases start first.
     [
         slow::CASES,
         asking::CASES,

@@ -1,4 +1,4 @@
-//! Section 4.3: names of every kind, however they are written into a form and into a URL.
+//! Section 4.3: unusual names in upload forms and URLs.
 
 use super::Case;
 use crate::api::{Api, Expect, Part, encoded, names_in, path_of};
@@ -15,7 +15,7 @@ pub(super) const CASES: &[Case] = cases![
     question_marks_and_hashes_are_encoded_by_the_client,
 ];
 
-/// A file part whose name is written with a backslash before quotes and backslashes.
+/// Creates a file part whose name has its quotes and backslashes escaped by backslashes.
 fn quoted(name: &[u8], content: &[u8]) -> Part {
     let mut disposition = b"name=\"file\"; filename=\"".to_vec();
     for byte in name {
@@ -28,14 +28,14 @@ fn quoted(name: &[u8], content: &[u8]) -> Part {
     Part::raw(disposition, content)
 }
 
-/// A file part whose name is written in the extended form, which can say everything.
+/// Creates a file part whose name is in the extended form (RFC 8187), which can represent any name.
 fn extended(name: &[u8], content: &[u8]) -> Part {
     let digits: String = name.iter().map(|byte| format!("%{byte:02X}")).collect();
     Part::raw(format!("name=\"file\"; filename*=UTF-8''{digits}"), content)
 }
 
-/// The name that a download says it has, of its extended form.
-fn told(disposition: &str) -> Vec<u8> {
+/// Returns the file name in the extended form of a download's `Content-Disposition`.
+fn file_name_in(disposition: &str) -> Vec<u8> {
     let (_, rest) = disposition.split_once("filename*=UTF-8''").expect("the name in UTF-8");
     let rest = rest.split(';').next().unwrap_or_default().trim().as_bytes();
     let (mut name, mut at) = (Vec::new(), 0);
@@ -100,7 +100,7 @@ fn odd_names_come_back_as_they_were(api: &Api) {
         assert_eq!(download.text(), content, "{name:?}");
         let disposition = download.header("content-disposition").expect("a disposition");
         assert!(disposition.is_ascii() && disposition.chars().all(|c| !c.is_control()), "{disposition:?}");
-        assert_eq!(told(disposition), name.as_bytes(), "{disposition}");
+        assert_eq!(file_name_in(disposition), name.as_bytes(), "{disposition}");
     }
     let shown = names_in(api, "/uploads");
     for name in names {
@@ -146,7 +146,7 @@ fn names_end_at_255_bytes(api: &Api) {
     let folder = "y".repeat(255);
     api.create_folder(&format!("/{folder}")).expect_status(201);
     api.create_folder(&format!("/{folder}y")).expect_refusal(400);
-    assert_eq!(names_in(api, "/uploads").len(), 3, "what was refused left nothing");
+    assert_eq!(names_in(api, "/uploads").len(), 3, "rejected uploads left nothing");
 }
 
 fn names_that_are_none_are_refused(api: &Api) {
@@ -181,11 +181,11 @@ fn a_name_is_read_in_every_form_of_its_header(api: &Api) {
 fn a_percent_sign_that_encodes_nothing_is_itself(api: &Api) {
     for name in ["%", "100%", "%zz", "50%2", "%e"] {
         path_of(api.upload(name, name.as_bytes()));
-        // As it stands in the listing, and encoded.
+        // Both as shown in the listing, and encoded.
         assert_eq!(api.download(&format!("/uploads/{name}")).expect_status(200).text(), name);
         assert_eq!(api.download(&encoded(&format!("/uploads/{name}"))).expect_status(200).text(), name);
     }
-    // What is made is made under the decoded name.
+    // Creation uses the decoded name, too.
     api.create_folder("/a%20b").expect_status(201);
     assert_eq!(api.create_folder("/90%").expect_status(201).json()["name"], "90%");
     assert_eq!(names_in(api, ""), ["90%", "a b", "uploads"]);

@@ -1,4 +1,4 @@
-//! Section 2.10: what an answer of the built-in reader consists of, and what it draws on.
+//! Section 2.10: the parts and sources of the built-in reader's answers.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,5 @@
-//! Many callers at once: one of them does what can be done once, and the others are told.
+//! Concurrent callers: an operation that can succeed once succeeds for one of them, and the others get an
+//! error.
 
 use std::collections::BTreeMap;
 use std::sync::Barrier;
@@ -24,10 +25,10 @@ pub(super) const CASES: &[Case] = cases![
     many_starts_and_stops_leave_a_machine_that_starts;
 ];
 
-/// Callers at once.
+/// The number of concurrent callers.
 const CALLERS: usize = 64;
 
-/// What so many callers are answered who call at the same moment, each by its number.
+/// Calls concurrently from [`CALLERS`] threads, with the number of each, and returns the responses.
 fn at_once(call: impl Fn(usize) -> Response + Sync) -> Vec<Response> {
     let ready = Barrier::new(CALLERS);
     thread::scope(|scope| {
@@ -77,13 +78,13 @@ fn many_uploads_of_one_name_leave_one_of_them_whole(api: &Api) {
     let content = |number: usize| vec![b'0' + number as u8; 50_000 + number];
     let uploaded = at_once(|number| api.upload("race.bin", &content(number)));
     for (number, response) in uploaded.into_iter().enumerate() {
-        let told = response.expect_status(201).json();
-        assert_eq!((&told["path"], &told["size"]), (&"/uploads/race.bin".into(), &(50_000 + number).into()));
+        let body = response.expect_status(201).json();
+        assert_eq!((&body["path"], &body["size"]), (&"/uploads/race.bin".into(), &(50_000 + number).into()));
     }
     let left = api.download("/uploads/race.bin").expect_status(200).body;
-    assert!((0..CALLERS).any(|number| left == content(number)), "{} bytes of nobody's", left.len());
+    assert!((0..CALLERS).any(|number| left == content(number)), "{} bytes that no caller sent", left.len());
     assert_eq!(names_in(api, "/uploads"), ["race.bin"]);
-    // Readers meet whole files only, however often they are replaced.
+    // Readers see only complete files, however often they are replaced.
     let met = at_once(|number| match number % 2 {
         0 => api.upload("race.bin", &content(number)),
         _ => api.download("/uploads/race.bin"),
@@ -106,7 +107,7 @@ fn many_questions_into_one_conversation_are_answered_one_by_one(api: &Api) {
             }
         }
     }
-    // Those that came after the end of another are taken, too; but never two at a time.
+    // Later questions are accepted once an answer has completed, but never two at a time.
     assert!(!accepted.is_empty());
     for answer in &accepted {
         assert!(api.completed(answer)["error"].is_null());
@@ -155,8 +156,8 @@ fn one_of_many_deletes_a_conversation(api: &Api) {
 }
 
 fn many_starts_and_stops_leave_a_machine_that_starts(api: &Api) {
-    let told = at_once(|number| if number % 2 == 0 { api.start_vm() } else { api.stop_vm() });
-    for (number, response) in told.into_iter().enumerate() {
+    let responses = at_once(|number| if number % 2 == 0 { api.start_vm() } else { api.stop_vm() });
+    for (number, response) in responses.into_iter().enumerate() {
         let wanted = if number % 2 == 0 { "STARTING" } else { "STOPPING" };
         assert_eq!(response.expect_status(202).json(), json!({ "status": wanted }));
     }

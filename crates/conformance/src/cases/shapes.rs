@@ -1,5 +1,5 @@
-//! Requests whose ends two readers could see in two places, and other shapes that an attacker gives them. What is not
-//! understood is refused and the connection closed; nothing of a body is ever taken for a request.
+//! Request smuggling and other malformed requests: requests whose end is ambiguous. The service rejects
+//! anything that it does not understand and closes the connection; it never interprets a body as a request.
 
 use super::Case;
 use crate::api::{Api, Expect};
@@ -20,10 +20,10 @@ pub(super) const CASES: &[Case] = cases![
     http_2_is_spoken_without_being_asked;
 ];
 
-/// A request that would be answered 404 were it taken for one.
+/// A request that would get 404 if it were interpreted as one.
 const HIDDEN: &str = "GET /api/v1/hidden-in-a-body HTTP/1.1\r\nhost: x\r\n\r\n";
 
-/// What is answered to these bytes, response by response, until the service closes the connection.
+/// Sends these bytes and returns all responses until the service closes the connection.
 fn answers(api: &Api, bytes: &[u8]) -> Vec<Response> {
     let mut connection = Connection::open(&api.address).expect("a connection");
     connection.write(bytes);
@@ -35,7 +35,8 @@ fn statuses(api: &Api, bytes: &[u8]) -> Vec<u16> {
     answers(api, bytes).iter().map(|response| response.status).collect()
 }
 
-/// A question that cannot be read, with these further lines of its head and this body: 400 where it is taken whole.
+/// Creates a malformed question with these further header lines and this body: it gets 400 if it is read as
+/// one request.
 fn post(api: &Api, lines: &str, body: &str) -> Vec<u8> {
     let (prefix, host, key) = (api.address.prefix(), &api.address, &api.key);
     format!("POST {prefix}/api/v1/chats HTTP/1.1\r\nhost: {host}\r\nx-api-key: {key}\r\n{lines}\r\n{body}")
@@ -47,7 +48,7 @@ fn refused_only(statuses: &[u16]) -> bool {
 }
 
 fn a_body_is_never_taken_for_a_request(api: &Api) {
-    // Both a length and chunks: the length would end the body where the hidden request begins.
+    // Both a length and chunks: by the length, the body would end where the hidden request begins.
     let body = format!("0\r\n\r\n{HIDDEN}");
     for lines in [
         format!("content-length: {}\r\ntransfer-encoding: chunked\r\n", body.len()),
@@ -58,7 +59,7 @@ fn a_body_is_never_taken_for_a_request(api: &Api) {
         let met = statuses(api, &post(api, &lines, &body));
         assert!(refused_only(&met), "{lines:?}: {met:?}");
     }
-    // A length that covers the hidden request: it is the body, and nothing else.
+    // The length covers the hidden request, which is therefore only a body.
     let lines = format!("content-length: {}\r\n", HIDDEN.len());
     assert_eq!(statuses(api, &post(api, &lines, HIDDEN)), [400]);
     let chunk = format!("{:x}\r\n{HIDDEN}\r\n0\r\n\r\n", HIDDEN.len());
@@ -110,7 +111,7 @@ fn lengths_are_numbers_and_one(api: &Api) {
         let met = statuses(api, &post(api, lines, &format!("{{}}{HIDDEN}")));
         assert!(refused_only(&met), "{lines:?}: {met:?}");
     }
-    // One length said twice the same is one.
+    // Two equal lengths count as one.
     let met = statuses(api, &post(api, "content-length: 2\r\ncontent-length: 2\r\n", "{}"));
     assert_eq!(met, [400]);
 }
@@ -147,7 +148,7 @@ fn lines_of_a_head_are_what_they_seem(api: &Api) {
         let met = statuses(api, format!("{line}\r\nhost: {host}\r\n\r\n{HIDDEN}").as_bytes());
         assert!(refused_only(&met), "{line:?}: {met:?}");
     }
-    // A lone line feed may end a line; then it does so everywhere, and the two requests are two.
+    // A bare line feed may end a line; if it does, it does so everywhere, and these are two requests.
     let bare = format!("GET {prefix}/api/v1/vm HTTP/1.1\nhost: {host}\nx-api-key: {key}\n\n{HIDDEN}");
     let met = statuses(api, bare.as_bytes());
     assert!(met == [200, 401] || refused_only(&met), "{met:?}");
@@ -242,7 +243,7 @@ fn heads_have_bounds(api: &Api) {
     assert_eq!(target(7_000), 200);
     let long = api.call("GET", &format!("/api/v1/vm?{}", "y".repeat(17_000)));
     long.expect_code(414, "TARGET_TOO_LONG");
-    // So long a one is refused before anybody looks for a key.
+    // A target of this length is rejected before the key is checked.
     for bytes in [70_000, 500_000] {
         let status = target(bytes);
         assert!(matches!(status, 414 | 431), "{bytes}: {status}");
@@ -262,7 +263,7 @@ fn a_refused_key_ends_a_request_before_its_body(api: &Api) {
                     "{method} {prefix}{path} HTTP/1.1\r\nhost: {host}\r\nx-api-key: api-wrong\r\n{lines}expect: 100-continue\r\n\r\n"
                 );
                 assert!(connection.write(head.as_bytes()));
-                // Nothing of the body is sent, and none of it is asked for.
+                // The client sends no body, and the service must not request it.
                 connection.response("POST").expect("an answer").expect_rejection();
             }
         }
@@ -271,7 +272,7 @@ fn a_refused_key_ends_a_request_before_its_body(api: &Api) {
     head.expect_rejection();
 }
 
-/// A frame of HTTP/2.
+/// Encodes a frame of HTTP/2.
 fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("a short frame").to_be_bytes();
     [&length[1..], &[kind, flags, 0, 0, 0, stream], payload].concat()
@@ -306,7 +307,7 @@ fn http_2_is_spoken_without_being_asked(api: &Api) {
                 break payload;
             }
         };
-        // 200 is an entry of the table; 401 is written out, plain or in the code of the standard (three bytes).
+        // 200 is an entry of the static table; 401 is a literal, plain or Huffman coded (three bytes).
         let huffman = block.starts_with(b"\x48\x82");
         assert!(block.starts_with(status) || key != api.key && huffman, "{block:x?}");
     }

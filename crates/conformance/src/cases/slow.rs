@@ -1,4 +1,4 @@
-//! Clients that are slow, stall, go away half-way, or say nothing.
+//! Clients that are slow, stall, disconnect half-way, or send nothing.
 
 use std::thread;
 
@@ -43,7 +43,7 @@ fn a_request_may_come_byte_by_byte(api: &Api) {
 fn an_upload_that_breaks_off_leaves_the_old_file(api: &Api) {
     path_of(api.upload("kept.txt", b"the old one"));
     let file = "--b\r\ncontent-disposition: form-data; name=\"file\"; filename=\"kept.txt\"\r\n\r\n";
-    for (lines, said) in [
+    for (lines, body) in [
         ("content-length: 100000\r\n", format!("{file}half")),
         ("transfer-encoding: chunked\r\n", format!("{:x}\r\n{file}\r\n", file.len())),
         ("transfer-encoding: chunked\r\n", format!("{:x}\r\n{file}half", file.len() + 4000)),
@@ -52,7 +52,7 @@ fn an_upload_that_breaks_off_leaves_the_old_file(api: &Api) {
             let mut connection = Connection::open(&api.address).expect("a connection");
             let lines = format!("content-type: multipart/form-data; boundary=b\r\n{lines}");
             connection.write(&head(api, "POST", "/api/v1/files", &lines));
-            connection.write(said.as_bytes());
+            connection.write(body.as_bytes());
             if half_closed {
                 connection.end_writing();
                 let answered = connection.response("POST");
@@ -80,7 +80,7 @@ fn a_client_that_has_said_all_is_answered(api: &Api) {
         connection.end_writing();
         match connection.response("GET") {
             Some(response) => assert_eq!(response.status, status),
-            // Nobody need be told that the rest of the body is missing.
+            // The service may close the connection without reporting that the rest of the body is missing.
             None => assert_eq!(status, 400),
         }
     }

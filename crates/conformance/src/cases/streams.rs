@@ -1,4 +1,4 @@
-//! Section 6: event streams, as far as an answer shows them that comes when it comes.
+//! Section 6: event streams, as far as they can be checked without controlling the answer's progress.
 
 use std::io::Read;
 
@@ -145,13 +145,13 @@ fn a_reader_that_has_said_all_still_gets_its_stream(api: &Api) {
     assert!(whole.contains("event: completed"), "{whole}");
 }
 
-/// The head of a request, with more lines.
+/// Formats the head of a request with further header lines.
 fn get(api: &Api, target: &str, version: &str, lines: &str) -> String {
     let (prefix, host, key) = (api.address.prefix(), &api.address, &api.key);
     format!("GET {prefix}{target} {version}\r\nhost: {host}\r\nx-api-key: {key}\r\n{lines}\r\n")
 }
 
-/// More than a connection takes in before its client reads.
+/// More than the buffers of a connection hold.
 const DOWNLOAD_BYTES: usize = 16 << 20;
 
 fn requests_before_and_after_a_stream_are_answered_in_their_order(api: &Api) {

@@ -41,8 +41,8 @@ fn a_machine_starts_and_stops_as_often_as_it_is_told(api: &Api) {
 fn orders_in_quick_succession_end_where_the_last_one_says(api: &Api) {
     for order in [true, false, true, false, true] {
         let response = if order { api.start_vm() } else { api.stop_vm() };
-        let told = if order { "STARTING" } else { "STOPPING" };
-        assert_eq!(response.expect_status(202).json()["status"], told);
+        let expected = if order { "STARTING" } else { "STOPPING" };
+        assert_eq!(response.expect_status(202).json()["status"], expected);
     }
     wait_for(api, "RUNNING");
     api.stop_vm().expect_status(202);
