@@ -1,4 +1,4 @@
-//! What is too much: processes, memory, output, files that unfold.
+//! Resource exhaustion: processes, memory, output, decompression bombs.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use serde_json::json;
 
 use crate::stage::Stage;
 
-/// How long a call with a bomb may take beyond what it was given.
+/// The longest time that a call with a bomb may take beyond its own time limit.
 const GRACE: Duration = Duration::from_secs(20);
-/// What a tool may tell a model, with room for its own words.
-const TOLD_MAX_BYTES: usize = 256 * 1024;
+/// The longest result of a tool, including the text around it.
+const RESULT_MAX_BYTES: usize = 256 * 1024;
 
 #[test]
 fn a_fork_bomb_ends_with_its_call_and_others_are_served_meanwhile() {
@@ -33,23 +33,23 @@ fn a_fork_bomb_ends_with_its_call_and_others_are_served_meanwhile() {
     }
     let answer = stage.api.now(&answer);
     assert!(answer["error"].is_null() && answer["text"] == "Done.", "{answer}");
-    poll::until("nothing but the agent is left", || (stage.processes() == before).then_some(()));
+    poll::until("only the agent is left", || (stage.processes() == before).then_some(()));
     let again = stage.shell(&["echo alive"]);
     assert!(again[0].contains("alive"), "{again:?}");
     stage.assert_unharmed();
 }
 
 #[test]
-fn what_a_command_leaves_behind_is_gone() {
+fn background_processes_of_a_command_are_killed() {
     let stage = Stage::set();
-    let told = stage.shell(&[
+    let results = stage.shell(&[
         "(sleep 300; touch /workspace/late) > /dev/null 2>&1 & setsid nohup sleep 301 > /dev/null 2>&1 & echo started",
         "perl -e 'fork and exit; setpgrp; fork and exit; close $_ for (*STDIN, *STDOUT, *STDERR); sleep 302' & echo started",
         "cat /proc/[0-9]*/cmdline | tr '\\0' ' '",
     ]);
-    assert!(told[0].contains("started") && told[1].contains("started"), "{told:?}");
+    assert!(results[0].contains("started") && results[1].contains("started"), "{results:?}");
     for left in ["sleep 300", "sleep 301", "sleep 302"] {
-        assert!(!told[2].contains(left), "{}", told[2]);
+        assert!(!results[2].contains(left), "{}", results[2]);
     }
     poll::until("nothing is left", || (stage.processes() == stage.jail()).then_some(()));
     stage.api.download("/late").expect_refusal(404);
@@ -62,7 +62,7 @@ fn memory_output_and_disk_have_their_bounds() {
     stage.shell(&["true"]);
     let before = stage.jail();
     let long = json!({ "command": "yes the same line again", "timeout_seconds": 2 });
-    let told = stage.calls(&[
+    let results = stage.calls(&[
         ("shell", json!({ "command": "perl -e 'while (1) { push @a, \"x\" x 50_000_000 }'", "timeout_seconds": 20 })),
         ("shell", json!({ "command": "head -c 30000000 /dev/zero | tr '\\0' 'x'; echo; echo the-end" })),
         ("shell", long),
@@ -73,14 +73,14 @@ fn memory_output_and_disk_have_their_bounds() {
         ("find", json!({ "content": "nothing of the kind" })),
         ("search", json!({ "query": "nothing of the kind" })),
     ]);
-    for text in &told {
-        assert!(text.len() <= TOLD_MAX_BYTES, "{} bytes were told", text.len());
+    for text in &results {
+        assert!(text.len() <= RESULT_MAX_BYTES, "{} bytes were returned", text.len());
         assert!(!text.contains(['\u{1b}', '\u{7}', '\0']), "control characters go");
     }
     assert!(
-        told[1].contains("the-end") && told[4].contains("the-end"),
+        results[1].contains("the-end") && results[4].contains("the-end"),
         "the end is kept: {:?}",
-        (tail(&told[1]), tail(&told[4]))
+        (tail(&results[1]), tail(&results[4]))
     );
     let huge = std::fs::metadata(stage.workspace().join("huge")).map_or(0, |metadata| metadata.len());
     assert!(huge < 100 << 30, "a file has a bound");
@@ -112,22 +112,23 @@ fn archives_that_unfold_without_end_are_left_folded() {
         .collect();
     calls.push(("search", json!({ "query": "aaaa" })));
     calls.push(("find", json!({ "content": "no such words" })));
-    let told = stage.calls(&calls);
-    assert!(told.iter().all(|text| text.len() <= TOLD_MAX_BYTES));
+    let results = stage.calls(&calls);
+    assert!(results.iter().all(|text| text.len() <= RESULT_MAX_BYTES));
     assert!(began.elapsed() < Duration::from_secs(150), "documents have their time: {:?}", began.elapsed());
     let again = stage.shell(&["echo alive"]);
     assert!(again[0].contains("alive"), "{again:?}");
     stage.assert_unharmed();
 }
 
-/// An archive of one file that begins as said and goes on with the same letter for 1.2 gigabytes, in 8 megabytes.
+/// Creates an archive of one file that begins with `begin` and continues with one letter for 1.2 gigabytes,
+/// in 8 megabytes.
 fn archive(name: &str, begin: &str) -> Vec<u8> {
     /// Copies of 258 bytes each.
     const COPIES: u32 = 4_800_000;
     let mut bits = Bits::default();
     bits.push(0b011, 3); // the last block, with the codes that are always known
     for byte in begin.bytes().chain([b'a']) {
-        // Letters below 144 have eight bits, from 0x30 on, the highest first.
+        // Literals below 144 have eight bits, from 0x30 on, most significant bit first.
         bits.push(u32::from((0x30 + byte).reverse_bits()), 8);
     }
     for _ in 0..COPIES {
@@ -140,7 +141,7 @@ fn archive(name: &str, begin: &str) -> Vec<u8> {
     let length = u32::try_from(packed.len()).expect("some megabytes");
     let mut described = Vec::new();
     described.extend([20, 0, 0, 0, 8, 0, 0, 0, 0, 0]); // version, flags, deflate, time
-    described.extend([0; 4]); // nobody gets to its check sum
+    described.extend([0; 4]); // the checksum is never reached
     described.extend(length.to_le_bytes());
     described.extend(unfolded.to_le_bytes());
     described.extend(u16::try_from(name.len()).expect("short").to_le_bytes());
@@ -162,7 +163,7 @@ fn archive(name: &str, begin: &str) -> Vec<u8> {
     zip
 }
 
-/// Bits, the lowest first, as deflate packs them.
+/// Packs bits, least significant first, like deflate.
 #[derive(Default)]
 struct Bits {
     bytes: Vec<u8>,
@@ -192,7 +193,7 @@ impl Bits {
 #[test]
 fn folders_too_deep_and_too_full_are_walked_within_bounds() {
     let stage = Stage::set();
-    let told = stage.calls(&[
+    let results = stage.calls(&[
         (
             "shell",
             json!({ "command": "cd /workspace && perl -e 'for (1..3000) { mkdir \"d\" x 20; chdir \"d\" x 20 } open F, \">\", \"end.txt\"; print F \"the word is crane\"' && echo the-end" }),
@@ -206,8 +207,8 @@ fn folders_too_deep_and_too_full_are_walked_within_bounds() {
         ("find", json!({ "content": "crane" })),
         ("search", json!({ "query": "crane" })),
     ]);
-    assert!(told[0].contains("the-end") && told[1].contains("the-end"), "{told:?}");
-    assert!(told.iter().all(|text| text.len() <= TOLD_MAX_BYTES));
+    assert!(results[0].contains("the-end") && results[1].contains("the-end"), "{results:?}");
+    assert!(results.iter().all(|text| text.len() <= RESULT_MAX_BYTES));
     stage.api.list("/full").expect_status(200);
     let deep = format!("/{}", ["dddddddddddddddddddd"; 150].join("/"));
     stage.api.list(&deep).expect_status(200);

@@ -1,7 +1,8 @@
-//! Everything that a document, a tool's output, a file's name and a model that obeys them can try.
+//! Attacks by documents, tool outputs and file names on a model that obeys them.
 //!
-//! The stand-in's model `obey` does whatever it reads: `CALL tool {…}` in a document, an output or a name makes
-//! it call that tool, `SAY words` makes it say them. So a wall that holds here holds without the model's help.
+//! The fake model `obey` follows every instruction that it reads: `CALL tool {…}` in a document, an output or
+//! a name makes it call that tool, `SAY words` makes it write them. So a protection that passes here does not
+//! depend on the model.
 
 mod bombs;
 mod model;

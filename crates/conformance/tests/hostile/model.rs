@@ -1,4 +1,4 @@
-//! A model that keeps to no form.
+//! A model with malformed output.
 
 use conformance::Expect;
 use conformance::api::parts_of;
@@ -16,7 +16,7 @@ fn calls_that_are_none_are_answered_and_the_model_goes_on() {
     let stage = Stage::set();
     let url = format!("http://127.0.0.1:{}/", stage.trap.port());
     let call = |tool: &str, arguments: Value| json!({"call": {"tool": tool, "arguments": arguments}});
-    let (answer, told) = stage.script(&json!([
+    let (answer, results) = stage.script(&json!([
         {"actions": [
             call("list", json!("{\"path\": ")),
             call("list", json!("no JSON at all")),
@@ -41,15 +41,15 @@ fn calls_that_are_none_are_answered_and_the_model_goes_on() {
         {"actions": [{"say": "Done."}]},
     ]));
     assert_eq!(answer["text"], "Done.");
-    assert_eq!(told.len(), 17, "each call has its result");
-    // A search is a part of its own kind.
-    assert_eq!(states(&answer)[10..], ["ERROR"; 6], "what was not offered is not run: {answer}");
+    assert_eq!(results.len(), 17, "each call has its result");
+    // A search has its own type of part.
+    assert_eq!(states(&answer)[10..], ["ERROR"; 6], "tools that were not offered are not run: {answer}");
     let searches = parts_of(&answer, "WEB_SEARCH");
     assert_eq!((searches.len(), &searches[0]["state"]), (1, &json!("ERROR")), "{answer}");
     stage.api.download("/extra").expect_refusal(404);
-    stage.assert_tells_no_secret(&told);
-    let told = stage.calls(&[("shell", json!({"command": "x".repeat(600_000)}))]);
-    assert!(told[0].len() < 1000, "{}", told[0]);
+    stage.assert_no_secret(&results);
+    let results = stage.calls(&[("shell", json!({"command": "x".repeat(600_000)}))]);
+    assert!(results[0].len() < 1000, "{}", results[0]);
     stage.assert_unharmed();
 }
 
@@ -62,14 +62,14 @@ fn a_thousand_calls_and_ids_that_repeat_are_kept_apart() {
     };
     let many: Vec<Value> =
         (0..1000).map(|_| json!({"call": {"tool": "list", "arguments": {"path": "/"}}})).collect();
-    let (answer, told) = stage.script(&json!([
+    let (answer, results) = stage.script(&json!([
         {"actions": [run("a", "same"), run("b", "same"), run("c", ""), run("d", "")]},
         {"actions": [run("e", "same"), run("f", &"i".repeat(5000)), run("g", "id\n\"with\u{0}all")]},
         {"actions": many},
         {"actions": [{"say": "Done."}]},
     ]));
     assert_eq!(answer["text"], "Done.");
-    assert!((8..=7 + 100).contains(&told.len()), "{} calls of a thousand were run", told.len());
+    assert!((8..=7 + 100).contains(&results.len()), "{} calls of a thousand were run", results.len());
     let mut ids: Vec<String> = answer["parts"]
         .as_array()
         .expect("parts")
@@ -79,7 +79,7 @@ fn a_thousand_calls_and_ids_that_repeat_are_kept_apart() {
     let count = ids.len();
     ids.sort_unstable();
     ids.dedup();
-    assert_eq!((ids.len(), told.len()), (count, count), "each call has an id of its own and one result");
+    assert_eq!((ids.len(), results.len()), (count, count), "each call has an id of its own and one result");
     let runs = stage.api.download("/runs.txt").expect_status(200).text();
     assert_eq!(runs, "a\nb\nc\nd\ne\nf\ng\n", "each ran once, in order");
     stage.assert_unharmed();

@@ -1,4 +1,4 @@
-//! File names that are more than names.
+//! Hostile file names.
 
 use conformance::Expect;
 use conformance::api::Part;
@@ -22,12 +22,12 @@ fn names_are_shown_and_carry_no_harm() {
     for name in NAMES {
         let command = "cd /workspace && perl -e 'open F, \">\", $ENV{NAME} or die $!; print F \"x\"'";
         let line = format!("NAME={}; export NAME; {command}", quoted(name));
-        let told = stage.shell(&[&line]);
-        assert!(!told[0].contains("at -e line"), "{told:?}");
+        let results = stage.shell(&[&line]);
+        assert!(!results[0].contains("at -e line"), "{results:?}");
     }
-    let (answer, told) = stage.obey("CALL list {\"path\":\"/\"}\nCALL find {\"glob\":\"**\"}");
-    stage.assert_tells_no_secret(&told);
-    for text in &told {
+    let (answer, results) = stage.obey("CALL list {\"path\":\"/\"}\nCALL find {\"glob\":\"**\"}");
+    stage.assert_no_secret(&results);
+    for text in &results {
         assert!(!text.contains(['\u{1b}', '\u{7}', '\r']), "control characters go: {text:?}");
     }
     assert_harmless_html(&answer);
@@ -46,7 +46,7 @@ fn names_are_shown_and_carry_no_harm() {
 }
 
 #[test]
-fn uploads_are_kept_where_they_belong_whatever_they_are_called() {
+fn uploads_stay_in_the_workspace_whatever_their_names() {
     let stage = Stage::set();
     for name in ["../../canary.txt", "..\\..\\canary.txt", "/etc/cron.d/x", "....//x", "a/../../b.txt"] {
         let response = stage.api.upload_form(&[Part::file(name, b"owned")]);
@@ -75,11 +75,11 @@ fn uploads_are_kept_where_they_belong_whatever_they_are_called() {
         ("write", json!({ "path": "n".repeat(5000), "content": "x" })),
         ("write", json!({ "path": "/uploads/\n\u{1b}[2J", "content": "x" })),
     ]);
-    stage.assert_tells_no_secret(&orders);
+    stage.assert_no_secret(&orders);
     stage.assert_unharmed();
 }
 
-/// The name as a word of the shell.
+/// Quotes the name for the shell.
 fn quoted(name: &str) -> String {
     format!("'{}'", name.replace('\'', "'\\''"))
 }

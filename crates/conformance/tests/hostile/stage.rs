@@ -1,4 +1,4 @@
-//! A service with an account that is attacked through its documents and its model, and another beside it.
+//! A service with an account under attack, through its documents and its model, and a second account.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet};
@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use crate::trap::Trap;
 
-/// What the other account's file holds.
+/// The content of the other account's file.
 pub(crate) const SECRET: &str = "the-heron-flies-at-midnight";
-/// What lies in the data folder beside the accounts.
+/// The content of a file in the data folder, outside the accounts.
 const CANARY: &str = "a-canary-that-nobody-reads";
 
 pub(crate) struct Stage {
@@ -28,7 +28,7 @@ pub(crate) struct Stage {
     questions: Cell<u32>,
 }
 
-/// What a file or folder is, as far as a change would show.
+/// The properties of a file or folder that reveal a change.
 #[derive(Debug, PartialEq, Eq)]
 struct File {
     mode: u32,
@@ -52,37 +52,37 @@ impl Stage {
         stage
     }
 
-    /// Asks the model that obeys everything it reads. Gives the answer, and what its tools told it.
+    /// Asks the model that obeys everything it reads. Returns the answer and the results of its tools.
     pub(crate) fn obey(&self, input: &str) -> (Value, Vec<String>) {
         let marker = self.marker();
         let question = json!({ "input": format!("{marker}\n{input}"), "model": "obey" });
         let answer = self.api.completed(&self.api.accepted(&question));
         assert!(answer["error"].is_null(), "{answer}");
-        (answer, self.told(&marker))
+        (answer, self.tool_results(&marker))
     }
 
-    /// Lets the model do these steps, whatever comes of them.
+    /// Lets the model run these steps. Returns the answer and the results of its tools.
     pub(crate) fn script(&self, steps: &Value) -> (Value, Vec<String>) {
         let marker = self.marker();
         let script = json!({ "steps": steps });
         let question = json!({ "input": format!("{marker} STANDIN {script}"), "model": "standin" });
         let answer = self.api.completed(&self.api.accepted(&question));
         assert!(answer["error"].is_null(), "{answer}");
-        (answer, self.told(&marker))
+        (answer, self.tool_results(&marker))
     }
 
-    /// Lets the model call these tools, one step after another, and gives what each told it.
+    /// Lets the model call these tools, one per step, and returns their results.
     pub(crate) fn calls(&self, calls: &[(&str, Value)]) -> Vec<String> {
         let step = |(tool, arguments): &(&str, Value)| json!({"actions": [{"call": {"tool": tool, "arguments": arguments}}]});
         let mut steps: Vec<Value> = calls.iter().map(step).collect();
         steps.push(json!({"actions": [{"say": "Done."}]}));
-        let (answer, told) = self.script(&Value::from(steps));
+        let (answer, results) = self.script(&Value::from(steps));
         assert_eq!(answer["text"], "Done.");
-        assert_eq!(told.len(), calls.len(), "each call has its result: {told:?}");
-        told
+        assert_eq!(results.len(), calls.len(), "each call has its result: {results:?}");
+        results
     }
 
-    /// Runs command lines and gives what each put out.
+    /// Runs command lines and returns their outputs.
     pub(crate) fn shell(&self, commands: &[&str]) -> Vec<String> {
         let calls: Vec<_> = commands
             .iter()
@@ -91,12 +91,12 @@ impl Stage {
         self.calls(&calls)
     }
 
-    /// The first process of the account's machine, its init and its agent.
+    /// Returns the base processes of the account's machine: its first process, its init and its agent.
     pub(crate) fn jail(&self) -> Vec<i64> {
         self.processes().into_iter().take(3).collect()
     }
 
-    /// Every process of the account's machine.
+    /// Returns every process of the account's machine.
     pub(crate) fn processes(&self) -> Vec<i64> {
         let listed = self.service.admin(&["machine", "list"]);
         let machines = listed["machines"].as_array().expect("machines");
@@ -105,21 +105,22 @@ impl Stage {
         pids.iter().filter_map(Value::as_i64).collect()
     }
 
-    /// The account's workspace as it lies on the host.
+    /// Returns the account's workspace on the host.
     pub(crate) fn workspace(&self) -> PathBuf {
         self.service.data().join("workspaces").join(&self.account.id)
     }
 
-    /// No secret of the house is in what was said to the model.
-    pub(crate) fn assert_tells_no_secret(&self, told: &[String]) {
-        for text in told {
+    /// Asserts that no secret of the service or of the other account is in the results.
+    pub(crate) fn assert_no_secret(&self, results: &[String]) {
+        for text in results {
             for secret in ["sk-stand-in", SECRET, CANARY, &self.account.key, &self.other.key] {
                 assert!(!text.contains(secret), "{secret} in {text}");
             }
         }
     }
 
-    /// Nothing left the house, nothing of it was touched, and the other account is served.
+    /// Asserts that nothing was sent out, that files outside the account are unchanged, and that the other
+    /// account is served.
     pub(crate) fn assert_unharmed(&self) {
         self.trap.assert_quiet();
         let after = self.outside();
@@ -143,8 +144,8 @@ impl Stage {
         format!("Question {}:", self.questions.get())
     }
 
-    /// What tools told the model in the answer to the question with this marker.
-    fn told(&self, marker: &str) -> Vec<String> {
+    /// Returns the tool results of the answer to the question with this marker.
+    fn tool_results(&self, marker: &str) -> Vec<String> {
         let requests = self.vendor.requests();
         for request in &requests {
             assert_eq!(request["outcome"], "done", "the vendor takes every request: {request}");
@@ -154,7 +155,7 @@ impl Stage {
             message["role"] == "user"
                 && message["content"].as_str().is_some_and(|content| content.contains(marker))
         };
-        // What is long is left out of later requests, so that each result counts as it came first.
+        // Later requests omit long results, so the first occurrence of each counts.
         let mut seen = HashSet::new();
         let mut results = Vec::new();
         for messages in requests.iter().map(messages).filter(|messages| messages.iter().any(asked)) {
@@ -167,7 +168,7 @@ impl Stage {
         results
     }
 
-    /// All that lies in the data folder but the database, the machines and what is the account's own.
+    /// Returns the files of the data folder, except the database, the machines and the account's own.
     fn outside(&self) -> BTreeMap<PathBuf, File> {
         let data = self.service.data();
         let own = [self.workspace(), data.join("machines")];
@@ -199,7 +200,7 @@ fn hash(path: &Path) -> u64 {
     hasher.finish()
 }
 
-/// The HTML of an answer loads nothing, runs nothing, and its links tell nothing of where they were followed.
+/// Asserts that the HTML of an answer loads nothing, runs nothing, and has links that send no referrer.
 pub(crate) fn assert_harmless_html(answer: &Value) {
     for part in answer["parts"].as_array().expect("parts") {
         let html = part["content"].as_str().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Ears on the host: whatever reaches them has left a machine.
+//! Listeners on the host that detect connections from a machine.
 
 use std::io::ErrorKind;
 use std::net::{TcpListener, UdpSocket};
@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 
-/// Sockets that nobody has a reason to reach.
+/// Sockets that no legitimate process connects to.
 #[derive(Debug)]
 pub(crate) struct Trap {
     tcp: TcpListener,
@@ -48,16 +48,16 @@ impl Trap {
         &self.name
     }
 
-    /// The address that the host would be known by outside, if it has one.
+    /// Returns the host's outgoing address, if it has one.
     pub(crate) fn host_address() -> String {
         let probe = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
-            socket.connect("192.0.2.1:9")?; // sends nothing
+            socket.connect("192.0.2.1:9")?; // sends no packet
             socket.local_addr()
         });
         probe.map_or_else(|_| "127.0.0.1".to_owned(), |address| address.ip().to_string())
     }
 
-    /// Nobody came.
+    /// Asserts that there were no connections.
     pub(crate) fn assert_quiet(&self) {
         let quiet = |came: std::io::Result<String>| match came {
             Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}"),

@@ -1,4 +1,4 @@
-//! What command lines try on the machine that they run in.
+//! Attacks by command lines on the machine that runs them.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::stage::Stage;
 
-/// Numbers of system calls that differ between processors.
+/// Numbers of system calls, which differ between processors.
 struct Calls {
     ptrace: u32,
     process_vm_readv: u32,
@@ -37,7 +37,7 @@ fn the_agent_is_neither_killed_nor_looked_into() {
          for $pid (1..40) {{ print \"LOOKED $pid\\n\" if syscall({}, $pid, $v, 1, $r, 1, 0) > 0 }}'",
         CALLS.process_vm_readv
     );
-    let told = stage.shell(&[
+    let results = stage.shell(&[
         "kill -9 1; kill -9 2; kill -9 3; kill -STOP 1 2 3; kill -TERM 1 2 3; true",
         "kill -9 -1",
         "kill -9 0",
@@ -49,8 +49,8 @@ fn the_agent_is_neither_killed_nor_looked_into() {
         "cat /agent > /dev/null; echo x > /agent; rm -f /agent; ls -la / 2>&1",
         "id; cat /proc/self/status | grep -E 'Cap|Seccomp|NoNewPrivs'",
     ]);
-    stage.assert_tells_no_secret(&told);
-    let all = told.join("\n");
+    stage.assert_no_secret(&results);
+    let all = results.join("\n");
     assert!(!all.contains("ATTACHED") && !all.contains("LOOKED"), "{all}");
     assert!(!all.contains("CAUSERIE_LISTEN_FD"), "the agent's environment is its own: {all}");
     assert!(!all.contains("uid=0") && all.contains("NoNewPrivs:\t1"), "{all}");
@@ -69,7 +69,7 @@ fn the_index_and_the_system_are_out_of_reach() {
          print \"BPF\\n\" if syscall({}, 0, 0, 0) >= 0; print \"RING\\n\" if syscall(425, 8, \"\\0\" x 256) >= 0'",
         CALLS.unshare, CALLS.mount, CALLS.bpf
     );
-    let told = stage.shell(&[
+    let results = stage.shell(&[
         "ls -la /index 2>&1; echo x > /index/x; rm -rf /index; chmod 777 /index; mv /index /tmp/; true",
         "touch /x /etc/x /usr/x /bin/x /dev/x /proc/sys/kernel/x; echo 1 > /proc/sys/kernel/core_pattern; ls /x /etc/x /usr/x 2>&1; true",
         "echo c > /proc/sysrq-trigger; echo 0 > /proc/sys/vm/drop_caches; cat /proc/kcore /proc/kmsg /proc/kallsyms 2>&1 | head -c 200; true",
@@ -78,8 +78,8 @@ fn the_index_and_the_system_are_out_of_reach() {
         "ls /sys /home /root /mnt /srv /opt /boot /var/lib /run 2>&1; true",
         "find / -xdev -type s 2>/dev/null; find / -xdev -perm -4000 -newer /workspace 2>/dev/null; true",
     ]);
-    stage.assert_tells_no_secret(&told);
-    let all = told.join("\n");
+    stage.assert_no_secret(&results);
+    let all = results.join("\n");
     for done in ["UNSHARED", "MOUNTED", "BPF", "RING"] {
         assert!(!all.contains(done), "{done}: {all}");
     }
@@ -129,13 +129,13 @@ fn no_socket_leads_out() {
         stage.trap.port()
     ));
     let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
-    let told = stage.shell(&commands);
-    for (command, text) in commands.iter().zip(&told) {
+    let results = stage.shell(&commands);
+    for (command, text) in commands.iter().zip(&results) {
         for done in ["CONNECTED", "OPENED", "INHERITED"] {
             assert!(!text.contains(done), "{command}: {text}");
         }
     }
-    assert!(told[0].contains("refused"), "it was tried: {told:?}");
+    assert!(results[0].contains("refused"), "the attempt was made: {results:?}");
     stage.assert_unharmed();
 }
 
@@ -168,11 +168,11 @@ fn links_that_lead_out_give_nothing_to_tools_and_callers() {
     calls.push(("search", json!({ "query": "heron midnight canary root" })));
     calls.push(("find", json!({ "content": "root:" })));
     calls.push(("list", json!({ "path": "/theirs" })));
-    // Writing last replaces the links, so that the callers try first what is left of them.
+    // Writing replaces the links, so the calls that read them come first.
     let (writes, reads): (Vec<_>, Vec<_>) = calls.into_iter().partition(|(tool, _)| *tool == "write");
-    let told = stage.calls(&reads);
-    stage.assert_tells_no_secret(&told);
-    assert!(told.iter().all(|text| !text.contains("root:x:0:0")), "{told:?}");
+    let results = stage.calls(&reads);
+    stage.assert_no_secret(&results);
+    assert!(results.iter().all(|text| !text.contains("root:x:0:0")), "{results:?}");
     for path in paths {
         stage.api.download(path).expect_refusal(403);
     }
@@ -180,8 +180,8 @@ fn links_that_lead_out_give_nothing_to_tools_and_callers() {
     stage.api.create_folder("/root/hostile").expect_refusal(403);
     let into = [Part::field("destination", "/theirs"), Part::file("owned.txt", b"owned")];
     stage.api.upload_form(&into).expect_refusal(403);
-    let told = stage.calls(&writes);
-    stage.assert_tells_no_secret(&told);
+    let results = stage.calls(&writes);
+    stage.assert_no_secret(&results);
     stage.assert_unharmed();
 }
 

@@ -1,4 +1,4 @@
-//! One who asks in one conversation after another, again and again, and follows each answer to its end.
+//! A client that asks in one conversation after another and follows each answer to its completion.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 use crate::follow::follow;
 use crate::random::Random;
 
-/// Answers of one conversation, after which another one is begun.
+/// The number of answers per conversation.
 const ANSWERS_PER_CONVERSATION: u64 = 8;
-/// How often, of a hundred, a second question is sent while the first is being answered.
-const IMPATIENCE: u64 = 30;
+/// The probability, in percent, of a second question while the first is being answered.
+const SECOND_QUESTION_PERCENT: u64 = 30;
 
-/// Where the service is: another address after a restart that lost the port.
+/// The address of the service. It changes if a restart loses the port.
 #[derive(Debug)]
 pub(crate) struct Door(pub(crate) Mutex<String>);
 
-/// A key and the way to the service, which may be gone at any moment.
+/// A key and the address of the service, which may be down at any moment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Caller<'a> {
     pub(crate) door: &'a Door,
@@ -35,7 +35,7 @@ impl Caller<'_> {
         Request::new(method, target).header("x-api-key", self.key)
     }
 
-    /// Sends until a service answers that is there to stay.
+    /// Repeats the request until a service responds that is not shutting down.
     pub(crate) fn insist(&self, request: &Request) -> Response {
         poll::until("the service answers", || {
             request.clone().try_send(&self.address()).ok().filter(|response| response.status != 503)
@@ -47,7 +47,7 @@ impl Caller<'_> {
     }
 }
 
-/// An answer that was accepted, as it was when it was whole.
+/// An accepted answer and its completed state.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) chat: String,
@@ -55,7 +55,7 @@ pub(crate) struct Answered {
     pub(crate) whole: Value,
 }
 
-/// What one asker did.
+/// The record of one client.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     pub(crate) answers: Vec<Answered>,
@@ -64,7 +64,7 @@ pub(crate) struct Record {
     pub(crate) states: u64,
 }
 
-/// Asks until told to end, and sees every answer that was accepted to its end.
+/// Asks until `enough` is set, and follows every accepted answer to its completion.
 pub(crate) fn ask_on(caller: Caller<'_>, name: &str, mut random: Random, enough: &AtomicBool) -> Record {
     let mut record = Record::default();
     let mut chat: Option<String> = None;
@@ -77,7 +77,7 @@ pub(crate) fn ask_on(caller: Caller<'_>, name: &str, mut random: Random, enough:
         let marker = format!("{name}-{number}");
         let first = ask(caller, &marker, chat.as_deref()).expect("a conversation at rest takes a question");
         chat = first["chatId"].as_str().map(str::to_owned);
-        if random.percent(IMPATIENCE) {
+        if random.percent(SECOND_QUESTION_PERCENT) {
             number += 1;
             let marker = format!("{name}-{number}");
             match ask(caller, &marker, chat.as_deref()) {
@@ -94,8 +94,8 @@ pub(crate) fn ask_on(caller: Caller<'_>, name: &str, mut random: Random, enough:
     record
 }
 
-/// Asks, with a key by which the question is taken once however often it is sent. `None` when the conversation
-/// has an open answer.
+/// Asks, with an idempotency key, until the question is accepted. `None` if the conversation has an open
+/// answer.
 pub(crate) fn ask(caller: Caller<'_>, marker: &str, chat: Option<&str>) -> Option<Value> {
     let mut question = json!({ "input": question(marker), "webSearchEnabled": true });
     if let Some(chat) = chat {
@@ -115,8 +115,8 @@ pub(crate) fn ask(caller: Caller<'_>, marker: &str, chat: Option<&str>) -> Optio
     Some(response.json())
 }
 
-/// What the model does: five steps, and two of another agent's, each with usage that is always the same, so that each
-/// answer costs as much.
+/// Creates the model's script: five steps and two of a subagent, each with fixed usage, so that all answers
+/// cost the same.
 fn question(marker: &str) -> String {
     let usage = json!({"choices": [], "usage": {"prompt_tokens": 600, "completion_tokens": 60}});
     let usage = json!({ "raw": format!("data: {usage}\n\n") });

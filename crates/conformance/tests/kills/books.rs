@@ -1,4 +1,4 @@
-//! What must hold when all is quiet again.
+//! The invariants that are checked once all answers are complete.
 
 use std::collections::HashMap;
 
@@ -8,22 +8,22 @@ use serde_json::Value;
 
 use crate::asker::{Answered, Caller, Door, ask, target_of};
 
-/// The question that is asked before anything is killed.
+/// The question that is asked before the first kill.
 const UNDISTURBED: &str = "undisturbed";
-/// More conversations than an account can have here, and still one page.
+/// More conversations than an account can have here, but still one page.
 const CHATS_MAX: usize = 200;
 
-/// An answer as it is when nothing is killed.
+/// An undisturbed answer, for comparison.
 #[derive(Debug)]
 pub(crate) struct Model {
-    /// What an answer costs.
+    /// The cost of an answer.
     pub(crate) cost: i64,
     text: String,
     shape: Vec<(String, String)>,
 }
 
 impl Model {
-    /// Asks in peace, for the first account.
+    /// Asks the undisturbed question for the first account.
     pub(crate) fn of(service: &Service, accounts: &[Account]) -> Self {
         let first = &accounts[0];
         let door = Door(std::sync::Mutex::new(service.address().to_owned()));
@@ -35,7 +35,7 @@ impl Model {
         });
         assert!(whole["error"].is_null(), "{whole}");
         let (balance, reserved) = service.credits(first);
-        assert_eq!(reserved, 0, "a completed answer holds nothing");
+        assert_eq!(reserved, 0, "a completed answer reserves nothing");
         service.api(first).delete_chat(&id(&answer, "chatId")).expect_status(204);
         let model = Self {
             cost: before - balance,
@@ -47,13 +47,13 @@ impl Model {
         model
     }
 
-    /// What the account had spent before the first kill.
+    /// Returns the account's spending before the first kill.
     pub(crate) fn spent_before(&self, account: usize) -> i64 {
         if account == 0 { self.cost } else { 0 }
     }
 }
 
-/// Types and tools of the parts in order; which files came of it depends on what was interrupted.
+/// Returns the types and tools of the parts in order, without files, which depend on interruptions.
 fn shape(answer: &Value) -> Vec<(String, String)> {
     let text = |part: &Value, field: &str| part[field].as_str().unwrap_or_default().to_owned();
     let parts = answer["parts"].as_array().expect("parts").iter();
@@ -63,7 +63,7 @@ fn shape(answer: &Value) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Tools and their states, in order.
+/// Returns the tools and their states, in order.
 fn tools(answer: &Value) -> Vec<(&str, &str)> {
     let parts = answer["parts"].as_array().expect("parts").iter().filter(|part| part["type"] == "TOOL");
     parts
@@ -71,20 +71,20 @@ fn tools(answer: &Value) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// The states of one tool's calls, in order.
+/// Returns the states of one tool's calls, in order.
 fn states<'a>(answer: &'a Value, name: &str) -> Vec<&'a str> {
     tools(answer).into_iter().filter(|(tool, _)| *tool == name).map(|(_, state)| state).collect()
 }
 
-/// Each is whole, as long as one that nothing disturbed, and stays as it is.
+/// Checks that each answer is complete, as long as the undisturbed one, and does not change.
 pub(crate) fn check_answers(caller: Caller<'_>, answers: &[&Answered], model: &Model) {
     for Answered { whole, marker, .. } in answers {
         assert_eq!(whole["status"], "completed");
-        assert!(whole["error"].is_null(), "nothing was killed for good: {whole}");
+        assert!(whole["error"].is_null(), "no answer fails: {whole}");
         assert_eq!(
             whole["text"].as_str().expect("text"),
             model.text.replace(UNDISTURBED, marker),
-            "{marker}: what was said before a cut is gone, and nothing is missing"
+            "{marker}: text before a cut is replaced, and nothing is missing"
         );
         assert_eq!(shape(whole), model.shape, "{marker}");
         check_report(whole, marker);
@@ -93,7 +93,7 @@ pub(crate) fn check_answers(caller: Caller<'_>, answers: &[&Answered], model: &M
     }
 }
 
-/// What another agent said is whole, whatever was killed meanwhile.
+/// Checks that the subagent's report is complete.
 fn check_report(whole: &Value, marker: &str) {
     let parts = whole["parts"].as_array().expect("parts");
     let part = parts.iter().find(|part| part["type"] == "AGENT").expect("a task was given away");
@@ -103,7 +103,7 @@ fn check_report(whole: &Value, marker: &str) {
     assert!(once("The lawyer looks.") && once(&format!("The lawyer reports on {marker}, ")), "{part}");
 }
 
-/// Every accepted answer stands in its conversation once, and there are no others.
+/// Checks that every accepted answer is in its conversation once, and that there are no others.
 pub(crate) fn check_history(caller: Caller<'_>, answers: &[&Answered]) {
     let mut left: HashMap<&str, &Answered> =
         answers.iter().map(|answered| (answered.whole["id"].as_str().expect("an id"), *answered)).collect();
@@ -121,9 +121,8 @@ pub(crate) fn check_history(caller: Caller<'_>, answers: &[&Answered]) {
             assert_eq!(message["status"], "completed", "{message}");
             if at % 2 == 1 {
                 let known = left.remove(message["id"].as_str().expect("an id"));
-                let known = known.unwrap_or_else(|| {
-                    unreachable!("an answer that nobody was promised, or twice: {message}")
-                });
+                let known =
+                    known.unwrap_or_else(|| unreachable!("an unexpected or duplicate answer: {message}"));
                 assert_eq!((&known.chat, &known.whole["text"]), (&chat, &message["text"]));
             }
         }
@@ -132,7 +131,7 @@ pub(crate) fn check_history(caller: Caller<'_>, answers: &[&Answered]) {
     assert!(left.is_empty(), "answers that were promised are in no history: {left:?}");
 }
 
-/// No run that changes something ran twice; those that the answer calls complete ran.
+/// Checks that no effectful call ran twice, and that those with state COMPLETE ran.
 pub(crate) fn check_runs(caller: Caller<'_>, answers: &[&Answered]) {
     let file = caller.insist(&caller.request("GET", "/api/v1/files/runs.txt"));
     assert_eq!(file.status, 200, "{}", file.text());
@@ -146,10 +145,10 @@ pub(crate) fn check_runs(caller: Caller<'_>, answers: &[&Answered]) {
             assert!(ran <= 1, "{marker}-{which} ran {ran} times");
             assert!(ran == 1 || state == "ERROR", "{marker}-{which} is {state} and never ran");
         }
-        // What another agent ran is no part of the answer.
+        // Calls of the subagent are not parts of the answer.
         let ran = runs.remove(format!("{marker}-c").as_str()).unwrap_or(0);
         assert!(ran <= 1, "{marker}-c ran {ran} times");
-        // The server of the plugin, which runs in the machine.
+        // The plugin's server, which runs in the machine.
         let ran = notes.remove(format!("{marker}-d").as_str()).unwrap_or(0);
         check_note(marker, &states(whole, "registry__note"), ran);
         if states(whole, "write") == ["COMPLETE"] {
@@ -162,7 +161,7 @@ pub(crate) fn check_runs(caller: Caller<'_>, answers: &[&Answered]) {
     assert!(notes.is_empty(), "notes that no answer accounts for: {notes:?}");
 }
 
-/// No note was taken twice by the MCP server that the service calls over HTTP.
+/// Checks that the MCP server over HTTP took no note twice.
 pub(crate) fn check_diary<'a>(diary: &str, answers: impl Iterator<Item = &'a Answered>) {
     let mut notes = counted(diary);
     for Answered { whole, marker, .. } in answers {
@@ -177,7 +176,7 @@ fn check_note(marker: &str, states: &[&str], ran: u32) {
     assert!(ran == 1 || states == ["ERROR"], "a note of {marker} is {states:?} and was never taken");
 }
 
-/// How often each line is there, but for those of the question before the first kill.
+/// Counts each line, except those of the undisturbed question.
 fn counted(text: &str) -> HashMap<&str, u32> {
     let mut lines: HashMap<&str, u32> = HashMap::new();
     for line in text.lines().filter(|line| !line.starts_with(UNDISTURBED)) {
@@ -186,7 +185,7 @@ fn counted(text: &str) -> HashMap<&str, u32> {
     lines
 }
 
-/// How many calls were cut by a kill and not run again.
+/// Counts the calls that were interrupted by a kill and not run again.
 pub(crate) fn interrupted<'a>(answers: impl Iterator<Item = &'a Answered>) -> usize {
     answers.map(|answered| tools(&answered.whole).iter().filter(|(_, state)| *state == "ERROR").count()).sum()
 }

@@ -1,4 +1,4 @@
-//! A reader of an answer's stream who comes back with `Last-Event-ID` whenever it breaks.
+//! A reader of an answer's stream that reconnects with `Last-Event-ID` whenever the stream breaks.
 
 use std::io::{self, BufRead, BufReader};
 use std::time::Instant;
@@ -11,21 +11,21 @@ use serde_json::Value;
 use crate::asker::Caller;
 use crate::random::Random;
 
-/// How many states a reader takes at most before it hangs up by itself and comes back.
+/// The number of states after which a reader disconnects and reconnects.
 const STATES_TAKEN: std::ops::Range<u64> = 5..80;
 
-/// What a reader saw.
+/// The result of following an answer.
 #[derive(Debug, Default)]
 pub(crate) struct Followed {
-    /// How often the stream was opened anew.
+    /// The number of reconnections.
     pub(crate) reconnects: u64,
-    /// How many states came.
+    /// The number of states received.
     pub(crate) states: u64,
-    /// The answer as the stream's end told it.
+    /// The answer in the last event.
     pub(crate) completed: Value,
 }
 
-/// Follows an answer to its completion, and holds its states to their order.
+/// Follows an answer to its completion and checks the order of its states.
 pub(crate) fn follow(caller: &Caller, answer: &Value, random: &mut Random) -> Followed {
     let (chat, message) = (answer["chatId"].as_str().expect("a chat"), answer["id"].as_str().expect("an id"));
     let target = format!("/api/v1/chats/{chat}/messages/{message}/events");
@@ -46,7 +46,7 @@ pub(crate) fn follow(caller: &Caller, answer: &Value, random: &mut Random) -> Fo
         let mut lines = BufReader::new(stream.into_body());
         for _ in 0..random.within(STATES_TAKEN) {
             let event = event(&mut lines, until).ok()?;
-            assert_eq!(event.data["id"], answer["id"], "a stream tells of its answer alone");
+            assert_eq!(event.data["id"], answer["id"], "a stream contains only its answer");
             if let Some(last) = &last {
                 assert!(
                     version(last) < version(&event.id),
@@ -75,7 +75,8 @@ struct Event {
     data: Value,
 }
 
-/// The next whole event; an error when the stream breaks or ends before. Comments keep a stream open for ever.
+/// Reads the next complete event; an error if the stream breaks or ends first. Bounded in time, because
+/// comments keep a stream open.
 fn event(lines: &mut BufReader<Body>, until: Instant) -> io::Result<Event> {
     let (mut name, mut id, mut data) = (None, None, None);
     loop {

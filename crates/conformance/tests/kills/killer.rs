@@ -1,4 +1,4 @@
-//! Who kills, and starts again at once.
+//! Kills processes at random and restarts them at once.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,28 +12,26 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use crate::asker::Door;
 use crate::random::Random;
 
-/// Kills of one machine within a life of the service. A machine that is lost more often in a short time is given
-/// up, with the answers that wait for it: that is promised, too, and not what is looked at here.
+/// The most kills of one machine between two starts of the service. Answers fail if their machine is lost
+/// more often within a short time; other tests cover that.
 const MACHINE_KILLS_MAX: u32 = 3;
-/// Between two kills, in milliseconds.
+/// The pause between two kills, in milliseconds.
 const PAUSE: std::ops::Range<u64> = 30..650;
-/// How many kills of a hundred follow at once on the one before.
+/// The percentage of kills that follow the previous one at once.
 const AT_ONCE: u64 = 15;
-/// A jail's first process, its init and its agent stand first among its processes.
+/// The base processes of a machine: its first process, its init and its agent.
 const JAIL_PROCESSES: usize = 3;
 
-/// What the command line of an MCP server in a machine has.
+/// A part of the command line of an MCP server in a machine.
 const SERVER: &[u8] = b"mcp.py";
 
-/// What was killed.
+/// The numbers of kills by kind.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
     service: u64,
     machine: u64,
     vendor: u64,
-    /// The MCP server over HTTP.
     diary: u64,
-    /// MCP servers in the machines.
     servers: u64,
     restarts: Vec<Duration>,
 }
@@ -70,7 +68,7 @@ pub(crate) struct Killer {
     diary: FakeVendors,
     accounts: Vec<String>,
     random: Random,
-    /// Kills of each machine since the service was started.
+    /// The kills of each machine since the service was started.
     lately: HashMap<String, u32>,
     figures: Figures,
 }
@@ -87,7 +85,7 @@ impl Killer {
         self.figures.kills()
     }
 
-    /// Kills something after a while, and starts it again.
+    /// Waits, kills something and restarts it.
     pub(crate) fn kill_one(&mut self, door: &Door) {
         if !self.random.percent(AT_ONCE) {
             thread::sleep(self.random.millis(PAUSE));
@@ -130,12 +128,12 @@ impl Killer {
         }
     }
 
-    /// The service, the vendor and what was killed, when no more is to be.
+    /// Returns the service, the vendors and the counts after the last kill.
     pub(crate) fn rest(self) -> (Service, [FakeVendors; 2], Figures) {
         (self.service, [self.vendor, self.diary], self.figures)
     }
 
-    /// Kills the service; while it is down, perhaps a machine as well.
+    /// Kills the service and, if given, a machine while it is down.
     fn kill_service(&mut self, machine_too: Option<String>, door: &Door) {
         let processes = machine_too.as_ref().map(|victim| self.processes(victim));
         self.service.kill();
@@ -177,7 +175,7 @@ impl Killer {
         self.accounts[at].clone()
     }
 
-    /// The machine's processes, once it runs.
+    /// Waits for the machine to run and returns its processes.
     fn processes(&self, account: &str) -> Vec<Pid> {
         poll::until("a machine runs", || {
             let listed = self.service.admin(&["machine", "list"]);
@@ -191,7 +189,7 @@ impl Killer {
     }
 }
 
-/// Kills the process if it is one of a machine of this data folder; numbers are given to others in time.
+/// Kills the process if it belongs to a machine of this data folder, because process ids are reused.
 fn kill_in(data: &Path, pid: Pid) -> bool {
     let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
     let mounts = std::fs::read(format!("/proc/{}/mountinfo", pid.as_raw_nonzero())).unwrap_or_default();

@@ -1,8 +1,9 @@
-//! Two hundred random kills of the service, the machines, the server of both models and searches, and MCP servers over
-//! pipes and over HTTP, while answers are written with tools of all these, a skill and another agent's work: what was accepted is completed once, paid
-//! for once, and nothing that changes something runs twice.
+//! Two hundred random kills of the service, the machines, the server of both models and searches, and MCP
+//! servers over pipes and over HTTP, while answers use tools of all these, a skill and a subagent. Every
+//! accepted question is answered once and paid for once, and no effectful call runs twice.
 //!
-//! `KILLS_SEED` repeats a run's choices (what happens between them is the host's), `KILLS` changes their number.
+//! `KILLS_SEED` repeats the choices of a run, but not the host's scheduling. `KILLS` sets the number of
+//! kills.
 
 mod asker;
 mod books;
@@ -62,7 +63,7 @@ fn two_hundred_kills_lose_nothing_and_do_nothing_twice() {
                 (owner, scope.spawn(move || ask_on(caller, &name, random, enough)))
             })
             .collect();
-        // Also when the killer fails: nobody ends while askers ask.
+        // Dropped even if the killer fails, so that the clients stop.
         let enough = Enough(&enough);
         let kills = number("KILLS").unwrap_or(KILLS);
         while killer.kills() < kills && askers.iter().all(|(_, asker)| !asker.is_finished()) {
@@ -105,10 +106,10 @@ fn two_hundred_kills_lose_nothing_and_do_nothing_twice() {
     );
 }
 
-/// The file in which the MCP server over HTTP takes its notes.
+/// The file with the notes of the MCP server over HTTP.
 const DIARY: &str = "diary.txt";
 
-/// An MCP server over HTTP and a plugin with one that runs in the machines; both take notes.
+/// An MCP server over HTTP, and a plugin with a server that runs in the machines; both record their calls.
 struct Diary {
     server: FakeVendors,
     folder: tempfile::TempDir,
@@ -137,7 +138,7 @@ impl Diary {
     }
 }
 
-/// Tells the askers to end.
+/// Stops the clients when it is dropped.
 struct Enough<'a>(&'a AtomicBool);
 
 impl Drop for Enough<'_> {

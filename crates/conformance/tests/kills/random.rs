@@ -1,4 +1,4 @@
-//! Randomness that a seed repeats.
+//! A seeded random number generator.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -20,12 +20,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number of the range, which is not empty.
+    /// Returns a number of the range, which must not be empty.
     pub(crate) fn within(&mut self, range: Range<u64>) -> u64 {
         range.start + self.next() % (range.end - range.start)
     }
 
-    /// Whether something of this many in a hundred happens.
+    /// Returns `true` with a probability of `chance` percent.
     pub(crate) fn percent(&mut self, chance: u64) -> bool {
         self.within(0..100) < chance
     }
