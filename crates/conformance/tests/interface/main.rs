@@ -1,5 +1,5 @@
-//! Every case, side by side on one service with an account for each; what takes the operator besides; and then the
-//! published schema, held against all that was met on the way.
+//! Runs every case, concurrently on one service with an account for each, and cases that need the operator.
+//! Then compares all recorded responses with the published schema.
 
 mod large;
 mod operator;
@@ -11,10 +11,10 @@ use conformance::run::{Run, run};
 use conformance::schema::Schema;
 use conformance::{Options, Request, Service, cases, met};
 
-/// Cases at once: most of them wait for the service.
+/// The number of concurrent cases: most of them wait for the service.
 const AT_ONCE: usize = 12;
 
-/// Answers that are documented and not met here, with the reason. Empty method, path or code: any.
+/// Documented responses that do not occur here, with the reason. An empty method, path or code matches any.
 const NOT_MET: &[(&str, &str, u16, &str, &str)] = &[
     ("", "", 500, "INTERNAL", "the service does not fail; the tests of `api` show the form"),
     ("", "", 503, "UNAVAILABLE", "a moment of the shutdown; the tests of `control` show it"),
@@ -30,7 +30,7 @@ const NOT_MET: &[(&str, &str, u16, &str, &str)] = &[
 
 #[test]
 fn the_interface_holds() {
-    // So that what is too slow is known soon.
+    // Short timeouts, so that slow clients are detected soon.
     let timeouts = [("CAUSERIE_LIMITS_BODY_TIMEOUT", "5s"), ("CAUSERIE_LIMITS_HEADER_TIMEOUT", "5s")];
     let environment = timeouts.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     let service = Service::start(Options { environment, ..Options::default() });
@@ -47,15 +47,15 @@ fn the_interface_holds() {
     let began = std::time::Instant::now();
     let mut outcomes = run(&runs, AT_ONCE, |_| {});
     outcomes.sort_by_key(|outcome| std::cmp::Reverse(outcome.took));
-    let mut told = io::stdout().lock();
+    let mut out = io::stdout().lock();
     for outcome in outcomes.iter().filter(|outcome| outcome.failure.is_some()) {
-        let _ = writeln!(told, "{}: {}", outcome.name, outcome.failure.as_deref().unwrap_or_default());
+        let _ = writeln!(out, "{}: {}", outcome.name, outcome.failure.as_deref().unwrap_or_default());
     }
-    let _ = writeln!(told, "{} cases in {:?}; the longest:", outcomes.len(), began.elapsed());
+    let _ = writeln!(out, "{} cases in {:?}; the longest:", outcomes.len(), began.elapsed());
     for outcome in outcomes.iter().take(10) {
-        let _ = writeln!(told, "{:>8.2} s {}", outcome.took.as_secs_f64(), outcome.name);
+        let _ = writeln!(out, "{:>8.2} s {}", outcome.took.as_secs_f64(), outcome.name);
     }
-    drop(told);
+    drop(out);
     assert!(outcomes.iter().all(|outcome| outcome.failure.is_none()), "cases failed: see above");
     let yaml = Request::new("GET", "/openapi.yaml").send(service.address()).text();
     hold_against_schema(&Schema::read(&yaml));
@@ -74,7 +74,7 @@ fn hold_against_schema(schema: &Schema) {
     assert_eq!(published, known, "the schema and the suite have the same operations");
     let met = met::so_far();
     let undocumented = schema.undocumented(&met);
-    assert!(undocumented.is_empty(), "answers that the schema does not tell of: {undocumented:#?}");
+    assert!(undocumented.is_empty(), "undocumented responses: {undocumented:#?}");
     let excused = |method: &str, path: &str, status: u16, code: Option<&str>| {
         NOT_MET.iter().any(|(of, at, why, word, _)| {
             (of.is_empty() || *of == method)
@@ -94,20 +94,20 @@ fn hold_against_schema(schema: &Schema) {
     assert!(unmet.is_empty(), "answers of the schema that no case has met: {unmet:#?}");
     for code in &schema.codes {
         let met = met.iter().any(|met| met.code.as_ref() == Some(code));
-        let told = NOT_MET.iter().any(|(_, _, _, word, _)| word == code);
-        assert!(met || told, "no case has met the code {code}");
+        let excused = NOT_MET.iter().any(|(_, _, _, word, _)| word == code);
+        assert!(met || excused, "no case has met the code {code}");
     }
 }
 
 #[test]
-fn the_binary_tells_of_each_case_and_how_all_ended() {
+fn the_binary_reports_each_case_and_a_summary() {
     let service = Service::start(Options::default());
     let account = service.account();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_causerie-conformance"));
     command.env("CAUSERIE_API_KEY", &account.key).args(["--only", "catalogs:", "--no-questions"]);
     let ended = command.args(["--base-url", &format!("http://{}", service.address())]).output();
     let ended = ended.expect("the binary can be run");
-    let told = String::from_utf8_lossy(&ended.stdout);
-    assert!(ended.status.success() && told.contains("3 cases hold, 0 do not, 2 are skipped"), "{told}");
-    assert_eq!(told.lines().filter(|line| line.starts_with("ok ")).count(), 3, "{told}");
+    let out = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success() && out.contains("3 cases hold, 0 do not, 2 are skipped"), "{out}");
+    assert_eq!(out.lines().filter(|line| line.starts_with("ok ")).count(), 3, "{out}");
 }

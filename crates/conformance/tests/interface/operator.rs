@@ -1,11 +1,12 @@
-//! What takes the operator: accounts without a machine or credits, bounds that are set, and answers that are held.
+//! Cases that need the operator: accounts without a machine or credits, configured limits, and answers that
+//! are held.
 
 use conformance::api::id;
 use conformance::operations::{operations, sample_target};
 use conformance::{Account, Api, Expect, NewAccount, Options, Say, Service, Vendor};
 use serde_json::json;
 
-/// Each with what it shows.
+/// Each case with its name.
 pub(crate) const CASES: &[(&str, fn())] = &[
     ("no machine", an_account_without_a_machine),
     ("a machine that questions do not start", a_machine_that_questions_do_not_start),
@@ -25,7 +26,7 @@ fn an_account_without_a_machine() {
     api.start_vm().expect_code(409, "NO_MACHINE");
     api.stop_vm().expect_code(409, "NO_MACHINE");
     api.send(&json!({ "input": "Hello?" })).expect_code(409, "NO_MACHINE");
-    assert_eq!(service.credits(&account), (10_000, 0), "nothing was held for it");
+    assert_eq!(service.credits(&account), (10_000, 0), "nothing was reserved for it");
 }
 
 fn a_machine_that_questions_do_not_start() {
@@ -34,7 +35,7 @@ fn a_machine_that_questions_do_not_start() {
     let account = service.account();
     let api = service.api(&account);
     api.send(&json!({ "input": "Hello?" })).expect_code(409, "MACHINE_NOT_RUNNING");
-    assert_eq!(service.credits(&account), (10_000, 0), "nothing was held for it");
+    assert_eq!(service.credits(&account), (10_000, 0), "nothing was reserved for it");
 }
 
 fn an_account_without_credits() {
@@ -81,7 +82,7 @@ fn a_full_workspace() {
     api.create_folder("/two").expect_status(201);
     api.create_folder("/three").expect_code(409, "QUOTA_EXCEEDED");
     api.upload("small.txt", b"x").expect_code(409, "QUOTA_EXCEEDED");
-    // What is there can be read, and what is deleted makes room.
+    // Existing files can be read, and deletion frees space.
     assert_eq!(api.download("/uploads/fits.bin").expect_status(200).body.len(), 1_500_000);
     api.delete_file("/uploads/fits.bin").expect_status(204);
     api.upload("more.bin", &[b'x'; 1_000_000]).expect_status(201);

@@ -1,4 +1,4 @@
-//! A client that a generator makes from the schema.
+//! Tests a client that is generated from the schema.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! The published schema in the hands of others: tools that know nothing of the service but the schema call it as
-//! the schema says, and find it kept. They are Python programs, which `make test` installs.
+//! Tests of the published schema with third-party tools: generated and schema-based clients call the service
+//! and validate its responses. They are Python programs that `make test` installs.
 
 mod client;
 mod schemathesis;
@@ -7,12 +7,12 @@ mod schemathesis;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A file beside this one.
+/// Returns the path of a file beside this one.
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schema").join(name)
 }
 
-/// A program among the installed Python ones, which finds the others.
+/// Returns a command for an installed Python program.
 fn python(program: &str) -> Command {
     let test = std::env::current_exe().expect("the test knows its own path");
     let beside = || test.ancestors().nth(3).expect("target").join("python");
@@ -26,10 +26,10 @@ fn python(program: &str) -> Command {
     command
 }
 
-/// What the program said, which must have ended well.
+/// Returns the output of a program that must have succeeded.
 fn succeeded(output: &Output) -> String {
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let complained = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}\n{said}\n{complained}", output.status);
-    said
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{stdout}\n{stderr}", output.status);
+    stdout
 }

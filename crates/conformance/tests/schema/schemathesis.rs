@@ -1,4 +1,4 @@
-//! schemathesis: calls that fit the schema and calls that do not, by the hundred, and what follows on what.
+//! schemathesis: hundreds of valid and invalid calls generated from the schema, and sequences of calls.
 
 use std::env;
 
@@ -6,11 +6,11 @@ use conformance::{NewAccount, Options, Service};
 
 use crate::{file, python, succeeded};
 
-/// How many cases each operation is tried with, besides those that the schema's examples and bounds ask for.
+/// The number of generated cases per operation, in addition to those from examples and boundary values.
 const CASES: &str = "25";
-/// The same when the time is what ends it.
+/// The number of cases when the run is limited by time.
 const CASES_IN_TIME: &str = "2000";
-/// The choices of a run, unless `SCHEMA_SEED` is set.
+/// The seed of a run, unless `SCHEMA_SEED` is set.
 const SEED: &str = "1";
 
 #[test]
@@ -22,16 +22,16 @@ fn every_answer_is_one_that_the_schema_knows() {
     run.current_dir(folder.path()).env("SCHEMATHESIS_HOOKS", file("hooks.py"));
     run.arg("--config-file").arg(file("schemathesis.toml"));
     run.arg("run").arg(format!("http://{}/openapi.yaml", service.address()));
-    // One after the other: what one call made, none of another beside it deletes.
+    // A single worker, so that no call deletes data of a concurrent one.
     run.args(["--workers", "1", "--header", &format!("X-Api-Key: {}", account.key)]);
     run.args(["--seed", &env::var("SCHEMA_SEED").unwrap_or(SEED.to_owned())]);
     match env::var("SCHEMA_SECONDS") {
         Ok(seconds) => run.args(["--max-time", &seconds, "--max-examples", CASES_IN_TIME]),
         Err(_) => run.args(["--max-examples", CASES]),
     };
-    let said = succeeded(&run.output().expect("it can be run"));
-    println!("{said}");
-    let figure = |name: &str| said.split(name).nth(1).and_then(|rest| rest.split_whitespace().next());
+    let stdout = succeeded(&run.output().expect("it can be run"));
+    println!("{stdout}");
+    let figure = |name: &str| stdout.split(name).nth(1).and_then(|rest| rest.split_whitespace().next());
     let (selected, all) = figure("Selected:").and_then(|both| both.split_once('/')).expect("both figures");
     assert_eq!(selected, all, "operations were left out");
     assert_eq!(figure("Tested:"), Some(all), "operations were not tried");
