@@ -1,4 +1,4 @@
-//! Nothing of one account is reachable with a key of another.
+//! Isolation of accounts: a key gives no access to other accounts.
 
 use conformance::api::id;
 use conformance::{Expect, Say};
@@ -26,12 +26,12 @@ fn every_id_of_another_account_is_unknown() {
     stranger.delete_chat(&chat).expect_code(404, "NOT_FOUND");
     stranger.send(&json!({ "input": "x", "chatId": chat })).expect_code(404, "NOT_FOUND");
     assert_eq!(stranger.chats("").json()["totalCount"], 0);
-    // What is unknown is refused in the same words whether it exists elsewhere or nowhere.
+    // The error is the same whether the id belongs to another account or does not exist.
     let nowhere = "00000000-0000-4000-8000-000000000000";
     let body = |target: &str| stranger.chat(target).text().replace(target, "");
     assert_eq!(body(&chat), body(nowhere));
     vendor.release();
-    assert_eq!(api.completed(&answer)["text"], "Half", "and nothing came of the attempts");
+    assert_eq!(api.completed(&answer)["text"], "Half", "the attempts had no effect");
 }
 
 #[test]
@@ -45,14 +45,14 @@ fn every_account_has_files_of_its_own() {
     stranger.send(&json!({ "input": "x", "filePaths": ["/uploads/mine.txt"] })).expect_refusal(400);
     stranger.upload("mine.txt", b"Another file.").expect_status(201);
     assert_eq!(api.download("/uploads/mine.txt").expect_status(200).body, b"The code word is heron.");
-    // Nor does the other's machine see them.
+    // The other account's machine cannot see the files either.
     let command = "grep -r heron / --include='*.txt' 2>/dev/null; ls -laR /workspace";
     vendor.will([Say::Call { tool: "shell".to_owned(), arguments: json!({ "command": command }) }]);
     let search = Say::Call { tool: "search".to_owned(), arguments: json!({ "query": "code word" }) };
     vendor.will([search]);
     stranger.completed(&stranger.ask("Find it"));
-    let told = vendor.requests().last().expect("a request").to_string();
-    assert!(!told.contains("The code word is"), "{told}");
+    let request = vendor.requests().last().expect("a request").to_string();
+    assert!(!request.contains("The code word is"), "{request}");
 }
 
 #[test]

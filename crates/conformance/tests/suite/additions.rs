@@ -1,4 +1,4 @@
-//! What the service offers beyond the interface; nothing of it changes what the interface says.
+//! Additions of the service to the interface, which do not change the documented behaviour.
 
 use conformance::api::id;
 use conformance::{Expect, Say};

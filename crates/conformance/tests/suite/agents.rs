@@ -1,4 +1,4 @@
-//! Other agents at work for an answer: the parts AGENT (section 2.10).
+//! Subagents: the AGENT parts of an answer (section 2.10).
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,12 @@ use conformance::api::id;
 use conformance::{Expect, Say, Vendor, poll};
 use serde_json::{Value, json};
 
-use crate::credits::{dear, settled};
+use crate::credits::{expensive, settled};
 use crate::metrics::metrics;
 use crate::streams::{Stage, stage};
 
-/// How soon the tools of a deleted conversation are ended, with a busy host's delay; an agent that nobody tells
-/// anything waits longer.
+/// The time within which the tools of a deleted conversation end on a busy host. It is shorter than the time
+/// after which an agent without instructions gives up.
 const ENDED_WITHIN: Duration = Duration::from_secs(30);
 
 fn give(agent: &str, task: &str) -> Say {
@@ -76,7 +76,7 @@ fn a_task_goes_to_another_agent_whose_report_is_read_cited_and_paid_for() {
         content.contains("On the fifth") && content.contains("<a ") && content.contains("not later"),
         "{part}"
     );
-    assert!(!content.contains("[9]"), "a number that names nothing goes: {part}");
+    assert!(!content.contains("[9]"), "a number without a source is removed: {part}");
     assert_eq!(part["citations"][0]["source"]["path"], "/uploads/lease.txt", "{part}");
     let last = parts(&answer).last().expect("a part");
     assert_eq!((&last["type"], &last["citations"]), (&json!("TEXT"), &part["citations"]), "{answer}");
@@ -84,9 +84,12 @@ fn a_task_goes_to_another_agent_whose_report_is_read_cited_and_paid_for() {
     let requests = vendor.requests();
     assert!(tools(&requests[0]).contains(&"agent"), "{:?}", tools(&requests[0]));
     assert!(!tools(&requests[1]).contains(&"agent"), "a task is not handed on");
-    let told = requests[1].to_string();
-    assert!(told.contains("You write for a lawyer") && told.contains("When is the rent due?"), "{told}");
-    assert!(!told.contains("Ask somebody"), "its context is its own: {told}");
+    let request = requests[1].to_string();
+    assert!(
+        request.contains("You write for a lawyer") && request.contains("When is the rent due?"),
+        "{request}"
+    );
+    assert!(!request.contains("Ask somebody"), "its context is separate: {request}");
     assert!(requests[3].to_string().contains("On the fifth [1], not later."), "{}", requests[3]);
     nothing_reserved(&stage);
     let paid = before - stage.service.credits(&stage.account).0;
@@ -134,8 +137,8 @@ fn another_agent_goes_on_where_a_crash_cut_it() {
     let part = agents(&answer)[0];
     let content = part["content"].as_str().expect("content");
     assert!(content.contains("I look.") && content.contains("It is empty."), "{part}");
-    assert!(!content.contains("It is em<"), "what was cut is said anew: {part}");
-    assert_eq!(vendor.requests().len(), 5, "no step that was done is said again");
+    assert!(!content.contains("It is em<"), "interrupted text is generated again: {part}");
+    assert_eq!(vendor.requests().len(), 5, "no committed step is repeated");
     nothing_reserved(&stage);
 }
 
@@ -153,7 +156,7 @@ fn a_stop_reaches_the_tools_of_another_agent() {
     let part = agents(&answer)[0];
     assert_eq!((&part["state"], &answer["error"]), (&json!("ERROR"), &Value::Null), "{answer}");
     assert!(part["content"].as_str().is_some_and(|content| content.contains("I wait.")), "{part}");
-    assert_eq!(vendor.requests().len(), 2, "nothing more is bought");
+    assert_eq!(vendor.requests().len(), 2, "no further step is called");
     nothing_reserved(&stage);
     vendor.will([call("shell", json!({ "command": "ps -e -o args || ls /proc" }))]);
     vendor.will([Say::text("Seen.")]);
@@ -202,23 +205,23 @@ fn what_another_agent_cites_is_what_is_shown_of_it() {
     assert_eq!(cited.len(), 1, "{part}");
     assert_eq!(cited[0]["source"]["path"], "/uploads/annex.txt", "{part}");
     let last = parts(&answer).last().expect("a part");
-    assert_eq!(last["citations"], part["citations"], "the caller is told of this one alone: {answer}");
-    let told = vendor.requests()[4].to_string();
-    assert!(told.contains("Two rents [1].") && !told.contains("due on the fifth"), "{told}");
+    assert_eq!(last["citations"], part["citations"], "only the cited source is listed: {answer}");
+    let request = vendor.requests()[4].to_string();
+    assert!(request.contains("Two rents [1].") && !request.contains("due on the fifth"), "{request}");
 }
 
-/// A stage on which a step costs 20 credits, and an answer one besides.
-fn dear_stage() -> Stage {
+/// Starts a service on which a step costs 20 credits, and an answer one more.
+fn expensive_stage() -> Stage {
     let vendor = Vendor::start();
-    let service = dear(&vendor);
+    let service = expensive(&vendor);
     let account = service.account();
     let api = service.api(&account);
     Stage { vendor, account, api, service }
 }
 
 #[test]
-fn an_answer_is_one_whoever_works_for_it() {
-    let stage = dear_stage();
+fn an_answer_with_subagents_counts_as_one() {
+    let stage = expensive_stage();
     let Stage { vendor, api, account, service } = &stage;
     vendor.will([give("lawyer", "Look"), give("lawyer", "Look again")]);
     let before = service.credits(account).0;
@@ -229,18 +232,18 @@ fn an_answer_is_one_whoever_works_for_it() {
         1 + 4 * 20,
         "its base is paid once, each step by its tokens"
     );
-    let told = poll::until("the answer is counted", || {
-        let told = metrics(api);
-        (told["causerie_answers_total{outcome=\"done\"}"] > 0.0).then_some(told)
+    let samples = poll::until("the answer is counted", || {
+        let samples = metrics(api);
+        (samples["causerie_answers_total{outcome=\"done\"}"] > 0.0).then_some(samples)
     });
     for sample in ["causerie_answers_total{outcome=\"done\"}", "causerie_answer_duration_seconds_count"] {
-        assert_eq!(told.get(sample), Some(&1.0), "{sample}");
+        assert_eq!(samples.get(sample), Some(&1.0), "{sample}");
     }
 }
 
 #[test]
-fn what_another_agent_said_before_a_stop_is_paid() {
-    let stage = dear_stage();
+fn output_of_a_subagent_before_a_stop_is_paid_for() {
+    let stage = expensive_stage();
     let Stage { vendor, api, account, service } = &stage;
     vendor.will([give("lawyer", "Look")]);
     vendor.will([Say::text("Some words that nobody counts."), Say::Hold]);
@@ -279,7 +282,7 @@ fn a_deleted_conversation_ends_the_tools_of_another_agent() {
     api.delete_chat(&id(&answer, "chatId")).expect_status(204);
     let deleted = Instant::now();
     poll::until("it is ended", || (!runs()).then_some(()));
-    assert!(deleted.elapsed() < ENDED_WITHIN, "{:?}: nobody told it", deleted.elapsed());
+    assert!(deleted.elapsed() < ENDED_WITHIN, "{:?}: the tools were not stopped", deleted.elapsed());
     nothing_reserved(&stage);
 }
 
@@ -287,7 +290,7 @@ fn a_deleted_conversation_ends_the_tools_of_another_agent() {
 fn an_agent_that_there_is_not_is_a_tool_that_fails() {
     let stage = stage();
     let Stage { vendor, api, .. } = &stage;
-    for (arguments, told) in [
+    for (arguments, expected) in [
         (json!({ "agent": "nobody", "task": "x" }), "causerie:lawyer"),
         (json!({ "agent": "lawyer" }), "task"),
         (json!({ "agent": "lawyer", "task": " " }), "A task has"),
@@ -297,7 +300,7 @@ fn an_agent_that_there_is_not_is_a_tool_that_fails() {
         assert_eq!(parts(&answer)[0]["state"], "ERROR", "{answer}");
         let requests = vendor.requests();
         let last = requests.last().map(|last| last["messages"].to_string()).unwrap_or_default();
-        assert!(last.contains(told), "{last}");
+        assert!(last.contains(expected), "{last}");
     }
     nothing_reserved(&stage);
 }

@@ -1,4 +1,4 @@
-//! Section 5: the key is the whole authentication, and comes before everything else.
+//! Section 5: the key is the only authentication, and is checked before everything else.
 
 pub(crate) use conformance::cases::assert_rejected;
 use conformance::{Expect, NewAccount, Options, Service};
@@ -42,7 +42,7 @@ fn a_key_is_shown_once_and_stored_nowhere() {
     let service = Service::start(Options::default());
     let account = service.account();
     assert!(account.key.starts_with("api-"), "{}", account.key.len());
-    // At least 160 bits in letters and digits: 27 of them.
+    // At least 160 bits as letters and digits: 27 characters.
     assert!(account.key.len() >= 4 + 27 && account.key[4..].bytes().all(|byte| byte.is_ascii_alphanumeric()));
     let listed = service.admin(&["key", "list", "--account", &account.email]).to_string();
     assert!(listed.contains(&account.key_id) && !listed.contains(&account.key), "{listed}");

@@ -1,4 +1,4 @@
-//! A backup under load is a whole service elsewhere, on either engine; one that is not whole is refused.
+//! Backups under load restore completely on both engines; damaged backups are rejected.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::streams::shows;
 
-/// Questions that are asked while the backup is written.
+/// The number of questions that are asked during the backup.
 const ASKED_MEANWHILE: usize = 30;
 
 fn options(vendor: &Vendor) -> Options {
@@ -23,19 +23,19 @@ fn on_postgres(vendor: &Vendor) -> Options {
     options
 }
 
-/// A service that an archive was restored for.
+/// Starts a service on a data folder restored from an archive.
 fn restored(options: Options, archive: &Path) -> Service {
     Service::start_on(options, |service| {
-        let told = service.admin(&["restore", archive.to_str().expect("a path")]);
-        assert!(told["files"].as_u64().is_some_and(|files| files > 0), "{told}");
+        let result = service.admin(&["restore", archive.to_str().expect("a path")]);
+        assert!(result["files"].as_u64().is_some_and(|files| files > 0), "{result}");
     })
 }
 
-/// A backup of a service, and what must be found in it.
+/// A backup and the state that it must contain.
 struct Saved {
     archive: PathBuf,
     vendor: Vendor,
-    /// Kept, because the archive is in its folder.
+    /// Not dropped, because the archive is in its folder.
     service: Service,
     account: Account,
     done: Value,
@@ -65,13 +65,13 @@ fn saved(make: fn(&Vendor) -> Options) -> Saved {
             }
         });
         poll::until("some were asked", || (vendor.requests().len() > 4).then_some(()));
-        let told = service.admin(&["backup", archive.to_str().expect("a path")]);
-        assert!(told["bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{told}");
+        let result = service.admin(&["backup", archive.to_str().expect("a path")]);
+        assert!(result["bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{result}");
     });
     Saved { archive, vendor, service, account, done, chat, under_way }
 }
 
-/// Leaves a link, a name that is no UTF-8, and something that is no file.
+/// Creates a link, a name that is not UTF-8, and a file that is not a regular one.
 const LINKS: &str = r#"cd /workspace && ln -s uploads way && touch "$(printf 'odd\377')" && mkfifo pipe && mkdir -m 555 shut"#;
 
 fn is_whole(saved: &Saved, service: &Service) {
@@ -83,7 +83,7 @@ fn is_whole(saved: &Saved, service: &Service) {
     assert_eq!(api.download("/way/nájem.txt").expect_status(200).text(), "The rent is 900 crowns.");
     api.download("/odd%FF").expect_status(200);
     let whole = api.completed(under_way);
-    assert!(whole["error"].is_null() && whole["text"] == "Done.", "it is said anew: {whole}");
+    assert!(whole["error"].is_null() && whole["text"] == "Done.", "the answer is completed: {whole}");
     let page = api.chats("?limit=200").json();
     let chats = page["chats"].as_array().expect("conversations");
     assert_eq!(page["totalCount"], chats.len(), "{page}");
@@ -122,8 +122,8 @@ fn what_is_there_is_never_replaced_and_what_is_damaged_never_restored() {
     let path = archive.to_str().expect("a path");
     let refused = |arguments: &[&str], code: &str| {
         let output = service.try_admin(arguments);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains(code), "{arguments:?}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && stderr.contains(code), "{arguments:?}: {stderr}");
     };
     refused(&["backup", path], "FILE_EXISTS");
     refused(&["restore", path], "NOT_EMPTY");
@@ -137,9 +137,9 @@ fn what_is_there_is_never_replaced_and_what_is_damaged_never_restored() {
         let mut command = service.command();
         command.arg("restore").arg(&broken).arg("--data").arg(&elsewhere).arg("--json");
         let output = command.output().expect("the binary can be run");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains("BACKUP_DAMAGED"), "{said}");
-        assert!(!elsewhere.exists(), "nothing is left of it");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && stderr.contains("BACKUP_DAMAGED"), "{stderr}");
+        assert!(!elsewhere.exists(), "nothing is left behind");
     }
     let taken = on_postgres(&vendor);
     let first = restored(taken.clone(), &archive);

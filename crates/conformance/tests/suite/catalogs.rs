@@ -1,4 +1,4 @@
-//! Section 4.2: what a question may choose from, and its languages.
+//! Section 4.2: the catalogs and their languages.
 
 use conformance::{Expect, Options, Say, Service, Vendor, poll, vendor};
 use serde_json::{Value, json};
@@ -38,9 +38,9 @@ fn jurisdictions_are_built_in_in_three_languages() {
     let ids: Vec<&str> = czech.iter().map(|(id, _)| id.as_str()).collect();
     assert_eq!(ids, ["CZ", "SK", "EU", "DE", "AT", "PL"]);
     for (language, germany) in [("cs", "Německo"), ("en", "Germany"), ("sk", "Nemecko")] {
-        let told = labels(Some(language));
-        assert!(told.contains(&("DE".to_owned(), germany.to_owned())), "{language}: {told:?}");
-        assert!(told.iter().map(|(id, _)| id).eq(czech.iter().map(|(id, _)| id)), "{language}");
+        let items = labels(Some(language));
+        assert!(items.contains(&("DE".to_owned(), germany.to_owned())), "{language}: {items:?}");
+        assert!(items.iter().map(|(id, _)| id).eq(czech.iter().map(|(id, _)| id)), "{language}");
     }
 }
 
@@ -73,9 +73,9 @@ fn a_vendor_with_a_wrong_key_is_told_of_and_nothing_answers_in_its_place_until_i
     let api = service.api(&service.account());
     let (base, cause) = (server.base_url(), "the key is refused (401: Incorrect API key provided: [secret])");
     let log = service.log();
-    let told =
+    let is_logged =
         |line: &&str| line.contains("OPENAI") && line.contains(&base) && line.contains("the key is refused");
-    assert!(log.lines().any(|line| told(&line)), "{log}");
+    assert!(log.lines().any(|line| is_logged(&line)), "{log}");
     assert!(!log.contains("sk-stand-in"), "{log}");
     let shown = service.admin(&["models"]);
     let vendor = &shown["vendors"][0];
@@ -90,12 +90,12 @@ fn a_vendor_with_a_wrong_key_is_told_of_and_nothing_answers_in_its_place_until_i
     api.send(&json!({ "input": "Hello", "model": vendor::MODEL })).expect_code(409, "MODEL_UNAVAILABLE");
     let read =
         api.completed(&api.accepted(&json!({ "input": "Hello", "model": conformance::api::reader(&api) })));
-    assert_eq!(read["error"], Value::Null, "whoever names it has it: {read}");
+    assert_eq!(read["error"], Value::Null, "it answers when it is chosen explicitly: {read}");
     let figures = crate::metrics::metrics(&api);
     assert_eq!(figures.get("causerie_vendor_up{vendor=\"OPENAI\"}"), Some(&0.0));
     let failures = "causerie_vendor_failures_total{vendor=\"OPENAI\",cause=\"key\"}";
     assert!(figures.get(failures).is_some_and(|count| *count >= 1.0), "{figures:?}");
-    // The key is mended at the vendor's; the service runs on.
+    // The operator fixes the key at the vendor while the service runs.
     server.lists(None);
     poll::until("its model is found", || {
         let models = entries(&api.catalog("models", None).json());
@@ -122,10 +122,10 @@ fn the_models_of_a_vendor_that_is_away_are_down_and_what_fails_names_it() {
         let service = Service::start(Options { environment, ..Options::default() });
         let api = service.api(&service.account());
         let log = service.log();
-        let told = |line: &str| {
+        let is_logged = |line: &str| {
             line.contains(provider) && line.contains(&base) && line.contains("the connection was refused")
         };
-        assert!(log.lines().any(told), "{log}");
+        assert!(log.lines().any(is_logged), "{log}");
         let models = entries(&api.catalog("models", None).expect_status(200).json());
         let default = models.iter().find(|model| model["default"] == true).expect("a default");
         assert_eq!(
@@ -136,7 +136,10 @@ fn the_models_of_a_vendor_that_is_away_are_down_and_what_fails_names_it() {
         assert_eq!(default.get("builtin"), None, "{default}");
         let failed = api.completed(&api.ask("Hello"));
         assert_eq!(failed["error"]["code"], "MODEL_UNAVAILABLE", "{failed}");
-        assert!(failed["error"]["message"].as_str().is_some_and(|told| told.contains(provider)), "{failed}");
+        assert!(
+            failed["error"]["message"].as_str().is_some_and(|message| message.contains(provider)),
+            "{failed}"
+        );
     }
 }
 
@@ -148,7 +151,10 @@ fn a_model_that_is_refused_names_its_vendor() {
     server.will([Say::Refuse(401)]);
     let failed = api.completed(&api.ask("Hello"));
     assert_eq!(failed["error"]["code"], "MODEL_REJECTED", "{failed}");
-    assert!(failed["error"]["message"].as_str().is_some_and(|told| told.contains("OPENAI")), "{failed}");
+    assert!(
+        failed["error"]["message"].as_str().is_some_and(|message| message.contains("OPENAI")),
+        "{failed}"
+    );
 }
 
 #[test]

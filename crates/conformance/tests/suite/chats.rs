@@ -50,23 +50,23 @@ fn an_answer_belongs_to_its_conversation() {
 }
 
 #[test]
-fn a_conversation_is_continued_with_all_that_was_said() {
+fn a_conversation_is_continued_with_its_history() {
     let (_service, vendor, api) = with_vendor();
     vendor.will([Say::text("The rent is 900.")]);
     let first = api.completed(&api.ask("What is the rent?"));
     vendor.will([Say::text("It rises in May.")]);
     let chat = id(&first, "chatId");
-    // What the conversation was begun with is taken over; what is sent instead is not even looked at.
+    // A continuation keeps the conversation's choices; those in the request are not even validated.
     let again = json!({ "input": "When does it rise?", "chatId": chat, "model": "no-such-model",
         "jurisdictions": ["nowhere"], "settings": [{ "key": "none", "value": "none" }] });
     let second = api.completed(&api.accepted(&again));
     assert_eq!((&second["chatId"], &second["model"]), (&first["chatId"], &Value::from(vendor::MODEL)));
-    let told = vendor.requests()[1].to_string();
-    for said in ["What is the rent?", "The rent is 900.", "When does it rise?"] {
-        assert!(told.contains(said), "{said} in {told}");
+    let request = vendor.requests()[1].to_string();
+    for text in ["What is the rent?", "The rent is 900.", "When does it rise?"] {
+        assert!(request.contains(text), "{text} in {request}");
     }
     let detail = api.chat(&chat).expect_status(200).json();
-    let said: Vec<(&Value, &Value, &Value)> = detail["messages"]
+    let messages: Vec<(&Value, &Value, &Value)> = detail["messages"]
         .as_array()
         .expect("messages")
         .iter()
@@ -82,7 +82,7 @@ fn a_conversation_is_continued_with_all_that_was_said() {
         (&user, &completed, &texts[2]),
         (&assistant, &completed, &texts[3]),
     ];
-    assert_eq!(said, expected);
+    assert_eq!(messages, expected);
     assert_eq!((&detail["messages"][1]["id"], &detail["messages"][3]["id"]), (&first["id"], &second["id"]));
     assert!(detail["messages"][1]["parts"].as_array().is_some_and(|parts| !parts.is_empty()));
     assert_eq!(detail["chat"]["chatId"], first["chatId"]);
@@ -102,7 +102,7 @@ fn a_busy_conversation_turns_a_question_down() {
     busy.expect_code(409, "CONVERSATION_BUSY");
     vendor.wait_held(1);
     api.send(&again).expect_code(409, "CONVERSATION_BUSY");
-    // Another conversation is answered meanwhile.
+    // Another conversation is answered in the meantime.
     assert_eq!(api.completed(&api.ask("Elsewhere"))["text"], "Done.");
     vendor.release();
     api.completed(&answer);
@@ -144,7 +144,7 @@ fn a_stopped_answer_keeps_what_was_written() {
     }
     let again = api.stop(&chat).expect_status(202).json();
     assert_eq!((&again["chatId"], &again["status"]), (&answer["chatId"], &Value::from("completed")));
-    assert_eq!(api.now(&answer), whole, "a stop of what is done changes nothing");
+    assert_eq!(api.now(&answer), whole, "stopping a completed answer changes nothing");
     assert_eq!(api.completed(&api.accepted(&json!({ "input": "More", "chatId": chat })))["text"], "Done.");
 }
 
@@ -200,7 +200,7 @@ fn a_deleted_conversation_is_gone() {
     api.collect(&chat, &id(&answer, "id")).expect_code(404, "NOT_FOUND");
     api.send(&json!({ "input": "x", "chatId": chat })).expect_code(404, "NOT_FOUND");
     assert_eq!(api.chats("").json()["totalCount"], 0);
-    // One that is answering is stopped first.
+    // A conversation with an answer in progress is stopped first.
     vendor.will([Say::text("Half"), Say::Hold]);
     let writing = api.ask("Go on");
     vendor.wait_held(1);
@@ -225,7 +225,7 @@ fn questions_need_credits_and_cost_some() {
     api.completed(&api.ask("Hello"));
     let (balance, reserved) = settled(&service, &poor);
     assert!((980..1000).contains(&balance) && reserved == 0, "a plain question costs 1 to 20: {balance}");
-    // A vendor that fails is not paid for.
+    // A failed step is not charged.
     for _ in 0..20 {
         vendor.will([Say::Refuse(400)]);
     }

@@ -21,7 +21,7 @@ fn ask_prints_the_answer_and_its_sources() {
     let (out, err) = (String::from_utf8_lossy(&asked.stdout), String::from_utf8_lossy(&asked.stderr));
     assert!(asked.status.success(), "{err}");
     assert!(out.contains("18,500") && out.contains("nájem.txt"), "{out}");
-    assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "no colours where nobody looks");
+    assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "no colours without a terminal");
     assert_eq!(api.list("/uploads").json()["entries"][0]["name"], "nájem.txt");
 }
 
@@ -43,7 +43,7 @@ fn ask_continues_a_conversation_and_tells_failures_apart() {
         vendor.will([conformance::Say::Refuse(400)]);
     }
     let failed = ask(&service, &api, &["Hello"]);
-    assert!(!failed.status.success(), "an answer that could not be finished is no success");
+    assert!(!failed.status.success(), "a failed answer fails the command");
 }
 
 #[test]
@@ -86,18 +86,18 @@ fn the_operator_manages_accounts_while_the_service_runs_and_while_it_does_not() 
 #[test]
 fn a_password_is_read_from_standard_input_and_kept_as_a_hash_alone() {
     const PASSWORD: &str = "tajné-heslo-Žofie";
-    // The file is looked into, also when this run is about PostgreSQL.
+    // The test reads the database file, so it uses SQLite even in a PostgreSQL run.
     let environment = vec![("CAUSERIE_DATABASE".to_owned(), String::new())];
     let mut service = Service::start(Options { environment, ..Options::default() });
     let create = |email: &'static str| ["account", "create", "--email", email, "--password-stdin"];
     let typed = format!("{PASSWORD}\nwhat follows is not read\n");
-    let mut said = Vec::new();
+    let mut outputs = Vec::new();
     let made = service.try_admin_typing(&create("a@example.test"), typed.as_bytes());
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     for wrong in [&b""[..], b"short\n", b"tajn\xe9-heslo-Zofie\n", b"tajn\0-heslo-Zofie\n", &[b'x'; 5000]] {
         let refused = service.try_admin_typing(&create("b@example.test"), wrong);
         assert!(!refused.status.success() && !refused.stderr.is_empty(), "{wrong:?}");
-        said.extend([refused.stdout, refused.stderr]);
+        outputs.extend([refused.stdout, refused.stderr]);
     }
     service.terminate();
     let set = ["account", "set-password", "--account", "a@example.test", "--password-stdin"];
@@ -105,10 +105,13 @@ fn a_password_is_read_from_standard_input_and_kept_as_a_hash_alone() {
     assert!(set.status.success(), "{}", String::from_utf8_lossy(&set.stderr));
     let later = service.try_admin_typing(&create("b@example.test"), typed.as_bytes());
     assert!(later.status.success(), "the refused ones made no account");
-    said.extend([made.stdout, made.stderr, set.stdout, set.stderr, later.stdout, later.stderr]);
-    said.push(service.log().into_bytes());
+    outputs.extend([made.stdout, made.stderr, set.stdout, set.stderr, later.stdout, later.stderr]);
+    outputs.push(service.log().into_bytes());
     let holds = |bytes: &[u8], text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
-    assert!(said.iter().all(|text| !holds(text, PASSWORD) && !holds(text, "$argon2")), "nothing tells it");
+    assert!(
+        outputs.iter().all(|text| !holds(text, PASSWORD) && !holds(text, "$argon2")),
+        "the password is not revealed"
+    );
     let database = std::fs::read(service.data().join("causerie.db")).expect("the database");
     assert!(holds(&database, "$argon2id$v=19$m=19456,t=2,p=1$") && !holds(&database, PASSWORD));
 }

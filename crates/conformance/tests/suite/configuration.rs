@@ -1,4 +1,4 @@
-//! The settings as an operator meets them: a file, the environment, and commands that tell what holds.
+//! The settings: a file, the environment, and the commands that show and check them.
 
 use std::path::PathBuf;
 use std::process::Output;
@@ -7,7 +7,7 @@ use conformance::{Expect, Options, Service, Vendor, poll};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A folder with these files.
+/// Creates a folder with these files.
 fn folder(files: &[(&str, &str)]) -> (TempDir, impl Fn(&str) -> String + use<>) {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, content) in files {
@@ -33,7 +33,7 @@ fn a_file_sets_the_service_up() {
     );
     std::fs::write(at("causerie.toml"), content).expect("a file");
     let arguments = vec!["--config".to_owned(), at("causerie.toml")];
-    // The variable stands before the file.
+    // The variable takes precedence over the file.
     let environment = vec![("CAUSERIE_UPLOAD_MAX_BYTES".to_owned(), "2048".to_owned())];
     let service = Service::start(Options { environment, arguments });
     let api = service.api(&service.account());
@@ -72,7 +72,7 @@ fn a_wrong_file_is_refused_with_its_lines() {
         assert!(err.lines().any(|line| line == unknown), "{err}");
         assert!(err.contains(&format!("{file}:4: machine.idle_timeout: ")), "{err}");
     }
-    assert!(!std::path::Path::new(&data).exists(), "nothing was begun");
+    assert!(!std::path::Path::new(&data).exists(), "the service did not start");
     let (_, err) = text(&run(&["config", "check", "--json", &file]));
     let refused: Value = serde_json::from_str(&err).expect("one JSON object");
     assert_eq!(refused["code"], "INVALID_CONFIGURATION");
@@ -116,15 +116,15 @@ fn what_holds_is_shown_with_its_origin_and_without_secrets() {
     );
     assert_eq!(of("openai.base_url")["value"], "http://127.0.0.1:2/v1");
     assert_eq!(of("models.default")["value"], Value::Null);
-    // What was printed is a file of settings itself.
+    // The output is a valid settings file.
     let again = at("again.toml");
     std::fs::write(&again, &plain).expect("a file");
     let mut command = service.command();
     let checked =
         command.args(["config", "check", "--json", &again]).output().expect("the binary can be run");
-    let told: Value = serde_json::from_slice(&checked.stdout).expect("one JSON object");
+    let output: Value = serde_json::from_slice(&checked.stdout).expect("one JSON object");
     assert_eq!(
-        told["keys"].as_u64(),
+        output["keys"].as_u64(),
         Some(settings.iter().filter(|one| !one["value"].is_null()).count() as u64)
     );
 }
@@ -139,8 +139,8 @@ fn the_operator_s_commands_take_the_data_folder_from_the_file() {
     let mut command = service.command();
     let output =
         command.args(show).env("CAUSERIE_CONFIG", at("causerie.toml")).output().expect("it can be run");
-    let told: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
-    assert_eq!(told["balance"], 10_000);
+    let output: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!(output["balance"], 10_000);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn what_models_are_told_can_be_replaced() {
     let path = written.to_str().expect("a path");
     let (_, refused) = text(&run(&["config", "instructions", path]));
     assert_eq!(refused, "");
-    // As the documentation has it.
+    // The example of the documentation.
     let agent = "You work for Novák & Partners. Where the files of a case speak of deadlines, name the day.\n\n\
                  {{instructions}}\n";
     std::fs::write(written.join("agent.md"), agent).expect("a file");
@@ -171,12 +171,12 @@ fn what_models_are_told_can_be_replaced() {
         system.contains("Novák & Partners. Where the files") && system.contains("law of: Czechia (CZ)"),
         "{system}"
     );
-    assert!(!system.contains("{{"), "nothing is left to be filled in: {system}");
+    assert!(!system.contains("{{"), "all placeholders are filled in: {system}");
 
     std::fs::write(written.join("skills.md"), "# Skills\n{{skils}}\n").expect("a file");
     let (_, refused) = text(&run(&["config", "check", &at("causerie.toml")]));
     let wanted = format!("{path}/skills.md:2: there is no {{{{skils}}}} here; did you mean {{{{skills}}}}?");
     assert!(refused.contains(&wanted), "{refused}");
     let (_, refused) = text(&run(&["config", "instructions", path]));
-    assert!(refused.contains("exists"), "nothing is replaced: {refused}");
+    assert!(refused.contains("exists"), "existing files are not overwritten: {refused}");
 }

@@ -1,4 +1,4 @@
-//! What connections may hold, send and wait for, and how each request is named.
+//! Limits and timeouts of connections, and the request ids in the log.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -8,9 +8,9 @@ use conformance::http::send_bytes;
 use conformance::{Connection, Expect, Options, Request, Service, poll};
 use serde_json::Value;
 
-/// How long a connection that is to say nothing is listened to.
+/// The time for which a connection is expected to stay silent.
 const SILENCE: Duration = Duration::from_millis(200);
-/// Beyond this something hangs.
+/// The time after which a test counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn service(settings: &[(&str, &str)]) -> Service {
@@ -19,13 +19,13 @@ fn service(settings: &[(&str, &str)]) -> Service {
     Service::start(Options { environment, ..Options::default() })
 }
 
-/// Asks on an open connection and reads the status.
+/// Sends a request on an open connection and reads the status.
 fn asked(stream: &mut TcpStream) -> String {
     stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").expect("it is open");
     status(stream).expect("an answer")
 }
 
-/// The first bytes of an answer; `None` when the connection ends without one.
+/// Reads the first bytes of a response; `None` if the connection ends without one.
 fn status(stream: &mut TcpStream) -> Option<String> {
     let mut head = [0; 12];
     stream.read_exact(&mut head).ok()?;
@@ -44,27 +44,33 @@ fn headers_are_bounded_in_bytes_and_lines() {
     let with = |extra: &str| format!("GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{extra}\r\n");
     let lines = |count: usize| (0..count).map(|line| format!("x-{line}: y\r\n")).collect::<String>();
     let long = |bytes: usize| format!("x-long: {}\r\n", "y".repeat(bytes));
-    let told = |request: String| send_bytes(service.address(), request.as_bytes()).expect("it listens");
-    assert_eq!(told(with(&lines(90))), Some(200));
-    assert_eq!(told(with(&lines(101))), Some(431));
-    assert_eq!(told(with(&long(60_000))), Some(200));
-    assert_eq!(told(with(&long(70_000))), Some(431));
+    let status_of = |request: String| send_bytes(service.address(), request.as_bytes()).expect("it listens");
+    assert_eq!(status_of(with(&lines(90))), Some(200));
+    assert_eq!(status_of(with(&lines(101))), Some(431));
+    assert_eq!(status_of(with(&long(60_000))), Some(200));
+    assert_eq!(status_of(with(&long(70_000))), Some(431));
     assert_eq!(
-        told(format!("GET /healthz?{} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", "q".repeat(65_500))),
+        status_of(format!(
+            "GET /healthz?{} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+            "q".repeat(65_500)
+        )),
         Some(431)
     );
     assert_eq!(
-        told(format!("GET /healthz?{} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", "q".repeat(65_600))),
+        status_of(format!(
+            "GET /healthz?{} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+            "q".repeat(65_600)
+        )),
         Some(414)
     );
-    assert_eq!(told("GET /healthz HTTP/1.1\r\nx y\r\n\r\n".to_owned()), Some(400));
-    assert_eq!(told(with("")), Some(200), "and the service goes on");
+    assert_eq!(status_of("GET /healthz HTTP/1.1\r\nx y\r\n\r\n".to_owned()), Some(400));
+    assert_eq!(status_of(with("")), Some(200), "the service continues");
     for beyond in [lines(101), lines(300), long(70_000)] {
         let mut connection = Connection::open(&service.address().into()).expect("it listens");
         connection.write(with(&beyond).as_bytes());
         connection.response("GET").expect("an answer").expect_code(431, "HEAD_TOO_LARGE");
     }
-    // Nothing of these came as far as the interface, and yet the operator sees them.
+    // These requests do not reach the interface, but are counted and logged.
     let counted = |status: u16| {
         let page = Request::new("GET", "/metrics").send(service.address()).expect_status(200).text();
         let name = format!("causerie_requests_total{{operation=\"other\",status=\"{status}\"}} ");
@@ -137,7 +143,7 @@ fn who_says_nothing_or_half_a_request_is_let_go() {
     assert_eq!(asked(&mut idle), "HTTP/1.1 200");
     for stream in [&mut silent, &mut slow, &mut idle] {
         let mut rest = Vec::new();
-        // Ended, not timed out.
+        // The connection is closed rather than timed out.
         let ended = stream.read_to_end(&mut rest);
         assert!(ended.map_or_else(|error| error.kind() == ErrorKind::ConnectionReset, |_| true));
     }
@@ -153,7 +159,7 @@ fn connections_beyond_the_bound_wait_until_one_ends() {
     let mut third = connected(&service);
     third.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").expect("it is in the queue");
     third.set_read_timeout(Some(SILENCE)).expect("a timeout");
-    assert_eq!(status(&mut third), None, "nobody serves it yet");
+    assert_eq!(status(&mut third), None, "it is not served yet");
     third.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     drop(one);
     assert_eq!(status(&mut third).as_deref(), Some("HTTP/1.1 200"));
@@ -188,7 +194,7 @@ fn every_answer_names_its_request_and_the_log_has_a_line_of_it() {
     let api = service.api(&account);
     api.completed(&api.ask("What is the code word heron?"));
     send("/api/v1/vm", key, Some("given-last"));
-    let log = poll::until("the log tells of all", || {
+    let log = poll::until("all requests are logged", || {
         Some(service.log()).filter(|log| log.ends_with('\n') && log.contains("given-last"))
     });
     let lines: Vec<Value> =
@@ -203,6 +209,6 @@ fn every_answer_names_its_request_and_the_log_has_a_line_of_it() {
     assert!(first["ms"].as_f64().is_some_and(|ms| (0.0..60_000.0).contains(&ms)), "{first}");
     assert_eq!((&line("given-2")["status"], &line("given-3")["status"]), (&401.into(), &404.into()));
     for secret in [account.key.as_str(), "secret=query", "heron"] {
-        assert!(!log.contains(secret), "the log tells {secret}");
+        assert!(!log.contains(secret), "the log contains {secret}");
     }
 }

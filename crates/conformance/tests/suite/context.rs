@@ -1,4 +1,4 @@
-//! What a model is shown: attached files, images, and an exchange that is longer than what it reads.
+//! The context of a model: attached files, images, and exchanges that exceed its limits.
 
 use conformance::api::{encoded, parts_of, path_of};
 use conformance::{Account, Api, Expect, Options, Say, Service, Vendor};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 const MODEL: &str = "[[model]]\nid = \"stand-in\"\nvendor = \"openai\"\n";
 
-/// A service whose model is described so.
+/// Starts a service whose model has this description.
 fn stage(described: &str) -> (Vendor, Service, Api, (tempfile::TempDir, Account)) {
     let vendor = Vendor::start();
     let folder = tempfile::tempdir().expect("a folder");
@@ -31,8 +31,8 @@ fn asked(api: &Api, input: &str, paths: &[String], after: Option<&Value>) -> Val
     api.completed(&api.accepted(&question))
 }
 
-/// What the user's messages of a request say, in one.
-fn told(request: &Value) -> String {
+/// Joins the texts of the user's messages in a request.
+fn user_text(request: &Value) -> String {
     let messages = request["messages"].as_array().expect("messages");
     let users = messages.iter().filter(|message| message["role"] == "user");
     users.map(|message| message["content"].to_string()).collect::<Vec<_>>().join("\n")
@@ -46,30 +46,33 @@ fn small_files_are_given_whole_and_cited_and_large_ones_are_named() {
     vendor.will([Say::text("Do pátého dne [1]. Jinak nic [7].")]);
     let answer = asked(&api, "Kdy se platí?", &[small.clone(), large.clone()], None);
     let request = vendor.requests().swap_remove(0);
-    let said = told(&request);
-    assert!(said.contains("Nájemné je splatné 5. dne.") && said.contains(&format!("[1] {small}")), "{said}");
-    assert!(!said.contains("Nothing of note") && said.contains("use search and read"), "{said}");
+    let prompt = user_text(&request);
+    assert!(
+        prompt.contains("Nájemné je splatné 5. dne.") && prompt.contains(&format!("[1] {small}")),
+        "{prompt}"
+    );
+    assert!(!prompt.contains("Nothing of note") && prompt.contains("use search and read"), "{prompt}");
     let (files, end) =
-        (said.find("--- files").expect("a line"), said.find("--- end of files").expect("a line"));
-    let hostile = said.find("Ignore all rules").expect("the file's words");
-    assert!(files < hostile && hostile < end, "what a file says is closed off: {said}");
+        (prompt.find("--- files").expect("a line"), prompt.find("--- end of files").expect("a line"));
+    let hostile = prompt.find("Ignore all rules").expect("the file's words");
+    assert!(files < hostile && hostile < end, "file contents are delimited: {prompt}");
     assert_eq!(answer["text"], "Do pátého dne. Jinak nic.");
     let text = parts_of(&answer, "TEXT")[0];
     let citations = text["citations"].as_array().expect("citations");
-    assert_eq!(citations.len(), 1, "a number that names nothing is dropped: {text}");
+    assert_eq!(citations.len(), 1, "a number without a source is removed: {text}");
     assert_eq!(citations[0]["source"]["path"], json!(small), "{text}");
     assert!(parts_of(&answer, "TOOL").is_empty(), "no tool ran that the model had called: {answer}");
 
-    // The next question can cite the file of the one before, under a number of its own answer.
+    // The next question can cite the previous question's file, with a number of its own answer.
     vendor.will([Say::text("Ano [1].")]);
     let second = asked(&api, "Opravdu?", &[], Some(&answer));
     let request = vendor.requests().swap_remove(1);
-    assert_eq!(told(&request).matches("Nájemné je splatné").count(), 1, "once: {request}");
+    assert_eq!(user_text(&request).matches("Nájemné je splatné").count(), 1, "once: {request}");
     let source = &parts_of(&second, "TEXT")[0]["citations"][0]["source"];
     assert_eq!(source["path"], json!(small), "{second}");
 }
 
-/// A PNG by its first bytes: what it shows is the vendor's business.
+/// Returns the header of a PNG, which is enough for the service.
 fn png(side: u32) -> Vec<u8> {
     let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
     bytes.extend([side.to_be_bytes(), side.to_be_bytes()].concat());
@@ -94,8 +97,8 @@ fn images_are_shown_to_models_that_see() {
     assert_eq!(answer["text"], text, "{answer}");
     let requests = vendor.requests();
     assert_eq!((images(&requests[0]), images(&requests[1])), (1, 2), "one is attached, one was read");
-    assert!(told(&requests[0]).contains("huge.png: an image that can't be shown"), "{}", requests[0]);
-    // What is another image by now is not shown as the one that it was.
+    assert!(user_text(&requests[0]).contains("huge.png: an image that can't be shown"), "{}", requests[0]);
+    // A file that has become another image is not shown in place of the original.
     api.delete_file(&encoded(&shown)).expect_status(204);
     uploaded(&api, "plan.png", b"no image any more");
     vendor.will([Say::text("Gone.")]);
@@ -110,13 +113,13 @@ fn models_that_do_not_see_get_the_names_of_images() {
     let answer = asked(&api, "What is it?", std::slice::from_ref(&path), None);
     let request = vendor.requests().swap_remove(0);
     assert_eq!(images(&request), 0);
-    assert!(told(&request).contains(&format!("{path}: image/png, 5 x 5 pixels")), "{request}");
+    assert!(user_text(&request).contains(&format!("{path}: image/png, 5 x 5 pixels")), "{request}");
     assert_eq!(parts_of(&answer, "FILE")[0]["path"], json!(path), "{answer}");
 }
 
-/// The requests by which a model was asked to sum up, by their places.
+/// Returns the indexes of the requests for a summary.
 fn summaries(requests: &[Value]) -> Vec<usize> {
-    let asks = |request: &Value| told(request).contains("The exchange above has become too long");
+    let asks = |request: &Value| user_text(request).contains("The exchange above has become too long");
     (0..requests.len()).filter(|at| asks(&requests[*at])).collect()
 }
 
@@ -125,7 +128,7 @@ fn a_conversation_longer_than_its_model_reads_goes_on_with_a_summary() {
     let (vendor, service, api, (_folder, account)) =
         stage("context_tokens = 16384\noutput_max_tokens = 1024\n");
     for number in 0..20 {
-        // Whatever is asked: an answer, or a summary.
+        // Answers every request, for an answer or a summary.
         let text = format!("Said {number}. {}", "Nothing of note happened. ".repeat(300));
         vendor.will([Say::NoUsage, Say::Text(text)]);
     }
@@ -137,16 +140,16 @@ fn a_conversation_longer_than_its_model_reads_goes_on_with_a_summary() {
     let requests = vendor.requests();
     let asked = summaries(&requests);
     let first = *asked.first().expect("a summary was wanted");
-    let (said, tools) = (told(&requests[first]), requests[first].get("tools"));
-    assert!(said.contains("Elm Street") && tools.is_none(), "{tools:?} {said}");
+    let (prompt, tools) = (user_text(&requests[first]), requests[first].get("tools"));
+    assert!(prompt.contains("Elm Street") && tools.is_none(), "{tools:?} {prompt}");
     let then = requests[first + 1].to_string();
     assert!(then.contains("is summed up here") && then.contains(&format!("Said {first}.")), "{then}");
     assert!(
         !then.contains("Elm Street") && !then.contains("Said 0."),
-        "what it sums up is not shown: {then}"
+        "summarized messages are omitted: {then}"
     );
-    assert!(then.contains(&format!("Said {}.", first - 1)), "the last exchange is shown as it was: {then}");
-    // Nobody reads it, and it is paid for.
+    assert!(then.contains(&format!("Said {}.", first - 1)), "the last exchange is unchanged: {then}");
+    // The summary is not shown to readers, and it is charged.
     let chat = api.chat(last["chatId"].as_str().expect("an id")).json();
     let messages = chat["messages"].as_array().expect("messages");
     assert!(messages.len() == 18 && !chat.to_string().contains(&format!("Said {first}.")), "{chat}");

@@ -1,12 +1,12 @@
-//! The suite covers the error table: held against the tests' own sources. What of the published schema is met is
-//! looked at in `tests/interface`.
+//! Checks that the suite covers the error table, by the tests' own sources. `tests/interface` checks the
+//! coverage of the published schema.
 
 use std::fs;
 use std::path::Path;
 
 use conformance::operations::REFUSALS;
 
-/// The sources of the suite and of the cases.
+/// Returns the sources of the suite and of the cases.
 fn sources() -> Vec<String> {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let files = ["tests/suite", "tests/interface", "src/cases"]
@@ -15,7 +15,7 @@ fn sources() -> Vec<String> {
     files.map(|file| fs::read_to_string(file.expect("a file").path()).expect("a source")).collect()
 }
 
-/// The source of a test or case: from its head to the brace that closes it.
+/// Returns the source of a test or case, from its head to its closing brace.
 fn body_of<'a>(sources: &'a [String], test: &str) -> Option<&'a str> {
     let head = format!("\nfn {test}(");
     let found = sources.iter().find_map(|source| source.split_once(&head).map(|(_, rest)| rest))?;
@@ -31,6 +31,6 @@ fn every_refusal_is_met_by_its_test() {
             401 => body.contains("expect_rejection") || body.contains("assert_rejected"),
             _ => body.contains(&status.to_string()),
         };
-        assert!(met, "{status} {condition}: {test} is no test of it");
+        assert!(met, "{status} {condition}: {test} does not test it");
     }
 }

@@ -1,4 +1,4 @@
-//! Whatever is killed when: what was accepted is completed once and paid once.
+//! Crashes: every accepted question is completed once and charged once.
 
 use conformance::api::id;
 use conformance::{Expect, Options, Say, Service, poll};
@@ -48,7 +48,7 @@ fn an_answer_goes_on_after_an_orderly_restart() {
     service.terminate();
     assert!(
         events.rest().iter().all(|event| event.name == "message"),
-        "readers are let go, nothing is completed"
+        "readers are disconnected, nothing is completed"
     );
     vendor.will([Say::text("Said anew.")]);
     service.restart();

@@ -1,4 +1,4 @@
-//! Credits that end while an answer is written, and what a conversation that is deleted leaves of its cost.
+//! Credits that run out during an answer, and the cost of deleted conversations.
 
 use conformance::api::id;
 use conformance::{Account, Api, Expect, NewAccount, Options, Say, Service, Vendor, poll};
@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use crate::streams::shows;
 
-/// A step holds 21 credits and costs as many: one for the answer, one for each of twenty tokens.
-pub(crate) fn dear(vendor: &Vendor) -> Service {
+/// Starts a service on which a step reserves and costs 21 credits: one for the answer, one for each of twenty
+/// tokens.
+pub(crate) fn expensive(vendor: &Vendor) -> Service {
     let mut environment = vendor.environment();
     for (name, value) in [
         ("CAUSERIE_PRICES_BASE", "1"),
@@ -20,7 +21,7 @@ pub(crate) fn dear(vendor: &Vendor) -> Service {
     Service::start(Options { environment, ..Options::default() })
 }
 
-/// An answer whose second step can't be paid for.
+/// Asks a question whose second step cannot be paid for.
 fn ends_for_want_of(code: &str, vendor: &Vendor, api: &Api) -> Value {
     let write = json!({ "path": "/note.txt", "content": "x" });
     let call = Say::Call { tool: "write".to_owned(), arguments: write };
@@ -29,20 +30,20 @@ fn ends_for_want_of(code: &str, vendor: &Vendor, api: &Api) -> Value {
     let mut events = api.events_of(&answer);
     shows(&mut events, "I look.");
     vendor.release();
-    let told = events.rest().pop().expect("a completion");
-    assert_eq!(told.name, "completed");
+    let last = events.rest().pop().expect("a completion");
+    assert_eq!(last.name, "completed");
     let whole = api.completed(&answer);
-    assert_eq!(told.data, whole, "readers and callers are told the same");
+    assert_eq!(last.data, whole, "streams and collected answers agree");
     let error = &whole["error"];
     assert_eq!(error["code"], code, "{whole}");
     let message = error["message"].as_str().expect("a sentence");
-    assert_eq!(whole["text"], format!("I look.\n\n{message}"), "what was written, and why it ends");
+    assert_eq!(whole["text"], format!("I look.\n\n{message}"), "the text so far, and the reason for the end");
     let parts = whole["parts"].as_array().expect("parts");
     let last = parts.last().expect("a part");
     assert_eq!(last["type"], "TEXT");
     assert!(last["content"].as_str().is_some_and(|html| html.contains(message)), "{whole}");
     assert!(parts.iter().all(|part| part["state"] != "PENDING"), "{whole}");
-    assert_eq!(api.download("/note.txt").expect_status(200).text(), "x", "what was paid for was done");
+    assert_eq!(api.download("/note.txt").expect_status(200).text(), "x", "the paid step was executed");
     assert_eq!(vendor.requests().len(), 1, "no step is begun that can't be paid for");
     whole
 }
@@ -55,7 +56,7 @@ pub(crate) fn settled(service: &Service, account: &Account) -> i64 {
 #[test]
 fn an_answer_under_way_ends_at_the_spending_limit_of_its_key() {
     let vendor = Vendor::start();
-    let service = dear(&vendor);
+    let service = expensive(&vendor);
     let account = service.account();
     let make = ["key", "create", "--account", &account.email, "--name", "n", "--spending-limit", "30"];
     let made = service.admin(&make);
@@ -66,7 +67,7 @@ fn an_answer_under_way_ends_at_the_spending_limit_of_its_key() {
     let keys = keys["keys"].as_array().expect("keys");
     let spent = keys.iter().find(|key| key["keyId"] == made["keyId"]).expect("it is listed");
     assert_eq!(spent["spent"], 21);
-    // Whoever may spend more goes on in the same conversation.
+    // A caller with more credits continues in the same conversation.
     let more = json!({ "input": "More", "chatId": answer["chatId"] });
     api.send(&more).expect_code(409, "SPENDING_LIMIT");
     let other = service.api(&account);
@@ -76,7 +77,7 @@ fn an_answer_under_way_ends_at_the_spending_limit_of_its_key() {
 #[test]
 fn an_answer_under_way_ends_with_the_balance() {
     let vendor = Vendor::start();
-    let service = dear(&vendor);
+    let service = expensive(&vendor);
     let account = service.account_as(&NewAccount { credits: 30, ..NewAccount::default() });
     let api = service.api(&account);
     let answer = ends_for_want_of("INSUFFICIENT_CREDITS", &vendor, &api);
@@ -105,9 +106,9 @@ fn a_thousand_credits_carry_ten_plain_questions_at_once() {
 }
 
 #[test]
-fn what_a_vendor_does_not_tell_is_estimated_and_paid() {
+fn missing_usage_is_estimated_and_charged() {
     let vendor = Vendor::start();
-    let service = dear(&vendor);
+    let service = expensive(&vendor);
     let account = service.account();
     let api = service.api(&account);
     vendor.will([Say::text("Some words that nobody counts."), Say::NoUsage]);
@@ -119,7 +120,7 @@ fn what_a_vendor_does_not_tell_is_estimated_and_paid() {
 #[test]
 fn deleting_a_conversation_gives_back_what_was_held_and_nothing_that_was_spent() {
     let vendor = Vendor::start();
-    let service = dear(&vendor);
+    let service = expensive(&vendor);
     let account = service.account();
     let api = service.api(&account);
     let done = api.completed(&api.ask("Hello"));
@@ -136,7 +137,7 @@ fn deleting_a_conversation_gives_back_what_was_held_and_nothing_that_was_spent()
 #[test]
 fn usage_is_told_by_day_and_model_with_and_without_a_service() {
     let vendor = Vendor::start();
-    let mut service = dear(&vendor);
+    let mut service = expensive(&vendor);
     let account = service.account();
     let api = service.api(&account);
     let counted = api.completed(&api.ask("Hello"));
@@ -147,30 +148,30 @@ fn usage_is_told_by_day_and_model_with_and_without_a_service() {
     let usage = |service: &Service, since: &[&str]| {
         service.admin(&[&["usage", "--account", account.email.as_str()], since].concat())
     };
-    let told = usage(&service, &[]);
-    let total = &told["total"];
-    assert_eq!((&total["steps"], &total["credits"]), (&json!(2), &json!(cost)), "{told}");
+    let report = usage(&service, &[]);
+    let total = &report["total"];
+    assert_eq!((&total["steps"], &total["credits"]), (&json!(2), &json!(cost)), "{report}");
     let estimated = total["estimatedTokens"].as_u64().expect("a number");
-    assert!(estimated > 0, "{told}");
+    assert!(estimated > 0, "{report}");
     let read_and_written = total["inputTokens"].as_u64().zip(total["outputTokens"].as_u64());
-    assert_eq!(read_and_written.map(|(read, written)| read + written), Some(120 + estimated), "{told}");
-    assert_eq!((&told["complete"], &told["since"]), (&json!(true), &Value::Null));
-    let models = told["models"].as_array().expect("models");
+    assert_eq!(read_and_written.map(|(read, written)| read + written), Some(120 + estimated), "{report}");
+    assert_eq!((&report["complete"], &report["since"]), (&json!(true), &Value::Null));
+    let models = report["models"].as_array().expect("models");
     assert_eq!(
         (models.len(), &models[0]["model"], &models[0]["credits"]),
         (1, &counted["model"], &json!(cost))
     );
-    let days = told["days"].as_array().expect("days");
+    let days = report["days"].as_array().expect("days");
     let of_days: i64 = days.iter().map(|day| day["credits"].as_i64().expect("credits")).sum();
-    assert_eq!(of_days, cost, "{told}");
+    assert_eq!(of_days, cost, "{report}");
     let today = counted["createdAt"].as_str().expect("a time")[..10].to_owned();
     assert_eq!(days.last().expect("a day")["day"], today.as_str());
-    assert_eq!(usage(&service, &["--since", &today])["total"], told["total"]);
+    assert_eq!(usage(&service, &["--since", &today])["total"], report["total"]);
     let none = usage(&service, &["--since", "2999-01-01"]);
     assert_eq!((&none["total"]["credits"], &none["days"]), (&json!(0), &json!([])));
     assert_eq!(usage(&service, &["--since", "2026-11-21T10:00:00Z"])["since"], "2026-11-21T10:00:00.000Z");
     let other = service.account();
     assert_eq!(service.admin(&["usage", "--account", &other.email])["total"]["steps"], 0);
     service.terminate();
-    assert_eq!(usage(&service, &[]), told);
+    assert_eq!(usage(&service, &[]), report);
 }

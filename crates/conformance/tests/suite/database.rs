@@ -1,4 +1,4 @@
-//! The service on PostgreSQL: whom it lets in, and what a database that goes away costs.
+//! The service on PostgreSQL: the exclusive lock, and outages of the database.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -57,7 +57,7 @@ fn a_service_waits_for_a_database_that_starts_later() {
     let log = service.data().with_file_name("log");
     std::thread::scope(|scope| {
         let starting = scope.spawn(|| service.restart());
-        poll::until("it says what it waits for", || {
+        poll::until("it logs that it waits for the lock", || {
             std::fs::read_to_string(&log)
                 .is_ok_and(|log| log.contains("database unreachable; retrying"))
                 .then_some(())
@@ -68,7 +68,7 @@ fn a_service_waits_for_a_database_that_starts_later() {
     service.api(&account).vm().expect_status(200);
 }
 
-/// A second service, until it says `wanted`.
+/// A second service, which runs until it logs `wanted`.
 struct Second(Child);
 
 impl Second {
@@ -76,9 +76,9 @@ impl Second {
         let mut command = beside.command();
         command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder);
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary can be run");
-        let mut said = BufReader::new(child.stderr.take().expect("its log"));
-        until_said(&mut said, wanted);
-        (Self(child), said)
+        let mut stderr = BufReader::new(child.stderr.take().expect("its log"));
+        until_said(&mut stderr, wanted);
+        (Self(child), stderr)
     }
 }
 
@@ -116,8 +116,8 @@ fn a_failure_tells_no_password() {
         let mut command = service.command();
         command.args(["machine", "list", "--data"]).arg(folder.path()).env(conformance::DATABASE, url);
         let refused = command.output().expect("the binary can be run");
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(!refused.status.success() && !said.is_empty() && !said.contains("s3"), "{said}");
+        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && !stderr.is_empty() && !stderr.contains("s3"), "{stderr}");
         let help = command.args(["--help"]).output().expect("the binary can be run");
         assert!(!String::from_utf8_lossy(&help.stdout).contains("s3"));
     }

@@ -1,6 +1,6 @@
-//! A data folder on a small disk that is filled to the last byte, or to the last file.
+//! A data folder on a small disk that runs out of space or inodes.
 //!
-//! Each test runs itself again where it alone sees its mounts, and so do the services that it starts.
+//! Each test re-executes itself in a mount namespace of its own, which its services share.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,10 +14,10 @@ use conformance::http::Request;
 use conformance::{Account, Api, Options, Service, poll};
 use serde_json::{Value, json};
 
-/// Set where a test runs that sees its mounts alone.
+/// Set in a test's re-execution.
 const APART: &str = "CONFORMANCE_APART";
 
-/// Runs this test again with mounts of its own; `false` when this is that run.
+/// Runs this test again in its own mount namespace; returns `false` if this is that run.
 fn is_outside(test: &str) -> bool {
     if std::env::var_os(APART).is_some() {
         return false;
@@ -30,7 +30,7 @@ fn is_outside(test: &str) -> bool {
     true
 }
 
-/// A service whose data folder is a disk of its own.
+/// A service whose data folder is a separate disk.
 struct Small {
     service: Service,
     account: Account,
@@ -59,7 +59,7 @@ impl Small {
         small
     }
 
-    /// A question that is answered.
+    /// Asks a question and waits for the answer.
     fn ask(&self) {
         self.api.completed(&self.api.ask("What is the rent?"));
     }
@@ -72,7 +72,7 @@ impl Small {
         Request::new("GET", "/readyz?verbose").send(self.service.address()).json()
     }
 
-    /// The check of this name.
+    /// Returns the health check with this name.
     fn check(&self, name: &str) -> Value {
         let checks = self.checks();
         let all = checks["checks"].as_array().expect("checks");
@@ -83,7 +83,7 @@ impl Small {
         self.service.data().join("workspaces").join(&self.account.id).join("hog")
     }
 
-    /// Revokes a key, makes others and gives credits, all at zero free.
+    /// Checks that commands work without free space: revoking a key, creating keys and granting credits.
     fn obeys(&self) {
         let (id, key) = self.service.new_key(&self.account.email);
         let api = self.api.with_key(&key);
@@ -93,7 +93,7 @@ impl Small {
         let _ = self.service.admin(&["credits", "grant", "--account", &self.account.email, "1"]);
     }
 
-    /// Takes no questions and no files, and says so.
+    /// Checks that questions and files are rejected with a reason.
     fn refuses(&self) {
         poll::until("the service is not ready", || (self.state() == 503).then_some(()));
         let asked = self.api.send(&json!({ "input": "And the deposit?" }));
@@ -101,10 +101,10 @@ impl Small {
         assert!(asked.header("retry-after").is_some());
         let file = self.api.upload("late.txt", b"late");
         assert_eq!((file.status, &file.json()["code"]), (409, &Value::from("QUOTA_EXCEEDED")));
-        assert_eq!(self.api.chats("").status, 200, "what there is can be read");
+        assert_eq!(self.api.chats("").status, 200, "reads still work");
     }
 
-    /// Starts again as it is, and obeys.
+    /// Restarts on the full disk, and checks that commands work.
     fn starts_again(&mut self, fill: impl Fn()) {
         self.service.terminate();
         fill();
@@ -124,13 +124,13 @@ impl Small {
     }
 }
 
-/// Bytes that the disk has given to the files of a folder.
+/// Returns the bytes that are allocated to the files of a folder.
 fn allocated(folder: &Path) -> u64 {
     let files = fs::read_dir(folder).expect("the folder").flatten();
     files.map(|file| file.metadata().map_or(0, |known| known.blocks() * 512)).sum()
 }
 
-/// Takes every byte that is left.
+/// Uses up all free space.
 fn fill_bytes(hog: &Path) {
     let mut file = File::options().create(true).append(true).open(hog).expect("a file");
     for size in [1 << 20, 4096, 1] {
@@ -139,7 +139,7 @@ fn fill_bytes(hog: &Path) {
     }
 }
 
-/// Takes every file that is left.
+/// Uses up all free inodes.
 fn fill_inodes(folder: &Path) {
     fs::create_dir_all(folder).expect("a folder");
     for number in fs::read_dir(folder).expect("it is there").count().. {
@@ -162,7 +162,7 @@ fn a_disk_without_a_free_byte_leaves_a_service_that_obeys_and_starts() {
     assert_eq!(bytes["status"], "fail");
     assert_eq!(bytes["floor"], 24 << 20);
     assert!(bytes["free"].as_u64().is_some_and(|free| free < 24 << 20), "{bytes}");
-    // Whatever becomes free is taken at once.
+    // A thread uses up space as soon as it becomes free.
     let done = Arc::new(AtomicBool::new(false));
     let greedy = std::thread::spawn({
         let (hog, done) = (hog.clone(), done.clone());
@@ -177,7 +177,7 @@ fn a_disk_without_a_free_byte_leaves_a_service_that_obeys_and_starts() {
     done.store(true, Ordering::Relaxed);
     greedy.join().expect("it ends");
     small.starts_again(|| fill_bytes(&hog));
-    // Without a service, too.
+    // Commands also work without a running service.
     let (id, _) = small.service.new_key(&small.account.email);
     small.service.kill();
     fill_bytes(&hog);

@@ -1,5 +1,5 @@
-//! Section 2.10 through the format of each vendor: every type of part with each of its fields, sources that the vendor
-//! names itself, and what a stop ends. One answer of each format has them all.
+//! Section 2.10 through the format of each vendor: every type of part with each of its fields, sources that
+//! the vendor reports, and stops. One answer of each format has all parts.
 
 use conformance::api::{id, is_uuid, parts_of};
 use conformance::fake_vendors::{FakeVendors, Format};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const LEASE: &[u8] = b"The rent is due on the fifth of each month.\n";
 const ACT: &str = "https://law.example.org/rent-act?section=5&part=1";
-/// What a vendor may say and no answer leads to.
+/// URLs that a vendor may report and no answer may link to.
 const HOSTILE: [&str; 6] = [
     "javascript:alert(1)",
     "http://127.0.0.1:9/",
@@ -18,7 +18,7 @@ const HOSTILE: [&str; 6] = [
     "https://user:secret@law.example.org/",
 ];
 
-/// A service whose models answer in this format and that may search the web.
+/// A service whose models use this format and may search the web.
 struct Stage {
     fake_vendors: FakeVendors,
     service: Service,
@@ -46,7 +46,7 @@ fn question(script: &Value) -> Value {
     json!({ "model": "standin", "input": format!("STANDIN {script}"), "webSearchEnabled": true })
 }
 
-/// What a field holds.
+/// A check of a field.
 type Check = fn(&Value) -> bool;
 
 fn text(value: &Value) -> bool {
@@ -116,7 +116,7 @@ const PARTS: [(&str, &[(&str, Check)]); 7] = [
     ("FILE", &[("path", path), ("name", text)]),
 ];
 
-/// The types and states of what the model calls, in its order.
+/// The types and states of the model's calls, in order.
 const RUNS: [(&str, &str, &str); 15] = [
     ("TOOL", "list", "COMPLETE"),
     ("TOOL", "find", "COMPLETE"),
@@ -210,21 +210,21 @@ fn has_every_part_with_each_field(format: Format) {
     assert!(found["sources"].as_array().is_some_and(|all| !all.is_empty()), "{found}");
     cites(format, &answer);
     let history = api.chat(&id(&answer, "chatId")).expect_status(200).json();
-    assert_eq!(history["messages"][1]["parts"], answer["parts"], "the history tells the same");
+    assert_eq!(history["messages"][1]["parts"], answer["parts"], "the history has the same parts");
 
-    // What was said goes back as it was said, without the service's numbers for the vendor's own sources.
+    // Earlier text is sent back unchanged, without the service's numbers for the vendor's own sources.
     let mut next = question(&json!({ "steps": [{ "actions": [{ "say": "Gladly." }] }] }));
     next["chatId"] = answer["chatId"].clone();
     assert_eq!(api.completed(&api.accepted(&next))["text"], "Gladly.");
     let requests = fake_vendors.requests();
     assert!(requests.iter().all(|seen| seen["outcome"] == "done"), "{requests:?}");
     let replayed = requests.last().expect("a request")["body"].to_string();
-    let said = "The rent is due on the fifth [1]. Příští týden is too late, `so is` *June*.\\n\\nSee the lease. \
+    let expected = "The rent is due on the fifth [1]. Příští týden is too late, `so is` *June*.\\n\\nSee the lease. \
         It is the law.";
-    assert!(replayed.contains(said), "{replayed}");
+    assert!(replayed.contains(expected), "{replayed}");
 }
 
-/// The last text cites a passage of the service's own and what the vendor names, each source once.
+/// Checks that the last text cites a passage of the service and the vendor's sources, each once.
 fn cites(format: Format, answer: &Value) {
     let text = "I look.\n\nThe rent is due on the fifth. Příští týden is too late, `so is` *June*.\n\n\
         See the lease. It is the law.";
@@ -238,7 +238,7 @@ fn cites(format: Format, answer: &Value) {
     };
     let sources: Vec<_> = citations.iter().map(|one| &one["source"]).collect();
     assert_eq!(sources[0]["path"], "/uploads/lease.txt", "the service's own passage comes first: {last}");
-    // Chat Completions has no way to name a file.
+    // Chat Completions cannot report a file.
     let named = if format == Format::ChatCompletions { vec![&act] } else { vec![&act, &page] };
     assert_eq!(sources[1..], named, "{last}");
     let html = last["content"].as_str().expect("HTML");
@@ -256,7 +256,7 @@ fn cites(format: Format, answer: &Value) {
             "{hostile}: {html}"
         );
     }
-    // Another agent's report cites both as well, under numbers of this answer.
+    // A subagent's report cites both as well, with numbers of this answer.
     let report = parts_of(answer, "AGENT")[0];
     let sources: Vec<_> =
         report["citations"].as_array().expect("citations").iter().map(|one| &one["source"]).collect();
@@ -269,7 +269,7 @@ fn cites(format: Format, answer: &Value) {
     assert_eq!(html.matches("data-citation=").count(), 2, "{html}");
 }
 
-/// A stop while a tool runs: the tool is gone, and no model is asked any more, though there was more to ask.
+/// Checks a stop during a tool call: the tool's process is killed, and no further step is called.
 fn stops(format: Format) {
     let Stage { fake_vendors, service: _service, api } = stage(format);
     // The command and all that it starts hold the lock.
@@ -290,7 +290,7 @@ fn stops(format: Format) {
     let answer = api.completed(&asked);
     assert_eq!((&answer["text"], &answer["error"]), (&json!("I wait."), &Value::Null), "{answer}");
     assert_eq!(parts_of(&answer, "TOOL")[0]["state"], "ERROR", "{answer}");
-    // What comes later meets the vendor later: had more been asked for the stopped answer, it would stand before it.
+    // A later question reaches the vendor later, so a request for the stopped answer would precede it.
     let other =
         api.completed(&api.accepted(&question(&json!({ "steps": [{ "actions": [{ "say": "Other." }] }] }))));
     assert_eq!(other["text"], "Other.");

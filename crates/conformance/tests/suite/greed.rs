@@ -1,5 +1,5 @@
-//! Clients that take all they can get, and leave what they are given: memory and descriptors stay within bounds, others
-//! are served meanwhile, and all of it returns.
+//! Clients that exhaust resources: memory and descriptors stay bounded, other clients are served, and all
+//! resources are released.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -9,19 +9,19 @@ use conformance::http2::Http2;
 use conformance::{Account, Api, Connection, Expect, Options, Service, poll};
 use serde_json::json;
 
-/// After this a client that takes or sends nothing is let go here.
+/// The time after which a client that neither sends nor reads is disconnected.
 const STALL: Duration = Duration::from_secs(3);
-/// What a service without optimisation may take besides what a test counts.
+/// The additional memory of an unoptimized build.
 const SLACK_MIB: u64 = 48;
 
-/// How soon the innocent are served, on a busy host.
+/// The time within which other clients are served on a busy host.
 const SERVED_WITHIN: Duration = Duration::from_secs(10);
 
 struct Stage {
     service: Service,
     account: Account,
     api: Api,
-    /// Who has done nothing and is served all the same.
+    /// A client that must be served during the attack.
     innocent: Api,
     memory: u64,
     descriptors: usize,
@@ -40,17 +40,17 @@ fn stage(settings: &[(&str, &str)]) -> Stage {
 }
 
 impl Stage {
-    /// What there is before the attack.
+    /// Records the state before the attack.
     fn begin(&mut self) {
         self.innocent.vm().expect_status(200);
         (self.memory, self.descriptors) = (self.memory_now(), self.descriptors_now());
     }
 
-    /// The memory of the service alone, in MiB.
+    /// Returns the memory of the service in MiB, without shared pages counted twice.
     fn memory_now(&self) -> u64 {
-        let told = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.service.process()));
-        let told = told.expect("the kernel tells");
-        let pss = told.lines().find_map(|line| line.strip_prefix("Pss:")).expect("it tells of memory");
+        let smaps = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.service.process()));
+        let smaps = smaps.expect("the kernel tells");
+        let pss = smaps.lines().find_map(|line| line.strip_prefix("Pss:")).expect("it tells of memory");
         pss.trim_end_matches("kB").trim().parse::<u64>().expect("a number") / 1024
     }
 
@@ -58,8 +58,8 @@ impl Stage {
         fs::read_dir(format!("/proc/{}/fd", self.service.process())).expect("the kernel tells").count()
     }
 
-    /// During the attack: so much more memory, and so many more descriptors at most; the innocent one is served. Looks
-    /// again and again, for as long as what is stalled is given.
+    /// Checks that memory and descriptors stay within these increments during the attack and that the other
+    /// client is served. Repeats the check until stalled clients are disconnected.
     fn bears(&self, memory: u64, descriptors: usize) {
         let until = Instant::now() + STALL / 2;
         while Instant::now() < until {
@@ -73,14 +73,15 @@ impl Stage {
         }
     }
 
-    /// After it: all is as it was, but for what the allocator keeps.
+    /// Checks that memory and descriptors return to the initial state, except for memory that the allocator
+    /// keeps.
     fn recovers(&self) {
         poll::until("descriptors return", || (self.descriptors_now() <= self.descriptors + 16).then_some(()));
         poll::until("memory returns", || (self.memory_now() <= self.memory + SLACK_MIB).then_some(()));
         self.innocent.vm().expect_status(200);
     }
 
-    /// So many connections, on each of which this was written.
+    /// Opens this many connections and writes these bytes on each.
     fn connections(&self, count: usize, bytes: &[u8]) -> Vec<Connection> {
         let open = || Connection::open(&self.service.address().into()).expect("it listens");
         let mut connections: Vec<Connection> = (0..count).map(|_| open()).collect();
@@ -102,9 +103,14 @@ impl Stage {
     }
 }
 
-/// What connections were answered with that were left alone: the statuses; nothing of those that were cut.
+/// Reads the statuses of responses on these connections; connections that were closed without one are
+/// skipped.
 fn statuses(connections: Vec<Connection>) -> Vec<u16> {
-    connections.into_iter().filter_map(|mut one| one.response("POST")).map(|told| told.status).collect()
+    connections
+        .into_iter()
+        .filter_map(|mut one| one.response("POST"))
+        .map(|response| response.status)
+        .collect()
 }
 
 #[test]
@@ -168,7 +174,7 @@ fn a_response_that_nobody_takes_is_given_up_whoever_asked() {
         });
         assert!(began.elapsed() > STALL / 2, "{target}: it is given time");
     }
-    // Nor is more read of a client that takes no answer.
+    // The service stops reading from a client that does not read responses.
     let many = "GET /openapi.yaml HTTP/1.1\r\nhost: x\r\n\r\n".repeat(20_000);
     let one = stage.connections(1, many.as_bytes());
     stage.bears(8, 8);
@@ -189,7 +195,7 @@ fn uploads_that_stall_hold_little_and_are_given_up() {
     .into_bytes();
     begun.extend(vec![b'z'; 900_000]);
     let uploads = stage.connections(UPLOADS, &begun);
-    // Each has a descriptor for its connection, and those that are taken in two for their file.
+    // Each connection has a descriptor, and those that are read from have two more for their file.
     stage.bears(48, UPLOADS + 200);
     let statuses = statuses(uploads);
     let times = |wanted: u16| statuses.iter().filter(|status| **status == wanted).count();
@@ -231,7 +237,7 @@ fn downloads_that_nobody_takes_hold_little_and_a_slow_reader_gets_all() {
     assert!(slow.write(stage.get(&target).as_bytes()));
     let downloads = stage.connections(DOWNLOADS, stage.get(&target).as_bytes());
     let mut taken = 0;
-    // It takes longer than one who takes nothing may.
+    // The transfer takes longer than a stalled client is given.
     let rest = std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             for _ in 0..8 {
@@ -246,7 +252,7 @@ fn downloads_that_nobody_takes_hold_little_and_a_slow_reader_gets_all() {
     });
     assert!(rest, "the slow one has the whole file");
     drop(slow);
-    // They are let go, whether or not they go themselves.
+    // Their resources are released even if they stay connected.
     stage.recovers();
     drop(downloads);
     stage.api.call("GET", &target).expect_status(200);
@@ -258,8 +264,8 @@ fn one_address_does_not_take_all_connections() {
     let address = stage.service.address().into();
     let mut held: Vec<Connection> =
         (0..5).map(|_| Connection::open(&address).expect("the kernel takes it")).collect();
-    // Nothing is sent, so that a refusal cannot be lost. Connections that were made for the stage may still count: then
-    // more than one is refused.
+    // No data is sent, so that the rejection is not lost. Earlier connections may still count, so more than
+    // one may be rejected.
     let refused = || {
         held.iter_mut().find_map(|one| {
             one.wait_at_most(Duration::from_millis(50));

@@ -1,11 +1,11 @@
-//! A model that does whatever it reads, documents that tell it what to do, and machines that try the walls.
+//! A model that follows instructions in documents, and machines that try to break out.
 
 use conformance::{Api, Expect, Say, Vendor};
 use serde_json::{Value, json};
 
 use crate::streams::{Stage, stage};
 
-/// Lets the agent run a command line and hands back what the model was told of it.
+/// Lets the agent run a command line and returns the tool's result.
 fn shell(api: &Api, vendor: &Vendor, command: &str) -> (Value, String) {
     let before = vendor.requests().len();
     vendor.will([Say::Call { tool: "shell".to_owned(), arguments: json!({ "command": command }) }]);
@@ -16,7 +16,7 @@ fn shell(api: &Api, vendor: &Vendor, command: &str) -> (Value, String) {
     (answer, result.expect("the tool's result").to_string())
 }
 
-/// The tags of a piece of HTML, in lower case, without what stands between them.
+/// Returns the tags of a piece of HTML in lower case, without the text between them.
 fn tags(html: &str) -> Vec<String> {
     html.split('<').skip(1).map(|tag| tag.split('>').next().unwrap_or_default().to_lowercase()).collect()
 }
@@ -56,9 +56,9 @@ fn a_workspace_that_a_tool_shuts_is_opened_again() {
     api.upload("a.txt", b"inside").expect_status(201);
     let shut = "chmod 000 /workspace";
     let works = || {
-        let (answer, told) = shell(&api, &vendor, "cat uploads/a.txt && echo $((40 + 2))");
-        assert_eq!(answer["parts"][0]["state"], "COMPLETE", "{told}");
-        assert!(told.contains("42"), "{told}");
+        let (answer, result) = shell(&api, &vendor, "cat uploads/a.txt && echo $((40 + 2))");
+        assert_eq!(answer["parts"][0]["state"], "COMPLETE", "{result}");
+        assert!(result.contains("42"), "{result}");
     };
     shell(&api, &vendor, shut);
     api.list_home().expect_status(200);
@@ -88,13 +88,13 @@ fn a_name_that_is_no_utf_8_is_found_as_it_is_listed_and_encoded() {
 fn links_that_lead_out_of_the_workspace_are_not_followed() {
     let Stage { vendor, api, service: _service, .. } = stage();
     api.upload("a.txt", b"inside").expect_status(201);
-    let (answer, told) = shell(
+    let (answer, result) = shell(
         &api,
         &vendor,
         "cd /workspace && mkdir -p deep && ln -s /etc/passwd absolute && ln -s ../../../../etc/passwd deep/up \
          && ln -s / root && ln -s ../uploads/a.txt deep/inside && ln -s self self && mkfifo pipe && ls -la",
     );
-    assert_eq!(answer["parts"][0]["state"], "COMPLETE", "{told}");
+    assert_eq!(answer["parts"][0]["state"], "COMPLETE", "{result}");
     for path in ["/absolute", "/deep/up", "/root/etc/passwd"] {
         api.download(path).expect_refusal(403);
     }
@@ -117,7 +117,7 @@ fn links_that_lead_out_of_the_workspace_are_not_followed() {
     );
     assert_eq!(of("absolute", "mimeType"), "inode/symlink");
     assert_eq!(of("pipe", "mimeType"), "application/octet-stream");
-    // Deleting a link deletes the link.
+    // Deleting a link does not follow it.
     for path in ["/absolute", "/root?recursive=true", "/deep?recursive=true", "/self", "/pipe"] {
         api.delete_file(path).expect_status(204);
     }
@@ -128,14 +128,14 @@ fn links_that_lead_out_of_the_workspace_are_not_followed() {
 #[test]
 fn a_machine_has_no_network_no_secret_and_no_other_file() {
     let Stage { vendor, api, account, service } = stage();
-    let (_, told) = shell(
+    let (_, result) = shell(
         &api,
         &vendor,
         "id -u; ls /; cat /proc/*/environ | tr '\\0' '\\n'; ls /root /home; \
          find / -xdev -name 'causerie.db*' 2>/dev/null; (echo > /dev/tcp/1.1.1.1/80) 2>&1; touch /usr/x /etc/x",
     );
-    assert!(!told.contains("sk-stand-in"), "the vendor's key is not in the machine: {told}");
-    assert!(!told.contains(&account.key), "nor is the account's");
+    assert!(!result.contains("sk-stand-in"), "the vendor's key is not in the machine: {result}");
+    assert!(!result.contains(&account.key), "nor is the account's");
     let data = service.data();
     let folder = data.file_name().and_then(|name| name.to_str()).expect("a name");
     assert!(!told.contains(&format!("{}/{folder}", data.parent().expect("a parent").display())), "{told}");
@@ -167,7 +167,7 @@ fn what_a_document_says_sends_nothing_out() {
     vendor.will([Say::text(&format!("![heron]({url})"))]);
     let answer = api.completed(&api.ask("What does the document say?"));
     assert!(answer["error"].is_null(), "{answer}");
-    assert!(trap.requests().is_empty(), "nothing left the house");
+    assert!(trap.requests().is_empty(), "no request was sent");
     let html = answer["parts"].to_string();
     assert!(!html.contains("<img"), "{html}");
 }

@@ -1,4 +1,4 @@
-//! Keys that may do less than their account: with an end of their own, a scope, and a spending limit.
+//! Restricted keys: with an expiry, a scope, or a spending limit.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use crate::authentication::assert_rejected;
 use crate::streams::{Stage, shows, stage};
 
-/// How long a key lives here that is to end while it is used.
+/// The lifetime of a key that expires during use.
 const LIFE_SECONDS: u64 = 3;
-/// How soon after its end its streams must have ended.
+/// The time after the expiry within which its streams must end.
 const ENDED_WITHIN: Duration = Duration::from_secs(5);
 
-/// A further key of the account, made with these arguments, and what was told of it.
+/// Creates another key of the account with these arguments. Returns a caller with it and its id.
 fn narrow(service: &Service, account: &Account, arguments: &[&str]) -> (Api, String) {
     let mut all = vec!["key", "create", "--account", &account.email, "--name", "narrow"];
     all.extend(arguments);
@@ -30,7 +30,7 @@ fn listed(service: &Service, account: &Account, key: &str) -> Value {
     keys.find(|one| one["keyId"] == key).expect("it is listed").clone()
 }
 
-/// The names of the operations by what a key must be allowed.
+/// Returns the scopes that an operation needs.
 fn needs(method: &str, path: &str) -> &'static [&'static str] {
     match (method, path) {
         ("GET", "/api/v1/vm") => &["read", "ask", "files", "machine"],
@@ -74,9 +74,9 @@ fn a_key_ends_by_itself_and_its_streams_with_it() {
     vendor.will([Say::text("Half"), Say::Hold]);
     let answer = api.ask("Go on");
     let later = format!("+{LIFE_SECONDS} seconds");
-    let told = Command::new("date").args(["-u", "-d", &later, "+%Y-%m-%dT%H:%M:%SZ"]).output();
+    let time = Command::new("date").args(["-u", "-d", &later, "+%Y-%m-%dT%H:%M:%SZ"]).output();
     let until =
-        String::from_utf8(told.expect("the time can be told").stdout).expect("a time").trim().to_owned();
+        String::from_utf8(time.expect("the time can be formatted").stdout).expect("a time").trim().to_owned();
     let made = Instant::now();
     let (short, key) = narrow(&service, &account, &["--expires", &until]);
     assert!(
@@ -116,8 +116,8 @@ fn a_key_spends_no_more_than_its_limit() {
     for answer in accepted {
         api.completed(answer);
     }
-    let told = listed(&service, &account, &key);
-    assert_eq!((&told["spendingLimit"], &told["spent"]), (&json!(5), &json!(5)));
+    let entry = listed(&service, &account, &key);
+    assert_eq!((&entry["spendingLimit"], &entry["spent"]), (&json!(5), &json!(5)));
     thrifty.send(&json!({ "input": "And the deposit?" })).expect_code(409, "SPENDING_LIMIT");
     thrifty.vm().expect_status(200);
     api.completed(&api.ask("And the deposit?"));

@@ -1,4 +1,4 @@
-//! Section 5: keys live by the licence, and what is under way outlives it.
+//! Section 5: keys depend on the licence, but running answers outlive it.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::authentication::assert_rejected;
 use crate::streams::{Stage, shows, stage};
 
-/// How soon the streams of an ended licence must end.
+/// The time within which the streams of an expired licence must end.
 const ENDED_WITHIN: Duration = Duration::from_secs(5);
 
 fn licence_until(stage: &Stage, day: &str) {
@@ -35,20 +35,20 @@ fn a_licence_that_ends_ends_the_streams_of_all_its_keys_and_nothing_that_is_unde
     licence_until(&stage, "2020-01-01");
     let ended = Instant::now();
     for events in [of_answer, of_chat] {
-        let told = events.rest();
-        assert!(told.iter().all(|event| event.name == "message"), "nothing is completed: {told:?}");
+        let remaining = events.rest();
+        assert!(remaining.iter().all(|event| event.name == "message"), "nothing is completed: {remaining:?}");
     }
     assert!(ended.elapsed() < ENDED_WITHIN, "{:?}", ended.elapsed());
     assert_rejected(api);
     other.vm().expect_rejection();
-    // The step that follows is taken and paid for without a licence.
+    // The next step runs and is charged without a licence.
     vendor.release();
     poll::until("all is settled", || (service.credits(account).1 == 0).then_some(()));
     licence_until(&stage, "2099-12-31");
     let whole = api.completed(&answer);
     assert_eq!((&whole["text"], &whole["error"]), (&Value::from("I look.\n\nAnd it is done."), &Value::Null));
     assert_eq!(api.download("/late.txt").expect_status(200).text(), "written all the same");
-    assert_eq!(vendor.requests().len(), 2, "nothing was said twice");
+    assert_eq!(vendor.requests().len(), 2, "no step is repeated");
     neighbour.completed(&neighbour.accepted(&json!({ "input": "y", "chatId": theirs["chatId"] })));
     unaffected.find("the neighbour's next answer", |event| event.text() != theirs["text"]);
 }

@@ -1,4 +1,4 @@
-//! The suite: what the interface promises, a file a subject.
+//! The suite: promises of the interface, one file per subject.
 
 mod accounts;
 mod additions;

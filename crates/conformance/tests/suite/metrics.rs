@@ -1,4 +1,4 @@
-//! What operators watch: the metrics, the dashboard made of them, and the audit log.
+//! Metrics, the dashboard that uses them, and the audit log.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use conformance::{Api, Expect, Options, Request, Service, poll};
 use serde_json::{Value, json};
 
-/// The samples of the metrics by name and labels.
+/// Returns the samples of the metrics by name and labels.
 pub(crate) fn metrics(api: &Api) -> BTreeMap<String, f64> {
     let text = Request::new("GET", "/metrics").send(&api.address).expect_status(200).text();
     let mut typed = Vec::new();
@@ -29,7 +29,7 @@ pub(crate) fn metrics(api: &Api) -> BTreeMap<String, f64> {
 }
 
 #[test]
-fn the_metrics_tell_what_was_done() {
+fn the_metrics_count_requests_and_answers() {
     let service = Service::start(Options::default());
     let account = service.account();
     let api = service.api(&account);
@@ -39,9 +39,9 @@ fn the_metrics_tell_what_was_done() {
     drop(stream.rest());
     api.with_key("api-wrong").vm().expect_rejection();
     api.call("GET", "/api/v1/nothing").expect_code(404, "NOT_FOUND");
-    let told = poll::until("the answer is counted", || {
-        let told = metrics(&api);
-        (told["causerie_answers_total{outcome=\"done\"}"] > 0.0).then_some(told)
+    let samples = poll::until("the answer is counted", || {
+        let samples = metrics(&api);
+        (samples["causerie_answers_total{outcome=\"done\"}"] > 0.0).then_some(samples)
     });
     for (sample, wanted) in [
         ("causerie_requests_total{operation=\"askQuestion\",status=\"202\"}", 1.0),
@@ -57,7 +57,7 @@ fn the_metrics_tell_what_was_done() {
         ("causerie_streams_open{kind=\"answer\"}", 0.0),
         ("causerie_rate_limited_total{limit=\"failed_keys\"}", 0.0),
     ] {
-        assert_eq!(told.get(sample), Some(&wanted), "{sample} in {told:#?}");
+        assert_eq!(samples.get(sample), Some(&wanted), "{sample} in {samples:#?}");
     }
     let machines =
         |driver: &str| told.get(&format!("causerie_machines{{state=\"RUNNING\",driver=\"{driver}\"}}"));
@@ -68,11 +68,11 @@ fn the_metrics_tell_what_was_done() {
     for inner in [&account.id, &account.email, &account.key_id, "/uploads"] {
         assert!(!text.contains(inner), "{inner} is no label");
     }
-    every_figure_of_the_dashboard_is_told(&told);
+    every_metric_of_the_dashboard_is_exported(&samples);
 }
 
-/// Each metric that the dashboard names is one that a service tells which has done some work.
-fn every_figure_of_the_dashboard_is_told(told: &BTreeMap<String, f64>) {
+/// Checks that each metric of the dashboard is exported by a service that has done some work.
+fn every_metric_of_the_dashboard_is_exported(samples: &BTreeMap<String, f64>) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/grafana/causerie.json");
     let dashboard: Value =
         serde_json::from_slice(&std::fs::read(path).expect("the dashboard")).expect("it is JSON");
@@ -83,8 +83,8 @@ fn every_figure_of_the_dashboard_is_told(told: &BTreeMap<String, f64>) {
             let words = query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
             let names = words.filter(|word| word.starts_with("causerie_") || word.starts_with("process_"));
             for name in names {
-                let known = told.keys().any(|sample| sample.split('{').next() == Some(name));
-                assert!(known, "{}: nothing tells {name}", panel["title"]);
+                let known = samples.keys().any(|sample| sample.split('{').next() == Some(name));
+                assert!(known, "{}: {name} is not exported", panel["title"]);
                 seen += 1;
             }
         }
@@ -118,8 +118,8 @@ fn the_audit_log_tells_who_did_what_and_no_secret() {
         let page = list(&["--account", &account.email]);
         (actions(&page).len() == 7).then_some(page)
     });
-    let mut told = actions(&page);
-    told.sort();
+    let mut recorded = actions(&page);
+    recorded.sort();
     let wanted = [
         "create account",
         "create key",
@@ -129,7 +129,7 @@ fn the_audit_log_tells_who_did_what_and_no_secret() {
         "refused key",
         "revoke key",
     ];
-    assert_eq!(told, wanted, "a refusal is noted once, however often it comes");
+    assert_eq!(recorded, wanted, "repeated rejections are recorded once");
     let refused: Vec<&str> = page["entries"]
         .as_array()
         .expect("entries")

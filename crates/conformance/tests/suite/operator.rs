@@ -1,4 +1,4 @@
-//! What the operator's commands refuse, and how they tell it.
+//! Errors of the operator's commands.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -8,11 +8,12 @@ use std::process::{Output, Stdio};
 use conformance::{Expect, Options, Service};
 use serde_json::Value;
 
-/// The code of a command that failed: its output is empty, its error one JSON object of a code and a message.
+/// Returns the code of a failed command: its standard output is empty, its standard error one JSON object
+/// with code and message.
 fn code(output: &Output) -> String {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && output.stdout.is_empty(), "{said}");
-    let error: Value = serde_json::from_str(&said).expect("one JSON object");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && output.stdout.is_empty(), "{stderr}");
+    let error: Value = serde_json::from_str(&stderr).expect("one JSON object");
     assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()), "{error}");
     assert_eq!(error.as_object().map(serde_json::Map::len), Some(2), "{error}");
     error["code"].as_str().expect("a code").to_owned()
@@ -74,7 +75,7 @@ fn commands_refuse_what_makes_no_sense_with_and_without_a_service() {
     refusals(&service, &account.email);
     service.terminate();
     refusals(&service, &account.email);
-    assert_eq!(service.credits(&account), (10_000, 0), "and nothing came of them");
+    assert_eq!(service.credits(&account), (10_000, 0), "the commands had no effect");
     let keys = service.admin(&["key", "list", "--account", &account.email]);
     assert_eq!(keys["keys"].as_array().map(Vec::len), Some(1));
     assert_eq!(service.admin(&["job", "list"])["jobs"].as_array().map(Vec::len), Some(0), "none has failed");
@@ -92,8 +93,8 @@ fn a_mistyped_folder_is_named_and_nothing_is_made_there() {
         let output = command.output().expect("the binary can be run");
         assert_eq!(code(&output), "NO_DATABASE");
         let looked_for = folder.join("causerie.db");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains(looked_for.to_str().expect("a path")), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(stderr.contains(looked_for.to_str().expect("a path")), "{stderr}");
     }
     assert!(!missing.exists());
     assert_eq!(fs::read_dir(&bare).expect("a folder").count(), 0);
@@ -107,7 +108,7 @@ fn a_command_waits_for_whoever_has_the_data_folder() {
     let mut service = Service::start(Options::default());
     let account = service.account();
     service.terminate();
-    // As a service does that has not come to its socket yet.
+    // Like a starting service that has not opened its socket yet.
     let lock = fs::File::options().append(true).open(service.data().join("lock")).expect("the lock");
     lock.lock().expect("it is free");
     let mut command = service.command();
@@ -121,7 +122,7 @@ fn a_command_waits_for_whoever_has_the_data_folder() {
     drop(lock);
     assert!(waiting.wait().expect("it ends").success());
     assert_eq!(service.credits(&account), (10_005, 0));
-    // And a service that starts meanwhile waits for a command.
+    // A starting service waits for a running command, too.
     let lock = fs::File::options().append(true).open(service.data().join("lock")).expect("the lock");
     lock.lock().expect("it is free");
     let letting_go = std::thread::spawn(move || drop(lock));
@@ -146,8 +147,8 @@ fn whoever_has_read_enough_ends_a_command_quietly() {
         let mut child = command.spawn().expect("the binary can be run");
         drop(child.stdout.take());
         let ended = child.wait_with_output().expect("it ends");
-        let told = String::from_utf8_lossy(&ended.stderr);
-        assert!(ended.status.success() && told.is_empty(), "{arguments:?}: {}, {told}", ended.status);
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success() && stderr.is_empty(), "{arguments:?}: {}, {stderr}", ended.status);
     }
 }
 
@@ -160,14 +161,14 @@ fn a_database_that_is_not_that_of_the_workspaces_is_refused() {
     let mut serve = service.command();
     serve.args(["serve", "--listen", "127.0.0.1:0", "--database", &other, "--data"]).arg(service.data());
     let ended = serve.output().expect("the binary can be run");
-    let told = String::from_utf8_lossy(&ended.stderr);
-    assert!(!ended.status.success() && told.contains("the database is missing or empty"), "{told}");
+    let stderr = String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success() && stderr.contains("the database is missing or empty"), "{stderr}");
     let made = service.try_admin(&["account", "create", "--email", "b@example.test", "--database", &other]);
     assert_eq!(code(&made), "DATABASE_EMPTY");
     service.restart();
 }
 
-/// Whether everything in a folder belongs to its owner.
+/// Checks that everything in a folder belongs to the folder's owner, and returns the number of entries.
 fn belongs_to_its_owner(folder: &Path) -> usize {
     let owner = fs::metadata(folder).expect("a folder").uid();
     let mut seen = 0;
@@ -185,7 +186,7 @@ fn belongs_to_its_owner(folder: &Path) -> usize {
 
 #[test]
 fn what_a_command_makes_belongs_to_the_owner_of_the_data_folder() {
-    /// Whose the folder is where the test is root's, as on a host whose service has a user of its own.
+    /// The owner of the folder if the test runs as root, like a service with its own user.
     const SERVICE: u32 = 4711;
     let service = Service::start(Options::default());
     let root = service.data().with_file_name("elsewhere");

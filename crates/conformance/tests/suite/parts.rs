@@ -1,4 +1,4 @@
-//! Section 2.10: what an answer consists of, and what it draws on.
+//! Section 2.10: the parts and sources of answers.
 
 use conformance::api::parts_of;
 use conformance::{Expect, Say};
@@ -36,7 +36,7 @@ fn reasoning_text_and_tools_stand_in_the_order_in_which_they_came() {
     let citations = whole["parts"][3]["citations"].as_array().expect("citations");
     assert_eq!(citations.len(), 1, "{citations:?}");
     assert_eq!(citations[0]["source"]["path"], "/uploads/lease.txt");
-    assert!(vendor.requests()[1].to_string().contains("18,500"), "the model is shown what was found");
+    assert!(vendor.requests()[1].to_string().contains("18,500"), "the results are passed to the model");
 }
 
 #[test]

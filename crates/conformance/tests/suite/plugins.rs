@@ -1,4 +1,4 @@
-//! Skills and agents (sections 2.4, 2.10 and 4.2): catalogs, choosing them, and what becomes of it.
+//! Skills and agents (sections 2.4, 2.10 and 4.2): catalogs, choosing them, and their use in answers.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::streams::{Stage, stage};
 
-/// The plugins of the operator: one with a script, one whose skill is called as another's.
+/// Creates the operator's plugins: one with a script, and one whose skill has the same name as another's.
 fn plugins(folder: &Path) {
     let write = |path: &str, text: &str| {
         let place = folder.join(path);
@@ -29,7 +29,7 @@ fn plugins(folder: &Path) {
     write("tax/secret.txt", "not for machines");
 }
 
-/// A service with these plugins, a model that says what it is told to, and an account.
+/// Starts a service with these plugins, a scripted model and an account.
 fn with_plugins() -> (Stage, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     plugins(folder.path());
@@ -84,7 +84,7 @@ fn skills_are_listed_the_most_used_first() {
         sorted.sort_unstable();
         sorted
     };
-    assert_eq!(names(&before), sorted, "as nothing was used yet, by name");
+    assert_eq!(names(&before), sorted, "unused skills are sorted by name");
     let last = before.last().expect("a skill")["fullName"].clone();
     let answer = api.accepted(&json!({ "input": "Hello", "skillIds": [last] }));
     assert_eq!(entries(&api, "skills")[0]["fullName"], last, "counted with the question");
@@ -124,7 +124,7 @@ fn skills_and_agents_that_do_not_exist_are_refused_with_those_that_do() {
         let message = api.send(&json!({ "input": "x", "agentId": word })).expect_code(400, "UNKNOWN_AGENT");
         assert!(message.contains("causerie:assistant"), "{message}");
     }
-    assert_eq!(api.chats("").json()["totalCount"], 0, "nothing was asked");
+    assert_eq!(api.chats("").json()["totalCount"], 0, "no question was accepted");
     let many: Vec<&str> = std::iter::repeat_n(known, 101).collect();
     api.send(&json!({ "input": "x", "skillIds": many })).expect_code(400, "BAD_REQUEST");
 }
@@ -153,7 +153,10 @@ fn a_skill_is_disclosed_step_by_step_and_is_a_part() {
     let requests = vendor.requests();
     let system = system_of(&requests[0]);
     assert!(system.contains("`tax:vat`: About vat") && !system.contains("Multiply by the rate"), "{system}");
-    assert!(requests[1].to_string().contains("Multiply by the rate"), "it is told when it is opened");
+    assert!(
+        requests[1].to_string().contains("Multiply by the rate"),
+        "the skill's text is passed when it is opened"
+    );
     assert!(requests[1].to_string().contains("/plugins/tax/skills/vat"), "{}", requests[1]);
     let parts = answer["parts"].as_array().expect("parts");
     let kinds: Vec<&str> = parts.iter().filter_map(|part| part["type"].as_str()).collect();
@@ -180,10 +183,10 @@ fn a_question_limits_the_skills_to_those_that_it_names() {
     let system = system_of(&vendor.requests()[0]);
     assert!(system.contains("tax:vat") && !system.contains("causerie:statute-lookup"), "{system}");
     let parts = answer["parts"].as_array().expect("parts");
-    let told: Vec<(&Value, &Value)> = parts.iter().map(|part| (&part["type"], &part["state"])).collect();
+    let states: Vec<(&Value, &Value)> = parts.iter().map(|part| (&part["type"], &part["state"])).collect();
     let (skill, tool) = (json!("SKILL"), json!("TOOL"));
     let (complete, error) = (json!("COMPLETE"), json!("ERROR"));
-    assert_eq!(told[..3], [(&skill, &complete), (&tool, &error), (&tool, &error)], "{answer}");
+    assert_eq!(states[..3], [(&skill, &complete), (&tool, &error), (&tool, &error)], "{answer}");
 }
 
 #[test]
@@ -252,9 +255,12 @@ fn plugins_are_listed_and_checked_from_the_terminal() {
     let run = |arguments: &[&str]| service.command().args(arguments).output().expect("the binary can be run");
     let path = folder.path().to_str().expect("a path");
     let listed = run(&["plugins", "list", "--plugins", path, "--json"]);
-    let told: Value = serde_json::from_slice(&listed.stdout).expect("JSON");
-    assert!(names(told["skills"].as_array().expect("skills")).contains(&"tax:vat"), "{told}");
-    assert!(names(told["agents"].as_array().expect("agents")).contains(&"causerie:assistant"), "{told}");
+    let catalog: Value = serde_json::from_slice(&listed.stdout).expect("JSON");
+    assert!(names(catalog["skills"].as_array().expect("skills")).contains(&"tax:vat"), "{catalog}");
+    assert!(
+        names(catalog["agents"].as_array().expect("agents")).contains(&"causerie:assistant"),
+        "{catalog}"
+    );
     assert!(run(&["plugins", "check", path]).status.success());
     fs::write(folder.path().join("tax/skills/vat/SKILL.md"), "---\nname: vat\n---\n").expect("a file");
     let checked = run(&["plugins", "check", path]);

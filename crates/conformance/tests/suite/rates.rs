@@ -1,4 +1,4 @@
-//! Rates that an operator sets.
+//! Configured rate limits.
 
 use conformance::{Api, Expect, NewAccount, Options, Request, Response, Service, poll};
 
@@ -28,8 +28,8 @@ fn whoever_guesses_keys_learns_nothing_more_while_others_go_on() {
     rejected.into_iter().for_each(|response| response.expect_rejection());
     limited.into_iter().for_each(expect_limited);
     api.chats("").expect_status(200);
-    // Of a key that nobody has used yet is not told that it is right; a host that is slow needs several attempts.
-    poll::until("a right guess is not told", || {
+    // For a locked-out address, a right key is rejected as well. Slow hosts need several attempts.
+    poll::until("a right guess is rejected, too", || {
         let (_, unused) = service.new_key("account-0@example.test");
         while wrong.chats("").status != 429 {}
         (api.with_key(&unused).chats("").status == 429).then_some(())
@@ -45,7 +45,7 @@ fn a_key_is_kept_to_its_rate() {
     let (served, limited): (Vec<Response>, Vec<Response>) =
         answers.into_iter().partition(|response| response.status == 200);
     assert!(served.len() >= 5 && !limited.is_empty(), "{} served", served.len());
-    // 429, with the time to wait.
+    // 429 with `Retry-After`.
     limited.into_iter().for_each(expect_limited);
     api.with_key(&other).chats("").expect_status(200);
 }
@@ -72,6 +72,6 @@ fn a_rate_that_can_not_be_read_keeps_the_service_from_starting() {
     let mut command = service.command();
     command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(service.data().with_file_name("other"));
     let refused = command.env("CAUSERIE_RATE_PER_KEY", "many").output().expect("the binary can be run");
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("CAUSERIE_RATE_PER_KEY"), "{said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && stderr.contains("CAUSERIE_RATE_PER_KEY"), "{stderr}");
 }

@@ -1,4 +1,4 @@
-//! MCP servers that plugins bring: their tools in answers (section 2.10), and what becomes of a server that breaks.
+//! MCP servers of plugins: their tools in answers (section 2.10), and failures of servers.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::streams::Stage;
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../test-support/programs/mcp.py");
 
-/// A plugin whose server notes its own starts in the workspace, and one that is not there.
+/// Creates a plugin with a server that records its starts in the workspace, and a server that does not exist.
 fn plugin(folder: &Path) {
     let place = folder.join("legal");
     fs::create_dir_all(place.join("servers")).expect("a folder");
@@ -49,7 +49,7 @@ fn call(tool: &str, arguments: Value) -> Say {
     Say::Call { tool: tool.to_owned(), arguments }
 }
 
-/// The tools of MCP servers that a request offers, without the name of their server.
+/// Returns the tools of MCP servers in a request, without their servers' names.
 fn offered(request: &Value) -> Vec<&str> {
     let tools = request["tools"].as_array().expect("tools").iter();
     let names = tools.filter_map(|tool| tool["function"]["name"].as_str());
@@ -76,9 +76,9 @@ fn a_tool_of_a_plugins_server_is_called_shown_and_cited() {
     );
     assert!(requests[1].to_string().contains("The notice period is three months."), "{}", requests[1]);
     let parts = answer["parts"].as_array().expect("parts");
-    let told = |at: usize| (&parts[at]["type"], &parts[at]["toolName"], &parts[at]["state"]);
-    assert_eq!(told(0), (&json!("TOOL"), &json!("registry__cite"), &json!("COMPLETE")), "{answer}");
-    assert_eq!(told(1), (&json!("TOOL"), &json!("registry__fail"), &json!("ERROR")), "{answer}");
+    let tool_at = |at: usize| (&parts[at]["type"], &parts[at]["toolName"], &parts[at]["state"]);
+    assert_eq!(tool_at(0), (&json!("TOOL"), &json!("registry__cite"), &json!("COMPLETE")), "{answer}");
+    assert_eq!(tool_at(1), (&json!("TOOL"), &json!("registry__fail"), &json!("ERROR")), "{answer}");
     assert!(parts[0]["toolCallId"].is_string() && conformance::api::is_uuid(&parts[0]["partId"]), "{answer}");
     let text = parts.iter().find(|part| part["type"] == "TEXT").expect("a text");
     let sources: Vec<&Value> =
@@ -103,13 +103,13 @@ fn a_server_is_started_once_and_not_for_a_list_that_is_known() {
         assert_eq!(answer["parts"][0]["state"], "COMPLETE", "{answer}");
     }
     assert_eq!(starts(&stage), 1);
-    // Another life of the machine: the list is known, and nothing is called.
+    // After a restart of the machine the list is known, and no tool is called.
     stage.api.stop_vm().expect_status(202);
     poll::until("the machine has stopped", || (stage.api.vm().json()["status"] == "STOPPED").then_some(()));
     stage.api.completed(&stage.api.ask("Without it"));
     assert_eq!(offered(stage.vendor.requests().last().expect("a request")).len(), 19);
     assert_eq!(starts(&stage), 1, "a list that is known costs no start");
-    // Another life of the service: the machine goes on, with its server.
+    // After a restart of the service the machine continues with its server.
     stage.vendor.will([call("registry__echo", json!({ "text": "y" }))]);
     stage.vendor.will([Say::text("Done.")]);
     stage.api.completed(&stage.api.ask("With it"));
@@ -130,11 +130,11 @@ fn a_call_that_changes_something_is_never_made_twice() {
     vendor.will([call("registry__note", note)]);
     let answer = stage.api.ask("Note it");
     poll::until("it is noted", || (stage.api.download("/notes.txt").status == 200).then_some(()));
-    // The service dies; the machine, its agent and the call go on.
+    // The service is killed; the machine, its agent and the call continue.
     stage.service.kill();
     stage.service.restart();
     let api = stage.service.api(&stage.account);
-    // Then the machine dies, and with it the server.
+    // Then the machine is killed with its server.
     let listed = stage.service.admin(&["machine", "list"]);
     let first = listed["machines"][0]["pids"][0].as_i64().expect("a process");
     let killed = std::process::Command::new("kill").args(["-9", &first.to_string()]).status();
@@ -157,8 +157,11 @@ fn a_server_that_breaks_breaks_no_answer_and_a_stop_ends_its_call() {
     let states: Vec<&Value> =
         answer["parts"].as_array().expect("parts").iter().take(3).map(|part| &part["state"]).collect();
     assert_eq!(states, ["ERROR", "ERROR", "COMPLETE"], "{answer}");
-    let told = vendor.requests()[1].to_string();
-    assert!(told.contains("the disk of the registry broke") && told.contains("may have run"), "{told}");
+    let request = vendor.requests()[1].to_string();
+    assert!(
+        request.contains("the disk of the registry broke") && request.contains("may have run"),
+        "{request}"
+    );
     vendor.will([call("registry__hang", json!({}))]);
     let answer = api.ask("Hang");
     let began = |event: &conformance::Event| event.data["parts"][0]["state"] == "PENDING";
@@ -168,9 +171,9 @@ fn a_server_that_breaks_breaks_no_answer_and_a_stop_ends_its_call() {
     assert_eq!((&answer["parts"][0]["state"], &answer["error"]), (&json!("ERROR"), &Value::Null));
     vendor.will([call("registry__cancelled", json!({}))]);
     vendor.will([Say::text("Done.")]);
-    api.completed(&api.ask("Was it told?"));
-    let told = vendor.requests().last().expect("a request").to_string();
-    assert!(told.contains('[') && !told.contains("\"[]\""), "{told}");
+    api.completed(&api.ask("Was it recorded?"));
+    let request = vendor.requests().last().expect("a request").to_string();
+    assert!(request.contains('[') && !request.contains("\"[]\""), "{request}");
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! How a service ends: who comes meanwhile is told to come again, and a second signal waits for nobody.
+//! Shutdown: new requests get 503 with `Retry-After`, and a second signal exits immediately.
 
 use std::io::Write;
 use std::net::TcpStream;
 
 use conformance::{Expect, Options, Request, Service, poll};
 
-/// A request that is under way as long as this is open: its body never comes whole.
+/// Starts a request whose body stays incomplete as long as the returned connection is open.
 fn under_way(service: &Service, key: &str) -> TcpStream {
     let mut stream = TcpStream::connect(service.address()).expect("it listens");
     let head = format!(
@@ -13,7 +13,7 @@ fn under_way(service: &Service, key: &str) -> TcpStream {
          expect: 100-continue\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).expect("it is open");
-    // It asks for the body once the request is at its handler.
+    // The service requests the body once the handler runs.
     let mut asked = [0; 12];
     std::io::Read::read_exact(&mut stream, &mut asked).expect("it goes on");
     assert_eq!(&asked, b"HTTP/1.1 100");
@@ -37,7 +37,7 @@ fn new_requests_are_told_to_come_again_from_the_signal_on() {
     let metrics = Request::new("GET", "/metrics").send(service.address()).expect_status(200).text();
     let counted = "causerie_requests_total{operation=\"other\",status=\"503\"} ";
     let counted = metrics.lines().find_map(|line| line.strip_prefix(counted)?.parse::<u64>().ok());
-    assert!(counted.is_some_and(|count| count > 0), "who is refused is counted: {counted:?}");
+    assert!(counted.is_some_and(|count| count > 0), "rejected requests are counted: {counted:?}");
     drop(busy);
     assert!(service.ended().success(), "it ends when nothing is under way");
     service.restart();

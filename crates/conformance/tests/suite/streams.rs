@@ -1,4 +1,4 @@
-//! Section 6: the stream of an answer and that of a conversation.
+//! Section 6: the streams of an answer and of a conversation.
 
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -8,9 +8,9 @@ use conformance::events::{Frame, version};
 use conformance::{Account, Api, Events, Expect, Options, Say, Service, Vendor};
 use serde_json::{Value, json};
 
-/// How soon a stream must end whose key is revoked.
+/// The time within which the stream of a revoked key must end.
 const REVOKED_WITHIN: Duration = Duration::from_secs(5);
-/// How far apart comments may be, with a busy host's delay.
+/// The longest time between two comments on a busy host.
 const BEAT_WITHIN: Duration = Duration::from_secs(13);
 
 pub(crate) struct Stage {
@@ -87,7 +87,7 @@ fn a_conversation_is_streamed_through_its_questions() {
     let second = api.accepted(&json!({ "input": "Two", "chatId": chat }));
     let shown = shows(&mut events, "Second");
     assert_eq!(shown.data["id"], second["id"]);
-    // One that comes now gets the latest answer's state.
+    // A new reader gets the state of the latest answer.
     let mut late = Events::new(api.chat_events(&chat, None));
     assert_eq!(late.event().expect("the present state").data["id"], second["id"]);
     vendor.release();
@@ -95,7 +95,7 @@ fn a_conversation_is_streamed_through_its_questions() {
         let done = events.find("completion", |event| event.name == "completed");
         assert_eq!((&done.data["id"], done.text()), (&second["id"], "Second too."));
     }
-    // And one that comes when all is done gets its completion, and stays.
+    // A reader that connects after the completion gets the completed answer, and stays connected.
     let mut quiet = Events::new(api.chat_events(&chat, None));
     let present = quiet.event().expect("the present state");
     assert_eq!((present.name.as_str(), &present.data["id"]), ("completed", &second["id"]));
@@ -273,7 +273,7 @@ fn separators_that_some_readers_take_for_line_ends_are_escaped_wherever_they_sta
         api.request("PATCH", &target).body(json!({ "title": renamed }).to_string()).send(&api.address);
     assert_eq!(patched.expect_status(200).json()["title"], renamed.as_str());
     let detail = api.chat(&chat).expect_status(200).json();
-    assert_eq!(detail["messages"][0]["text"], question.as_str(), "the question is what was asked");
+    assert_eq!(detail["messages"][0]["text"], question.as_str(), "the question is unchanged");
     assert_eq!((&detail["messages"][1]["text"], &detail["chat"]["title"]), (&whole["text"], &json!(renamed)));
     assert!(
         SEPARATORS.iter().all(|separator| whole["text"].as_str().is_some_and(|t| t.contains(*separator)))

@@ -1,4 +1,4 @@
-//! Section 6: readers that come back with `Last-Event-ID`.
+//! Section 6: readers that reconnect with `Last-Event-ID`.
 
 use conformance::api::id;
 use conformance::{Events, Expect, Say};
@@ -73,7 +73,7 @@ fn a_completion_that_was_received_is_answered_with_nothing() {
     assert!(nothing.body.is_empty());
     let rest = Events::new(api.answer_events(&chat, &message, Some(&one.id))).rest();
     assert_eq!(rest.iter().map(|event| event.id.as_str()).collect::<Vec<_>>(), [done.id.as_str()]);
-    // The conversation goes on: its stream waits for what comes after.
+    // The conversation continues: its stream waits for newer states.
     let mut of_chat = Events::new(api.chat_events(&chat, Some(&done.id)));
     let next = api.accepted(&json!({ "input": "More", "chatId": chat }));
     assert_eq!(of_chat.event().expect("the next answer").data["id"], next["id"]);

@@ -1,4 +1,4 @@
-//! TLS by certificate files.
+//! TLS with certificate files.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, StreamOwned};
 
-/// Takes any certificate; the test looks at it itself. The server must still prove to have its key.
+/// Accepts any certificate, which the test checks itself. The server must still prove possession of its key.
 #[derive(Debug)]
 struct Anyone(Arc<CryptoProvider>);
 
@@ -54,7 +54,7 @@ impl ServerCertVerifier for Anyone {
     }
 }
 
-/// A connection that offers these protocols, its handshake done.
+/// Opens a connection that offers these protocols, and completes its handshake.
 fn connect(address: &str, protocols: &[&str]) -> std::io::Result<StreamOwned<ClientConnection, TcpStream>> {
     let provider = Arc::new(ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider.clone())
@@ -73,7 +73,7 @@ fn connect(address: &str, protocols: &[&str]) -> std::io::Result<StreamOwned<Cli
     Ok(stream)
 }
 
-/// The certificate that a new connection is shown.
+/// Returns the certificate of a new connection.
 fn shown(address: &str) -> Option<CertificateDer<'static>> {
     let stream = connect(address, &[]).ok()?;
     Some(stream.conn.peer_certificates()?.first()?.clone().into_owned())
@@ -94,7 +94,7 @@ struct Encrypted {
 }
 
 impl Encrypted {
-    /// A service that speaks TLS with the certificate `first`. Its files are in the other service's home.
+    /// Starts a service that uses the certificate `first`, with its files in the other service's home.
     fn start(home: &Service) -> Self {
         let folder = home.data().with_file_name("encrypted");
         std::fs::create_dir(&folder).expect("a folder");
@@ -103,7 +103,7 @@ impl Encrypted {
         let mut this = Self { child: Self::spawn(home, &folder, &address), address, folder };
         this.place("first");
         poll::until("it speaks", || {
-            // The files were not there yet, or another has taken the port.
+            // The files did not exist yet, or another process took the port.
             if this.child.try_wait().expect("it can be looked at").is_some() {
                 this.child = Self::spawn(home, &this.folder, &this.address);
             }
@@ -145,21 +145,21 @@ fn it_speaks_tls_and_reads_its_certificate_again() {
     let home = Service::start(Options::default());
     let service = Encrypted::start(&home);
     assert_eq!(shown(&service.address), Some(certificate("first")));
-    // HTTP/1.1 for whoever offers nothing better.
+    // HTTP/1.1 for clients that offer nothing else.
     let mut plain = connect(&service.address, &["http/1.1"]).expect("a connection");
     assert_eq!(plain.conn.alpn_protocol(), Some(&b"http/1.1"[..]));
     plain.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("it is open");
     let mut head = [0; 12];
     plain.read_exact(&mut head).expect("an answer");
     assert_eq!(&head, b"HTTP/1.1 200");
-    // HTTP/2 for whoever offers both: it begins with settings (RFC 9113, 3.4 and 6.5).
+    // HTTP/2 for clients that offer both; it begins with SETTINGS (RFC 9113, 3.4 and 6.5).
     let mut newer = connect(&service.address, &["h2", "http/1.1"]).expect("a connection");
     assert_eq!(newer.conn.alpn_protocol(), Some(&b"h2"[..]));
     newer.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").expect("it is open");
     let mut frame = [0; 9];
     newer.read_exact(&mut frame).expect("a frame");
     assert_eq!(frame[3], 4, "settings");
-    // Who speaks no TLS gets no HTTP.
+    // Plain HTTP gets no response.
     assert_eq!(
         conformance::http::send_bytes(&service.address, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
             .expect("it listens"),
@@ -170,7 +170,7 @@ fn it_speaks_tls_and_reads_its_certificate_again() {
     poll::until("the new certificate is shown", || {
         shown(&service.address).filter(|shown| *shown == certificate("second"))
     });
-    // What cannot be used changes nothing, and ends nothing.
+    // Invalid files change nothing, and the service continues.
     std::fs::write(service.folder.join("key.pem"), "no key").expect("a file");
     service.hang_up();
     service.hang_up();
@@ -206,7 +206,10 @@ fn files_that_do_not_go_together_are_refused() {
         ("first.cert.pem", ""),
         ("", "first.key.pem"),
     ] {
-        let (good, said) = check(certificate, key);
-        assert!(!good && said.contains("tls.") && !said.contains("PRIVATE"), "{certificate} {key}: {said}");
+        let (good, output) = check(certificate, key);
+        assert!(
+            !good && output.contains("tls.") && !output.contains("PRIVATE"),
+            "{certificate} {key}: {output}"
+        );
     }
 }

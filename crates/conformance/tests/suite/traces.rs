@@ -1,4 +1,4 @@
-//! Traces: what a collector of OpenTelemetry is told of requests and answers.
+//! Traces: the spans of requests and answers that are exported to an OpenTelemetry collector.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -19,8 +19,8 @@ const CLIENT: &str = "00f067aa0bb902b7";
 #[derive(Clone, Default)]
 struct Collector {
     address: String,
-    /// Heads and bodies.
-    told: Arc<Mutex<Vec<(String, String)>>>,
+    /// The heads and bodies of the requests.
+    requests: Arc<Mutex<Vec<(String, String)>>>,
 }
 
 impl Collector {
@@ -38,7 +38,7 @@ impl Collector {
         collector
     }
 
-    /// Takes request after request, until the connection ends.
+    /// Reads requests until the connection ends.
     fn serve(&self, mut stream: TcpStream) {
         let mut read = Vec::new();
         let mut more = [0; 4096];
@@ -55,28 +55,28 @@ impl Collector {
                 continue;
             }
             let body: Vec<u8> = read.drain(..end + 4 + length).skip(end + 4).collect();
-            self.told.lock().expect("whole").push((head, String::from_utf8(body).expect("text")));
+            self.requests.lock().expect("whole").push((head, String::from_utf8(body).expect("text")));
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").expect("it is read");
         }
     }
 
-    /// Every span so far.
-    fn spans(&self) -> Vec<Told> {
-        let told = self.told.lock().expect("whole");
-        let bodies = told.iter().map(|(_, body)| serde_json::from_str::<Value>(body).expect("JSON"));
+    /// Returns every span so far.
+    fn spans(&self) -> Vec<ExportedSpan> {
+        let requests = self.requests.lock().expect("whole");
+        let bodies = requests.iter().map(|(_, body)| serde_json::from_str::<Value>(body).expect("JSON"));
         bodies.flat_map(|body| spans_of(&body)).collect()
     }
 
-    /// Everything that was sent, as it was.
+    /// Returns all requests unparsed.
     fn raw(&self) -> String {
-        let told = self.told.lock().expect("whole");
-        told.iter().map(|(_, body)| body.as_str()).collect()
+        let requests = self.requests.lock().expect("whole");
+        requests.iter().map(|(_, body)| body.as_str()).collect()
     }
 }
 
-/// A span as a collector keeps it.
+/// An exported span.
 #[derive(Debug, Clone)]
-struct Told {
+struct ExportedSpan {
     trace: String,
     id: String,
     parent: String,
@@ -88,21 +88,21 @@ struct Told {
     failed: bool,
 }
 
-/// Reads `ExportTraceServiceRequest` in its JSON, and nothing else.
-fn spans_of(body: &Value) -> Vec<Told> {
+/// Parses the JSON encoding of `ExportTraceServiceRequest`.
+fn spans_of(body: &Value) -> Vec<ExportedSpan> {
     let mut spans = Vec::new();
     for resource in body["resourceSpans"].as_array().expect("a list") {
         let attributes = resource["resource"]["attributes"].as_array().expect("a list");
         let name = attributes.iter().find(|attribute| attribute["key"] == "service.name");
         assert_eq!(name.map(|name| &name["value"]["stringValue"]), Some(&json!("advice")));
         for scope in resource["scopeSpans"].as_array().expect("a list") {
-            spans.extend(scope["spans"].as_array().expect("a list").iter().map(told));
+            spans.extend(scope["spans"].as_array().expect("a list").iter().map(read_span));
         }
     }
     spans
 }
 
-fn told(span: &Value) -> Told {
+fn read_span(span: &Value) -> ExportedSpan {
     let text = |field: &str| span[field].as_str().expect("a text").to_owned();
     let hex = |field: &str, digits: usize| {
         let text = text(field);
@@ -120,7 +120,7 @@ fn told(span: &Value) -> Told {
         };
         (attribute["key"].as_str().expect("a name").to_owned(), value)
     });
-    let told = Told {
+    let exported = ExportedSpan {
         trace: hex("traceId", 32),
         id: hex("spanId", 16),
         parent: if span["parentSpanId"] == "" { String::new() } else { hex("parentSpanId", 16) },
@@ -131,8 +131,8 @@ fn told(span: &Value) -> Told {
         attributes: attributes.collect(),
         failed: span["status"]["code"] == 2,
     };
-    assert!(told.begun <= told.ended, "{told:?}");
-    told
+    assert!(exported.begun <= exported.ended, "{exported:?}");
+    exported
 }
 
 fn service(vendor: &Vendor, collector: &Collector) -> Service {
@@ -169,9 +169,10 @@ fn an_answer_belongs_to_the_trace_of_its_question_through_a_restart() {
     service.restart();
     let api = service.api(&account);
     api.completed(&answer);
-    let spans = poll::until("the answer is told of", || {
-        let spans: Vec<Told> = collector.spans().into_iter().filter(|span| span.trace == TRACE).collect();
-        // They belong to its work, which is told of last.
+    let spans = poll::until("the answer's spans are exported", || {
+        let spans: Vec<ExportedSpan> =
+            collector.spans().into_iter().filter(|span| span.trace == TRACE).collect();
+        // The spans of its work are exported last.
         (spans.iter().filter(|span| span.name == "work on answer").count() == 2).then_some(spans)
     });
     let named = |name: &str| spans.iter().filter(|span| span.name == name).collect::<Vec<_>>();
@@ -195,7 +196,7 @@ fn an_answer_belongs_to_the_trace_of_its_question_through_a_restart() {
         );
     }
     let (steps, calls) = (named("model step"), named("tool call"));
-    assert_eq!(steps.len(), 3, "two steps, of which the second was begun twice: {steps:?}");
+    assert_eq!(steps.len(), 3, "two steps, the second one begun twice: {steps:?}");
     let committed: Vec<_> =
         steps.iter().filter(|step| step.attributes.contains_key("gen_ai.usage.output_tokens")).collect();
     assert!(committed.len() == 2 && steps.iter().all(|step| step.kind == 3), "{steps:?}");
@@ -205,9 +206,9 @@ fn an_answer_belongs_to_the_trace_of_its_question_through_a_restart() {
     assert!(calls.iter().all(|call| !call.failed), "{calls:?}");
     let raw = collector.raw();
     for secret in ["marmot", "wombat", "petunia", "heron", account.key.as_str(), "a token", &account.email] {
-        assert!(!raw.contains(secret), "the collector is told {secret}");
+        assert!(!raw.contains(secret), "the spans contain {secret}");
     }
-    let heads = collector.told.lock().expect("whole");
+    let heads = collector.requests.lock().expect("whole");
     assert!(heads.iter().all(|(head, _)| {
         head.starts_with("POST /v1/traces HTTP/1.1") && head.contains("x-token: a token")
     }));
@@ -216,13 +217,13 @@ fn an_answer_belongs_to_the_trace_of_its_question_through_a_restart() {
 #[test]
 fn a_collector_that_takes_nothing_keeps_nobody_waiting() {
     let (vendor, mut collector) = (Vendor::start(), Collector::default());
-    // It accepts connections and says nothing on them.
+    // It accepts connections and never responds.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     collector.address = silent.local_addr().expect("an address").to_string();
     let mut service = service(&vendor, &collector);
     let api = service.api(&service.account());
     api.completed(&api.ask("Go on"));
-    // The farewell is bounded: within it the end has come.
+    // The final export has a time limit, within which the service exits.
     service.terminate();
     drop(silent);
 }

@@ -1,5 +1,5 @@
-//! Attached files that could not be read are named in the answer with the reason, whatever the model, and temporary
-//! uploads are read by the question that they are attached to.
+//! Attached files that cannot be read are named in the answer with the reason, for every model. Temporary
+//! uploads are readable by the question that attaches them.
 
 use conformance::api::{Part, parts_of, path_of, reader};
 use conformance::{Api, Expect, Options, Say, Service};
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use crate::streams::{Stage, stage};
 
-/// A document of the agent's own tests.
+/// Returns a document of the agent's own tests.
 fn document(name: &str) -> Vec<u8> {
     let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest/tests/fixtures/");
     std::fs::read(format!("{fixtures}{name}")).expect("the document is there")
 }
 
-/// Documents that nobody can read, with what is said of each.
+/// Unreadable documents, with the reason of each in the answer.
 const UNREADABLE: [(&str, &str); 5] = [
     ("locked.pdf", "encrypted"),
     ("scan.pdf", "no text"),
@@ -22,7 +22,7 @@ const UNREADABLE: [(&str, &str); 5] = [
     ("broken.pdf", "damaged"),
 ];
 
-/// Uploads documents that cannot be read and one that can; gives their paths.
+/// Uploads the unreadable documents and a readable one, and returns their paths.
 fn uploaded(api: &Api) -> Vec<String> {
     let legacy = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1 an old presentation".to_vec();
     let content = |name: &str| if name == "slides.ppt" { legacy.clone() } else { document(name) };
@@ -31,7 +31,7 @@ fn uploaded(api: &Api) -> Vec<String> {
     unreadable.chain([readable]).collect()
 }
 
-/// Each document is named with its reason, in the text and in a part of the answer.
+/// Checks that each document is named with its reason, in the text and in a part of the answer.
 fn names_them(answer: &Value) {
     let text = answer["text"].as_str().expect("text");
     let html = parts_of(answer, "TEXT").last().expect("a part of text")["content"].to_string();
@@ -41,7 +41,7 @@ fn names_them(answer: &Value) {
         assert!(html.contains(name) && html.contains(reason), "{name}, {reason}: {html}");
     }
     let last = text.split("Not all attached files").last().unwrap_or_default();
-    assert!(!last.contains("terms.txt"), "what was read is not named: {text}");
+    assert!(!last.contains("terms.txt"), "readable files are not named: {text}");
     assert!(answer["error"].is_null(), "{answer}");
 }
 
@@ -68,9 +68,12 @@ fn a_language_model_that_says_nothing_of_unreadable_files_does_not_hide_them() {
     let answer = api.completed(&api.accepted(&json!({ "input": "What do they say?", "filePaths": paths })));
     assert!(answer["text"].as_str().is_some_and(|text| text.starts_with("Done.")), "{answer}");
     names_them(&answer);
-    let told = vendor.requests()[0].to_string();
-    assert!(told.contains("18,500") && told.contains("needs a password"), "the model knows as well: {told}");
-    // The next question of the conversation attaches nothing: nothing is named again.
+    let request = vendor.requests()[0].to_string();
+    assert!(
+        request.contains("18,500") && request.contains("needs a password"),
+        "the model gets the reasons, too: {request}"
+    );
+    // The next question attaches nothing, so nothing is named again.
     let next = json!({ "input": "Go on", "chatId": answer["chatId"] });
     assert_eq!(api.completed(&api.accepted(&next))["text"], "Done.");
 }
@@ -86,23 +89,23 @@ fn a_temporary_upload_is_searched_by_the_question_that_it_is_attached_to_alone()
     let model = reader(&api);
     let ask =
         |paths: &[&str]| json!({ "input": "What is the code word?", "model": model, "filePaths": paths });
-    let said = |question: &Value| {
+    let text_of = |question: &Value| {
         let answer = api.completed(&api.accepted(question));
         answer["text"].as_str().expect("text").to_owned()
     };
-    let text = said(&ask(&[&heron]));
+    let text = text_of(&ask(&[&heron]));
     assert!(text.contains("heron") && !text.contains("otter"), "{text}");
-    let text = said(&ask(&[]));
+    let text = text_of(&ask(&[]));
     assert!(!text.contains("heron") && !text.contains("otter"), "hidden folders stay out: {text}");
 
-    // A language model's search finds what is attached without naming it.
+    // A language model's search covers attached files without naming them.
     let search = || [Say::Call { tool: "search".to_owned(), arguments: json!({ "query": "code word" }) }];
     vendor.will(search());
     vendor.will([Say::text("Otter.")]);
     let answer = api.accepted(&json!({ "input": "What is the code word?", "filePaths": [other] }));
     api.completed(&answer);
-    let told =
+    let request =
         vendor.requests()[1]["messages"].as_array().expect("messages").last().expect("one").to_string();
-    assert!(told.contains("otter") && !told.contains("heron"), "{told}");
+    assert!(request.contains("otter") && !request.contains("heron"), "{request}");
     assert_eq!(api.download(&other).expect_status(200).text(), "The code word of the cellar is otter.");
 }

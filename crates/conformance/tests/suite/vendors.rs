@@ -1,12 +1,12 @@
-//! The same conversation through the format of each vendor, against a stand-in that speaks it and refuses what the
-//! vendor would: calls without results, and thoughts that do not come back.
+//! The same conversation through the format of each vendor, against a fake that rejects the same requests as
+//! the vendor: calls without results, and reasoning that is not sent back.
 
 use conformance::api::parts_of;
 use conformance::fake_vendors::{FakeVendors, Format};
 use conformance::{Api, Expect, Options, Service, poll};
 use serde_json::{Value, json};
 
-/// A service whose models answer in this format.
+/// Starts a service whose models use this format.
 fn stage(format: Format) -> (FakeVendors, Service, Api) {
     let fake_vendors = FakeVendors::start();
     let environment = fake_vendors.environment_of(format);
@@ -56,7 +56,7 @@ fn converses(format: Format, provider: &str, path: &str) {
     let seen: Vec<_> = requests.iter().filter(|seen| seen["outcome"] != "refused 404").collect();
     assert!(seen.iter().all(|seen| seen["outcome"] == "done"), "{seen:?}");
     assert!(seen.iter().all(|seen| seen["path"].as_str().is_some_and(|at| at.starts_with(path))), "{seen:?}");
-    // What the vendor sealed comes back with the results and in the next turn.
+    // Encrypted reasoning is sent back with the results and in the next turn.
     let sealed = format != Format::ChatCompletions;
     for seen in &seen[1..] {
         assert_eq!(seen["body"].to_string().contains("c2VhbA"), sealed, "{seen}");
@@ -74,7 +74,11 @@ fn fails_and_stops(format: Format) {
         { "actions": [{ "say": "Whole." }] },
     ]]});
     let answer = api.completed(&api.accepted(&question(&broken)));
-    assert_eq!((&answer["text"], &answer["error"]), (&json!("Whole."), &Value::Null), "said anew: {answer}");
+    assert_eq!(
+        (&answer["text"], &answer["error"]),
+        (&json!("Whole."), &Value::Null),
+        "generated again: {answer}"
+    );
     let endless = json!({ "steps": [{ "actions": [{ "say": "So far." }, "stall"] }] });
     let asked = api.accepted(&question(&endless));
     api.events_of(&asked).find("the first words", |event| event.data["text"] == "So far.");
@@ -180,7 +184,7 @@ fn described_models_are_offered_and_asked_for_as_described() {
     assert_eq!(of("thorough")["description"], "It looks twice");
     assert_eq!((&of("early")["deprecated"], &of("early")["settings"]), (&json!(true), &json!([])));
     let refused = api.send(&json!({ "input": "Hello", "model": "secret" })).expect_status(400).json();
-    assert!(refused["message"].as_str().is_some_and(|told| told.contains("thorough")), "{refused}");
+    assert!(refused["message"].as_str().is_some_and(|message| message.contains("thorough")), "{refused}");
     let before = service.credits(&account);
     let answer = api.completed(&api.ask("Hello"));
     assert_eq!((&answer["model"], &answer["error"]), (&json!("thorough"), &Value::Null), "{answer}");
@@ -190,20 +194,20 @@ fn described_models_are_offered_and_asked_for_as_described() {
     assert_eq!(seen["body"]["metadata"], json!({ "by": "us" }));
     let paid = || Some(service.credits(&account)).filter(|(_, reserved)| *reserved == 0);
     assert_eq!(before.0 - poll::until("it is paid", paid).0, 7);
-    // The operator is shown the same, by the service and without it.
-    let told = service.admin(&["models"]);
+    // The operator gets the same list, with and without a running service.
+    let report = service.admin(&["models"]);
     let mut shown: Vec<(Value, Value)> = Vec::new();
-    for one in told["models"].as_array().expect("models") {
+    for one in report["models"].as_array().expect("models") {
         shown.push((one["id"].clone(), one["status"].clone()));
     }
-    assert_eq!(shown.len(), 2, "{told}");
-    let thorough = &told["models"][usize::from(told["models"][0]["id"] != "thorough")];
-    assert_eq!((&thorough["status"], &thorough["priceBase"]), (&json!("UP"), &json!(7.0)), "{told}");
+    assert_eq!(shown.len(), 2, "{report}");
+    let thorough = &report["models"][usize::from(report["models"][0]["id"] != "thorough")];
+    assert_eq!((&thorough["status"], &thorough["priceBase"]), (&json!("UP"), &json!(7.0)), "{report}");
     assert_eq!((&thorough["vendor"], &thorough["vendorName"]), (&json!("OPENAI"), &json!("standin")));
-    assert!(thorough["contextTokens"].as_u64().is_some_and(|tokens| tokens > 1000), "{told}");
+    assert!(thorough["contextTokens"].as_u64().is_some_and(|tokens| tokens > 1000), "{report}");
     service.terminate();
     let without = service.admin(&["models"]);
-    assert_eq!((&without["models"], &without["failure"]), (&told["models"], &Value::Null));
+    assert_eq!((&without["models"], &without["failure"]), (&report["models"], &Value::Null));
     drop(fake_vendors);
     let away = service.admin(&["models"]);
     assert_eq!(away["models"][0]["status"], "DOWN", "{away}");

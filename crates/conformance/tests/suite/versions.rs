@@ -1,6 +1,7 @@
-//! What earlier versions wrote is opened: nothing is lost, and what was under way goes on.
+//! Upgrades: data of earlier versions is opened without loss, and open answers continue.
 //!
-//! Each folder in `tests/versions` was made by `examples/fixture.rs` when its number was the newest of the tables.
+//! Each folder in `tests/versions` was created by `examples/fixture.rs` when its number was the newest
+//! version of the tables.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,27 +19,27 @@ fn versions() -> Vec<PathBuf> {
     found
 }
 
-fn told(version: &Path, name: &str) -> Value {
+fn read_expected(version: &Path, name: &str) -> Value {
     let text = fs::read(version.join(name)).expect("what is in it");
     serde_json::from_slice(&text).expect("JSON")
 }
 
-fn is_kept(service: &Service, told: &Value) {
-    let text = |name: &str| told[name].as_str().expect("a text").to_owned();
+fn is_kept(service: &Service, expected: &Value) {
+    let text = |name: &str| expected[name].as_str().expect("a text").to_owned();
     let account =
         Account { id: text("account"), email: text("email"), key: text("key"), key_id: text("keyId") };
     let api = service.api(&account);
-    let (done, under_way) = (&told["done"], &told["underWay"]);
-    let balance = told["balance"].as_i64().expect("credits");
-    // Fields that a later version adds are no loss.
+    let (done, under_way) = (&expected["done"], &expected["underWay"]);
+    let balance = expected["balance"].as_i64().expect("credits");
+    // Fields that a later version adds do not count as changes.
     let now = api.now(done);
     for (name, value) in done.as_object().expect("an answer") {
         assert_eq!(&now[name], value, "{name}");
     }
     let chat = api.chat(done["chatId"].as_str().expect("an id")).expect_status(200).json();
-    assert_eq!(chat["chat"]["title"], told["chat"]["chat"]["title"]);
-    assert_eq!(chat["messages"][0]["text"], told["chat"]["messages"][0]["text"]);
-    assert_eq!(chat["messages"][1]["parts"], told["chat"]["messages"][1]["parts"]);
+    assert_eq!(chat["chat"]["title"], expected["chat"]["chat"]["title"]);
+    assert_eq!(chat["messages"][0]["text"], expected["chat"]["messages"][0]["text"]);
+    assert_eq!(chat["messages"][1]["parts"], expected["chat"]["messages"][1]["parts"]);
     assert_eq!(api.chats("").json()["totalCount"], 2);
     let whole = api.completed(under_way);
     assert!(whole["error"].is_null() && whole["text"] == "Done.", "{whole}");
@@ -49,31 +50,31 @@ fn is_kept(service: &Service, told: &Value) {
     assert_eq!(keys["keys"][0]["keyId"], account.key_id.as_str());
 }
 
-/// The account's folder, which is not part of what is kept.
-fn make_workspace(service: &Service, told: &Value) {
-    let account = told["account"].as_str().expect("an id");
+/// Creates the account's folder, which is not part of the fixture.
+fn make_workspace(service: &Service, expected: &Value) {
+    let account = expected["account"].as_str().expect("an id");
     fs::create_dir_all(service.data().join("workspaces").join(account).join("uploads")).expect("a workspace");
 }
 
 #[test]
 fn data_folders_of_earlier_versions_are_opened() {
     for version in versions() {
-        let (vendor, told) = (Vendor::start(), told(&version, "sqlite.json"));
+        let (vendor, expected) = (Vendor::start(), read_expected(&version, "sqlite.json"));
         let mut environment = vendor.environment();
-        // Also when this run is about PostgreSQL.
+        // SQLite even in a PostgreSQL run.
         environment.push((DATABASE.to_owned(), String::new()));
         let service = Service::start_on(Options { environment, ..Options::default() }, |service| {
-            make_workspace(service, &told);
+            make_workspace(service, &expected);
             fs::copy(version.join("causerie.db"), service.data().join("causerie.db")).expect("a database");
         });
-        is_kept(&service, &told);
+        is_kept(&service, &expected);
     }
 }
 
 #[test]
 fn postgresql_databases_of_earlier_versions_are_opened() {
     for version in versions() {
-        let (vendor, told) = (Vendor::start(), told(&version, "postgres.json"));
+        let (vendor, expected) = (Vendor::start(), read_expected(&version, "postgres.json"));
         let url = test_support::postgres::shared().new_database();
         let schema = url.rsplit_once("%3D").expect("a schema").1;
         let dump = fs::read_to_string(version.join("postgres.sql")).expect("a dump");
@@ -82,18 +83,18 @@ fn postgresql_databases_of_earlier_versions_are_opened() {
         let mut environment = vendor.environment();
         environment.push((DATABASE.to_owned(), url.clone()));
         let service = Service::start_on(Options { environment, ..Options::default() }, |service| {
-            make_workspace(service, &told);
+            make_workspace(service, &expected);
         });
-        is_kept(&service, &told);
+        is_kept(&service, &expected);
     }
 }
 
-/// What a program says that finds the tables of a later one.
-fn assert_told(refused: &Output) {
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(!refused.status.success(), "{said}");
+/// Checks the error of a program that finds tables of a later version.
+fn assert_too_new(refused: &Output) {
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success(), "{stderr}");
     let words = "a later version of this program wrote the database: its tables have version 4711, and";
-    assert!(said.contains(words) && said.contains("run that program, or a later one"), "{said}");
+    assert!(stderr.contains(words) && stderr.contains("run that program, or a later one"), "{stderr}");
 }
 
 fn run(mut command: Command) -> Output {
@@ -116,16 +117,16 @@ fn what_a_later_version_wrote_is_refused_and_left_as_it_is() {
     for arguments in commands {
         let mut command = service.command();
         command.args(arguments).arg("--data").arg(service.data());
-        assert_told(&run(command));
+        assert_too_new(&run(command));
     }
-    let told = service.try_admin(&["machine", "list"]);
-    let error: Value = serde_json::from_slice(&told.stderr).expect("one JSON object");
+    let output = service.try_admin(&["machine", "list"]);
+    let error: Value = serde_json::from_slice(&output.stderr).expect("one JSON object");
     assert_eq!(error["code"], "DATABASE_TOO_NEW");
     database.execute("DELETE FROM migrations WHERE version = 4711", []).expect("the version before");
     drop(database);
     service.restart();
     service.api(&account).vm().expect_status(200);
-    assert_eq!(service.credits(&account), (10_000, 0), "nothing was done");
+    assert_eq!(service.credits(&account), (10_000, 0), "nothing was changed");
 }
 
 #[test]
@@ -141,7 +142,7 @@ fn a_postgresql_database_of_a_later_version_is_refused() {
     let mut command = service.command();
     command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(service.data());
     let refused = run(command);
-    assert_told(&refused);
+    assert_too_new(&refused);
     test_support::postgres::shared()
         .script(&format!("DELETE FROM {schema}.migrations WHERE version = 4711;"));
     service.restart();

@@ -1,4 +1,4 @@
-//! Section 4.1 and 3.1: the machine.
+//! Sections 4.1 and 3.1: the machine.
 
 use conformance::{Expect, NewAccount, Options, Service};
 use serde_json::json;

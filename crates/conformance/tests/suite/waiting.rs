@@ -1,4 +1,4 @@
-//! Answers that wait: for a machine that its owner stopped, for one that does not start, for their turn.
+//! Waiting answers: for a stopped machine, for a machine that does not start, and for their turn.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn wait_for(api: &Api, status: &str) {
     poll::until(status, || (api.vm().expect_status(200).json()["status"] == status).then_some(()));
 }
 
-/// An answer in whose tool call the machine was stopped by its owner.
+/// Creates an answer whose machine is stopped by its owner during a tool call.
 fn stopped_midway(vendor: &Vendor, api: &Api) -> Value {
     vendor.will([Say::Call { tool: "shell".to_owned(), arguments: json!({ "command": "sleep 600" }) }]);
     let answer = api.ask("Wait");
@@ -28,7 +28,7 @@ fn stopped_midway(vendor: &Vendor, api: &Api) -> Value {
 fn a_machine_that_its_owner_stops_stays_stopped_and_its_answers_wait_for_it() {
     let Stage { vendor, api, service: _service, .. } = stage();
     let first = stopped_midway(&vendor, &api);
-    // Nothing of the answer is taken for done, however long one waits; nor is the machine started for it.
+    // The answer makes no progress while it waits, and the machine is not started for it.
     let target = format!("/api/v1/chats/{}/messages/{}", id(&first, "chatId"), id(&first, "id"));
     let waited = api.request("GET", &target).header("prefer", "wait=3").send(&api.address);
     assert_eq!(waited.expect_status(200).json()["status"], "in_progress");
@@ -86,8 +86,8 @@ fn a_machine_that_does_not_start_is_told_in_the_answer_that_waited() {
     let message = whole["error"]["message"].as_str().expect("a sentence");
     assert_eq!((&whole["error"]["code"], &whole["text"]), (&json!("MACHINE_FAILED"), &json!(message)));
     assert!(!message.contains(service.data().to_str().expect("a path")), "nothing internal: {message}");
-    assert!(service.log().contains("machine"), "the log tells it");
-    assert_eq!(service.credits(&account), (10_000, 0), "nothing was done, nothing is paid");
+    assert!(service.log().contains("machine"), "it is logged");
+    assert_eq!(service.credits(&account), (10_000, 0), "a failed answer costs nothing");
     assert!(vendor.requests().is_empty());
     fs::remove_file(&place).expect("it is there");
     assert_eq!(api.completed(&api.ask("Again"))["text"], "Done.");
@@ -104,12 +104,12 @@ fn a_question_to_a_stopped_machine_is_refused_where_the_operator_wants_it_so() {
     let question = json!({ "input": "Hello" });
     let message = api.send(&question).expect_code(409, "MACHINE_NOT_RUNNING");
     assert!(message.contains("STOPPED"), "{message}");
-    assert_eq!(api.vm().json()["status"], "STOPPED", "nothing was started");
+    assert_eq!(api.vm().json()["status"], "STOPPED", "the machine is not started");
     assert_eq!(
         (api.chats("").json()["totalCount"].clone(), service.credits(&account)),
         (json!(0), (10_000, 0))
     );
-    // What cannot be read is told before.
+    // A malformed question is rejected even while the machine is stopped.
     api.send(&json!({ "input": " " })).expect_code(400, "BAD_REQUEST");
     api.start_vm().expect_status(202);
     wait_for(&api, "RUNNING");
@@ -121,10 +121,10 @@ fn a_question_to_a_stopped_machine_is_refused_where_the_operator_wants_it_so() {
     assert_eq!(answer["text"], "Done.");
     api.stop_vm().expect_status(202);
     wait_for(&api, "STOPPED");
-    assert_eq!(repeated().expect_status(201).json(), answer, "what was accepted stays accepted");
+    assert_eq!(repeated().expect_status(201).json(), answer, "an accepted question stays accepted");
     let more = json!({ "input": "More", "chatId": answer["chatId"] });
     api.send(&more).expect_code(409, "MACHINE_NOT_RUNNING");
-    // Also after the service was started anew.
+    // Also after a restart of the machine.
     api.start_vm().expect_status(202);
     wait_for(&api, "RUNNING");
     let mut service = service;
@@ -147,8 +147,8 @@ fn a_model_that_declines_is_told_in_text_and_parts() {
         part["type"] == "TEXT" && part["content"].as_str().is_some_and(|html| html.contains(message))
     }));
     assert_eq!(vendor.requests().len(), 1, "it is not asked again");
-    assert_eq!(service.credits(&account), (10_000, 0), "nothing was said, nothing is paid");
-    // A refusal in its own words is an answer like others.
+    assert_eq!(service.credits(&account), (10_000, 0), "a declined answer costs nothing");
+    // A refusal in the model's own words is an ordinary answer.
     vendor.will([Say::text("I would rather not."), Say::Decline]);
     let answer = api.completed(&api.accepted(&json!({ "input": "Please", "chatId": answer["chatId"] })));
     assert_eq!((&answer["text"], &answer["error"]), (&json!("I would rather not."), &Value::Null));
@@ -173,7 +173,7 @@ fn conversations_beyond_the_bound_of_a_machine_wait_in_their_order() {
             answer
         })
         .collect();
-    // Another account's machine is another bound.
+    // Another account's machine has a limit of its own.
     assert_eq!(other.completed(&other.ask("Fremde"))["text"], "Done.");
     assert_eq!(vendor.requests().len(), 2, "the others wait");
     assert!(answers[1..].iter().all(|answer| api.now(answer)["status"] == "in_progress"));
@@ -252,7 +252,7 @@ fn a_failure_of_the_service_tells_nothing_of_what_is_inside() {
         connection.response("GET").expect("an answer")
     };
     list().expect_status(200);
-    // The service may open nothing more.
+    // From now on the service cannot open further descriptors.
     let process = Pid::from_raw(i32::try_from(service.process()).expect("a process id"));
     let opened = |number: &u64| Path::new(&format!("/proc/{}/fd/{number}", service.process())).exists();
     let free = (0..).find(|number| !opened(number));
@@ -261,6 +261,6 @@ fn a_failure_of_the_service_tells_nothing_of_what_is_inside() {
     prlimit(process, Resource::Nofile, before.expect("one's own process")).expect("one's own process");
     let message = refused.expect_code(500, "INTERNAL");
     assert!(!message.contains(['/', '(']) && !message.contains("open"), "{message}");
-    poll::until("the log tells it", || service.log().contains("Too many open files").then_some(()));
+    poll::until("it is logged", || service.log().contains("Too many open files").then_some(()));
     list().expect_status(200);
 }

@@ -1,4 +1,4 @@
-//! The web (sections 2.7 and 2.10): the parts WEB_SEARCH, pages that are read, and what is not.
+//! The web (sections 2.7 and 2.10): the WEB_SEARCH parts, fetched pages, and rejected fetches.
 
 use conformance::api::id;
 use conformance::{Expect, Options, Say, Service, Site, Vendor, poll};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::streams::Stage;
 
-/// A service whose searches find what stands on the site.
+/// Starts a service whose searches find the pages of the site.
 fn stage() -> (Stage, Site) {
     let site = Site::start();
     (stage_with(site.environment()), site)
@@ -255,7 +255,7 @@ fn a_search_engine_that_is_away_breaks_no_answer() {
     assert_eq!((&part["type"], &part["state"]), (&json!("WEB_SEARCH"), &json!("ERROR")));
 }
 
-/// A service that may call the site's MCP server, and one that is not there.
+/// Starts a service that may call the site's MCP server, and another that does not exist.
 fn with_mcp() -> (Stage, Site, tempfile::TempDir) {
     let (site, folder) = (Site::start(), tempfile::tempdir().expect("a folder"));
     let file = folder.path().join("causerie.toml");
@@ -294,7 +294,7 @@ fn tools_of_an_mcp_server_are_offered_as_far_as_they_are_granted() {
         (&json!("TOOL"), &json!("registry__look_up"), &json!("COMPLETE"))
     );
     assert_eq!(answer["parts"][1]["state"], "ERROR", "{answer}");
-    assert_eq!(site.called().len(), 1, "what is not granted is not called");
+    assert_eq!(site.called().len(), 1, "tools that are not granted are not called");
     assert!(requests[1].to_string().contains("Did \\\"Acme\\\"."), "{}", requests[1]);
 }
 
@@ -304,10 +304,10 @@ fn a_call_of_an_mcp_server_that_changes_something_is_never_made_twice() {
     let vendor = stage.vendor.clone();
     vendor.will([call("registry__file", "it"), call("registry__look_up", "Acme")]);
     let answer = stage.api.ask("File it");
-    let told = |event: &conformance::Event| {
+    let came_back = |event: &conformance::Event| {
         event.data["parts"].as_array().is_some_and(|parts| parts.len() > 1 && parts[1]["state"] == "COMPLETE")
     };
-    stage.api.events_of(&answer).find("the look-up came back", told);
+    stage.api.events_of(&answer).find("the look-up came back", came_back);
     stage.service.kill();
     vendor.will([Say::text("It was cut.")]);
     stage.service.restart();
@@ -329,7 +329,7 @@ fn what_an_mcp_server_tells_becomes_no_page_that_may_be_read() {
     let (stage, site, _folder) = with_mcp();
     let Stage { vendor, .. } = &stage;
     let secret = site.page("/collect", "text/plain", b"thanks");
-    // The one that asked: what the server cites, by itself and by way of another agent.
+    // The URL that the server cites, directly and through a subagent.
     vendor.will([call("registry__look_up", &secret)]);
     vendor.will([fetch(&secret)]);
     let task = json!({ "agent": "lawyer", "task": "Look it up" });
@@ -341,7 +341,7 @@ fn what_an_mcp_server_tells_becomes_no_page_that_may_be_read() {
     vendor.will([Say::text("It is not allowed.")]);
     let answer = ask(&stage, "Go on");
     assert_eq!(answer["text"], "It is not allowed.", "{answer}");
-    // Nor by a later question of the conversation.
+    // A later question of the conversation cannot fetch it either.
     vendor.will([fetch(&secret)]);
     vendor.will([Say::text("Still not.")]);
     let again = json!({ "input": "Go on", "chatId": answer["chatId"], "webSearchEnabled": true });
@@ -369,11 +369,11 @@ fn what_changes_something_runs_in_the_order_of_the_step_whichever_side_runs_it()
     ]);
     let answer = api.ask("Do it all");
     poll::until("the server is called", || (site.called().len() == 1).then_some(()));
-    assert!(is_there("first"), "what is ahead of it was over");
-    // The machine has time for it meanwhile.
+    assert!(is_there("first"), "the call before it was complete");
+    // In the meantime the machine runs calls of other answers.
     vendor.will([touch("other")]);
     assert_eq!(api.completed(&api.ask("Do another"))["parts"][0]["state"], "COMPLETE");
-    assert!(is_there("other") && !is_there("second"), "what is behind it has not begun");
+    assert!(is_there("other") && !is_there("second"), "the call after it has not begun");
     site.release();
     poll::until("the server is called again", || (site.called().len() == 2).then_some(()));
     assert!(is_there("second"));
