@@ -1,4 +1,4 @@
-//! Completed answers that were read lately: they are read and rendered once for many who collect them.
+//! A cache of recently read, completed answers, so that they are read and rendered once for many readers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -7,35 +7,37 @@ use domain::id::{ConversationId, MessageId};
 
 use crate::LiveAnswer;
 
-/// The most that each of the two generations holds, about.
+/// The approximate capacity of each of the two generations, in bytes.
 const GENERATION_MAX_BYTES: usize = 8 << 20;
-/// A longer answer is not kept, but shared by those who read it at the same time: reading it costs more than finding it.
+/// Longer answers are not cached, only shared by concurrent readers: reading them costs more than finding
+/// them.
 const ANSWER_MAX_BYTES: usize = 1 << 20;
 
-/// Two generations: what is read moves to the young one; when that is full, the old one is forgotten.
+/// A cache of two generations: an entry that is read moves to the young one. When that is full, it replaces
+/// the old one.
 #[derive(Default)]
 pub(crate) struct Done {
-    young: HashMap<MessageId, Kept>,
-    old: HashMap<MessageId, Kept>,
+    young: HashMap<MessageId, CachedAnswer>,
+    old: HashMap<MessageId, CachedAnswer>,
     young_bytes: usize,
-    /// Long ones, for as long as somebody has them.
+    /// Long answers, for as long as a reader holds them.
     long: HashMap<MessageId, Weak<LiveAnswer>>,
 }
 
 #[derive(Clone)]
-struct Kept {
+struct CachedAnswer {
     live: Arc<LiveAnswer>,
     bytes: usize,
 }
 
 impl Done {
     pub(crate) fn get(&mut self, answer: MessageId) -> Option<Arc<LiveAnswer>> {
-        if let Some(kept) = self.young.get(&answer) {
-            return Some(kept.live.clone());
+        if let Some(cached) = self.young.get(&answer) {
+            return Some(cached.live.clone());
         }
-        if let Some(kept) = self.old.remove(&answer) {
-            self.insert(kept.clone());
-            return Some(kept.live);
+        if let Some(cached) = self.old.remove(&answer) {
+            self.insert(cached.clone());
+            return Some(cached.live);
         }
         self.long.get(&answer)?.upgrade()
     }
@@ -43,9 +45,9 @@ impl Done {
     pub(crate) fn keep(&mut self, live: Arc<LiveAnswer>) {
         let bytes = live.size_bytes();
         if bytes <= ANSWER_MAX_BYTES {
-            self.insert(Kept { live, bytes });
+            self.insert(CachedAnswer { live, bytes });
         } else {
-            // There are as many as somebody reads now, and those that nobody asked for since.
+            // Removes entries without readers, so that there are at most as many as current readers.
             self.long.retain(|_, live| live.strong_count() > 0);
             self.long.insert(live.meta().answer, Arc::downgrade(&live));
         }
@@ -53,20 +55,20 @@ impl Done {
 
     pub(crate) fn forget(&mut self, conversation: ConversationId) {
         for generation in [&mut self.young, &mut self.old] {
-            generation.retain(|_, kept| kept.live.meta().conversation != conversation);
+            generation.retain(|_, cached| cached.live.meta().conversation != conversation);
         }
         self.long
             .retain(|_, live| live.upgrade().is_some_and(|live| live.meta().conversation != conversation));
-        self.young_bytes = self.young.values().map(|kept| kept.bytes).sum();
+        self.young_bytes = self.young.values().map(|cached| cached.bytes).sum();
     }
 
-    fn insert(&mut self, kept: Kept) {
-        if self.young_bytes + kept.bytes > GENERATION_MAX_BYTES {
+    fn insert(&mut self, cached: CachedAnswer) {
+        if self.young_bytes + cached.bytes > GENERATION_MAX_BYTES {
             self.old = std::mem::take(&mut self.young);
             self.young_bytes = 0;
         }
-        self.young_bytes += kept.bytes;
-        if let Some(before) = self.young.insert(kept.live.meta().answer, kept) {
+        self.young_bytes += cached.bytes;
+        if let Some(before) = self.young.insert(cached.live.meta().answer, cached) {
             self.young_bytes -= before.bytes;
         }
     }
@@ -100,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_again_outlives_what_is_not() {
+    fn recently_read_answers_outlive_others() {
         let (mut done, text) = (Done::default(), "x".repeat(ANSWER_MAX_BYTES / 8));
         let answers: Vec<_> = (0..64).map(|number| completed(number, &text)).collect();
         for answer in &answers {
@@ -114,11 +116,11 @@ mod tests {
     }
 
     #[test]
-    fn a_long_answer_is_shared_and_not_kept() {
+    fn a_long_answer_is_shared_but_not_cached() {
         let mut done = Done::default();
         let long = completed(1, &"x".repeat(ANSWER_MAX_BYTES));
         done.keep(long.clone());
-        let shared = done.get(long.meta().answer).expect("somebody has it");
+        let shared = done.get(long.meta().answer).expect("it is held");
         assert!(Arc::ptr_eq(&shared, &long) && done.young_bytes == 0);
         let answer = long.meta().answer;
         drop((long, shared));

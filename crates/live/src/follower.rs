@@ -1,4 +1,4 @@
-//! Readers of answers that are being written.
+//! Readers of answers in progress.
 
 use std::sync::Arc;
 
@@ -8,50 +8,59 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{Live, LiveAnswer, Progress, Snapshot, Throttle, Watch};
 
-/// A reader of one answer, or of a conversation's answers one after another. It holds a place, never a
-/// queue: each state that it takes is the newest.
+/// A reader of one answer, or of the consecutive answers of a conversation. It has no queue: each state that
+/// it gets is the newest.
 pub struct Follower {
     current: Arc<LiveAnswer>,
     progress: watch::Receiver<Progress>,
     watch: Option<Watch>,
     first: bool,
-    /// The state of the current answer that was told last: its stamp and whether it is the end.
-    told: Option<(Stamp, bool)>,
+    /// The last state that was returned: its stamp and whether it is final.
+    last_sent: Option<(Stamp, bool)>,
     ended: bool,
     load: Arc<Throttle>,
-    /// Until when it rests.
-    rests_until: Option<Instant>,
+    /// The end of the current pause.
+    paused_until: Option<Instant>,
 }
 
 impl Follower {
     pub(crate) fn new(current: Arc<LiveAnswer>, watch: Option<Watch>, load: Arc<Throttle>) -> Self {
         let progress = current.progress();
-        Self { current, progress, watch, first: true, told: None, ended: false, load, rests_until: None }
+        Self {
+            current,
+            progress,
+            watch,
+            first: true,
+            last_sent: None,
+            ended: false,
+            load,
+            paused_until: None,
+        }
     }
 
-    /// The answer that is being read.
+    /// Returns the answer that is being read.
     #[must_use]
     pub fn current(&self) -> &Arc<LiveAnswer> {
         &self.current
     }
 
-    /// Says which state of the current answer the reader had last, and tells whether it was the end. A state
-    /// that the reader has is not told again, nor an older one: after a crash the present state is what the
-    /// store knows, until the answer is taken up under the next epoch.
+    /// Sets the state that the reader already has and returns whether it is the final one. That state and
+    /// older ones are not returned again: after a crash, the store's state may be older until the next epoch
+    /// begins.
     pub fn resume(&mut self, had: Stamp) -> bool {
         let Progress { stamp: present, ended, .. } = *self.progress.borrow_and_update();
         let newer = had.epoch == present.epoch && had.revision > present.revision;
         if had == present || (newer && !ended) {
             self.first = false;
-            self.told = Some((had, ended));
+            self.last_sent = Some((had, ended));
             self.ended = ended;
         }
         had == present && ended
     }
 
-    /// The newest state, as soon as it is one that the reader has not had; `None` when there is no more. When many
-    /// answers grow at once, readers get fewer states: each rests after one (for tens of milliseconds at most).
-    /// Cancel safe: a state that was not handed out is handed out the next time.
+    /// Returns the newest state that the reader does not have yet, waiting for it if necessary; `None` at the
+    /// end. When many answers grow at once, readers pause after each state (for tens of milliseconds at most)
+    /// and get fewer of them. Cancel safe: a state that was not returned is returned by the next call.
     pub async fn next(&mut self) -> Option<Arc<Snapshot>> {
         if self.ended {
             self.move_on().await?;
@@ -59,33 +68,34 @@ impl Follower {
         loop {
             if !self.first {
                 self.rest().await;
-                // The sender lives as long as `current`, which is held here.
+                // The sender lives as long as `current`.
                 self.progress.changed().await.ok()?;
             }
             self.progress.mark_unchanged();
             let snapshot = self.current.snapshot();
             self.first = false;
             self.ended = snapshot.ending.is_some();
-            // A change between the two lines above is in the snapshot, and is told of again.
+            // A change between the two lines above is already in the snapshot, and wakes the reader once
+            // more.
             let state = Some((snapshot.stamp, self.ended));
-            if self.told != state {
-                self.told = state;
-                let rest = self.load.rest_after(&self.current.told, snapshot.size_bytes());
-                self.rests_until = (!rest.is_zero() && !self.ended).then(|| Instant::now() + rest);
+            if self.last_sent != state {
+                self.last_sent = state;
+                let rest = self.load.rest_after(&self.current.last_sent, snapshot.size_bytes());
+                self.paused_until = (!rest.is_zero() && !self.ended).then(|| Instant::now() + rest);
                 return Some(snapshot);
             }
         }
     }
 
-    /// Rests, where it is to. Cancel safe.
+    /// Waits for the end of the pause. Cancel safe.
     async fn rest(&mut self) {
-        if let Some(until) = self.rests_until {
+        if let Some(until) = self.paused_until {
             sleep_until(until).await;
-            self.rests_until = None;
+            self.paused_until = None;
         }
     }
 
-    /// Waits for the answer after the current one, where there may be one.
+    /// Waits for the next answer of a watched conversation.
     async fn move_on(&mut self) -> Option<()> {
         self.watch.as_ref()?;
         loop {
@@ -93,7 +103,7 @@ impl Follower {
                 self.progress = next.progress();
                 self.current = next;
                 self.first = true;
-                self.told = None;
+                self.last_sent = None;
                 self.ended = false;
                 return Some(());
             }
@@ -106,7 +116,7 @@ impl Follower {
 }
 
 impl Live {
-    /// Reads the answer; with `watch` also the ones after it in its conversation.
+    /// Follows an answer; with `watch`, also the later answers of its conversation.
     #[must_use]
     pub fn follow(&self, answer: Arc<LiveAnswer>, watch: Option<Watch>) -> Follower {
         Follower::new(answer, watch, self.load())

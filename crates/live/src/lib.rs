@@ -1,9 +1,9 @@
-//! Answers being written, and those who read them.
+//! Answers in progress and their readers.
 //!
-//! One task owns an answer and folds its changes in; each fold raises the stamp that readers wait on. What a
-//! reader gets is a [`Snapshot`]: made at most once for each revision, from segments that all readers share,
-//! so that a reader costs the same however long and fast the answer is. States supersede each other: a
-//! reader that is slow gets fewer of them.
+//! One task owns an answer and folds its changes in; each fold raises the stamp that readers wait on. Readers
+//! get [`Snapshot`]s: each is created at most once per revision, from segments that all readers share, so the
+//! cost of a reader depends neither on the length nor on the speed of the answer. A snapshot supersedes
+//! earlier ones: slow readers get fewer of them.
 
 mod done;
 mod follower;
@@ -26,44 +26,40 @@ pub use self::follower::Follower;
 pub use self::rope::{Representation, Rope, Segment};
 use self::snapshot::RenderCache;
 pub use self::snapshot::{Citation, PartKind, Snapshot, SnapshotPart};
-pub(crate) use self::throttle::{Throttle, Told};
+pub(crate) use self::throttle::{LastSent, Throttle};
 
-/// What is known of an answer from its beginning.
+/// The constant properties of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meta {
-    /// The answer.
     pub answer: MessageId,
-    /// Whose it is.
     pub account: AccountId,
-    /// Its conversation.
     pub conversation: ConversationId,
-    /// When it was created.
     pub created_at: Timestamp,
-    /// The model that the conversation answers with.
+    /// The model of the conversation.
     pub model: String,
 }
 
-/// How far an answer has come, for those who wait.
+/// The progress of an answer, for waiting readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
-    /// The last change.
+    /// The stamp of the last change.
     pub stamp: Stamp,
-    /// Whether it is done.
+    /// Set when the answer is completed.
     pub ended: bool,
-    /// Whether its conversation was deleted.
+    /// Set when its conversation is deleted.
     pub deleted: bool,
-    /// Whether another answer of the conversation has begun.
+    /// Set when the next answer of the conversation has begun.
     pub followed: bool,
 }
 
-/// An answer that is being written, or was when somebody began to read it.
+/// An answer in progress, or one that was in progress when its first reader arrived.
 pub struct LiveAnswer {
     meta: Arc<Meta>,
     state: Mutex<State>,
     progress: watch::Sender<Progress>,
     next: OnceLock<Arc<LiveAnswer>>,
-    /// When its readers were told of it last.
-    pub(crate) told: Told,
+    /// The last time at which its readers got a state.
+    pub(crate) last_sent: LastSent,
 }
 
 struct State {
@@ -73,7 +69,7 @@ struct State {
 }
 
 impl LiveAnswer {
-    /// An answer as it stands now.
+    /// Creates a live answer with this state.
     #[must_use]
     pub fn new(meta: Meta, answer: Answer) -> Self {
         let progress =
@@ -84,34 +80,34 @@ impl LiveAnswer {
             state: Mutex::new(state),
             progress: watch::Sender::new(progress),
             next: OnceLock::new(),
-            told: Told::default(),
+            last_sent: LastSent::default(),
         }
     }
 
-    /// What is known of it from its beginning.
+    /// Returns its constant properties.
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.meta
     }
 
-    /// Its place among the answers of its conversation.
+    /// Returns its position in the order of its conversation's answers.
     fn age(&self) -> (Timestamp, MessageId) {
         (self.meta.created_at, self.meta.answer)
     }
 
-    /// Tells when it has changed.
+    /// Returns a receiver that is notified of changes.
     #[must_use]
     pub fn progress(&self) -> watch::Receiver<Progress> {
         self.progress.subscribe()
     }
 
-    /// The answer of the conversation that began after this one, once it has.
+    /// Returns the next answer of the conversation, once it has begun.
     #[must_use]
     pub fn next(&self) -> Option<Arc<LiveAnswer>> {
         self.next.get().cloned()
     }
 
-    /// The answer as it stands.
+    /// Returns a snapshot of the current state.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Snapshot> {
         let mut state = self.lock();
@@ -124,11 +120,12 @@ impl LiveAnswer {
         shot
     }
 
-    /// What it takes of memory with what is made of it for its readers, about.
+    /// Returns its approximate memory in bytes, including the forms created for its readers.
     pub fn size_bytes(&self) -> usize {
-        /// The text as it came, as it is shown, as HTML, and both as they are sent to who asks and to who follows.
+        /// The forms of the text: original, displayed, HTML, and the latter two encoded for requests and for
+        /// streams.
         const FORMS: usize = 7;
-        /// What everything takes besides its text.
+        /// The approximate memory per answer besides its text.
         const EACH_BYTES: usize = 512;
         let state = self.lock();
         let Answer { parts, sources, .. } = &state.answer;
@@ -143,7 +140,7 @@ impl LiveAnswer {
         text * FORMS + (4 + parts.len() + sources.len()) * EACH_BYTES
     }
 
-    /// Folds a change in. A change that is not newer changes nothing.
+    /// Folds a change in. Ignores a change that is not newer.
     pub fn fold(&self, stamp: Stamp, change: Change) {
         let mut state = self.lock();
         let anew = state.answer.is_cut_by(&change);
@@ -159,29 +156,29 @@ impl LiveAnswer {
             pieces.forget_cut(answer);
         }
         state.shot = None;
-        self.tell(&state.answer);
+        self.notify(&state.answer);
     }
 
-    /// Begins again from what the store knows, under a newer epoch.
+    /// Replaces the state by the stored one, under a newer epoch.
     pub fn restart(&self, answer: Answer) {
         let mut state = self.lock();
         if state.answer.ending.is_some() || answer.stamp <= state.answer.stamp {
             return;
         }
         *state = State { answer, pieces: RenderCache::default(), shot: None };
-        self.tell(&state.answer);
+        self.notify(&state.answer);
     }
 
-    /// The answer was completed elsewhere: this is how it stands for good.
+    /// Sets the final state of an answer that was completed elsewhere.
     pub fn conclude(&self, answer: Answer) {
         let mut state = self.lock();
         if state.answer.ending.is_none() {
             *state = State { answer, pieces: RenderCache::default(), shot: None };
-            self.tell(&state.answer);
+            self.notify(&state.answer);
         }
     }
 
-    /// The conversation was deleted: what was being written ends here.
+    /// Marks the conversation as deleted, which ends the streams.
     fn delete(&self) {
         let mut state = self.lock();
         let Stamp { epoch, revision } = state.answer.stamp;
@@ -191,7 +188,7 @@ impl LiveAnswer {
         self.progress.send_replace(Progress { stamp, ended: true, deleted: true, followed });
     }
 
-    fn tell(&self, answer: &Answer) {
+    fn notify(&self, answer: &Answer) {
         self.progress.send_modify(|progress| {
             progress.stamp = answer.stamp;
             progress.ended = answer.ending.is_some();
@@ -199,7 +196,7 @@ impl LiveAnswer {
     }
 
     fn follow(&self, next: Arc<LiveAnswer>) {
-        // Answers of a conversation begin one after another, so that the place is free.
+        // Answers of a conversation begin one after another, so this one has no successor yet.
         if self.next.set(next).is_ok() {
             self.progress.send_modify(|progress| progress.followed = true);
         }
@@ -210,14 +207,14 @@ impl LiveAnswer {
     }
 }
 
-/// When something was read of the store.
+/// Identifies the time of a read from the store, to detect later deletions.
 #[derive(Debug, Clone, Copy)]
 pub struct Generation(u64);
 
-/// Fewer answers than this are not looked through for those that nobody holds.
+/// The least number of answers that triggers a sweep of unreferenced ones.
 const SWEEP_AT_LEAST: usize = 256;
 
-/// Every answer that is being written here or was read lately, and the conversations that are watched.
+/// All answers that are in progress in this process or were read recently, and the watched conversations.
 #[derive(Default)]
 pub struct Live {
     known: Mutex<Known>,
@@ -227,17 +224,18 @@ pub struct Live {
 #[derive(Default)]
 struct Known {
     answers: HashMap<MessageId, Arc<LiveAnswer>>,
-    /// At how many of them those that nobody holds any more are dropped.
+    /// The number of answers that triggers the next sweep.
     sweep_at: usize,
     watched: HashMap<ConversationId, Watched>,
     done: Done,
-    /// How often a conversation was deleted: what was read before that is not kept after it.
+    /// The number of deletions of conversations. An answer that was read before a deletion is not cached
+    /// after it.
     deleted: u64,
 }
 
 impl Known {
-    /// Drops the answers that nobody writes, reads or watches: one that is asked for again is made anew from the
-    /// store. Looks at them only when they have doubled since the last time.
+    /// Drops answers without references; they are created again from the store if needed. Runs only when
+    /// their number has doubled since the last sweep.
     fn sweep(&mut self) {
         if self.answers.len() >= self.sweep_at {
             self.answers.retain(|_, live| Arc::strong_count(live) > 1);
@@ -253,40 +251,40 @@ struct Watched {
 }
 
 impl Live {
-    /// How many answers grow.
+    /// Returns the throttle of readers.
     pub(crate) fn load(&self) -> Arc<Throttle> {
         self.load.clone()
     }
 
-    /// The answer, if it is being written here.
+    /// Returns the answer if it is in progress in this process.
     #[must_use]
     pub fn get(&self, answer: MessageId) -> Option<Arc<LiveAnswer>> {
         self.lock().answers.get(&answer).cloned()
     }
 
-    /// The present: to tell later whether a conversation was deleted since.
+    /// Returns the current generation, to detect later deletions of conversations.
     pub fn generation(&self) -> Generation {
         Generation(self.lock().deleted)
     }
 
-    /// Whether some conversation was deleted since the generation. An answer that is begun with what was known then may be
-    /// of one.
+    /// Returns `true` if a conversation was deleted since `generation`. An answer that was read before may
+    /// then belong to it.
     pub fn has_deleted_since(&self, generation: Generation) -> bool {
         self.lock().deleted != generation.0
     }
 
-    /// The answer, if it is being written here or was read lately; else the generation for [`Self::keep`].
+    /// Returns the answer if it is in progress in this process or was read recently.
     ///
     /// # Errors
-    /// The generation.
+    /// The generation for [`Self::keep`], if it is not cached.
     pub fn find(&self, answer: MessageId) -> Result<Arc<LiveAnswer>, Generation> {
         let mut known = self.lock();
         let found = known.answers.get(&answer).cloned().or_else(|| known.done.get(answer));
         found.ok_or(Generation(known.deleted))
     }
 
-    /// Keeps a completed answer for those who will read it soon, unless a conversation was deleted since the
-    /// generation before it was read.
+    /// Caches a completed answer, unless a conversation was deleted since `generation`, which must precede
+    /// the read of the answer.
     pub fn keep(&self, live: &Arc<LiveAnswer>, generation: Generation) {
         let mut known = self.lock();
         if known.deleted == generation.0 {
@@ -294,7 +292,7 @@ impl Live {
         }
     }
 
-    /// The answer from now on; the one that is known already when there is one.
+    /// Registers an answer in progress and returns it; returns the registered one if there is one.
     pub fn begin(&self, meta: Meta, answer: Answer) -> Arc<LiveAnswer> {
         let mut known = self.lock();
         if let Some(live) = known.answers.get(&meta.answer) {
@@ -306,7 +304,7 @@ impl Live {
         known.answers.insert(live.meta.answer, live.clone());
         if let Some(watched) = known.watched.get_mut(&conversation) {
             let before = watched.latest.clone();
-            // Who looks late may begin an answer that is over: it follows none that came after it.
+            // A late reader may register a completed answer, which must not follow newer ones.
             if before.as_ref().is_none_or(|before| before.age() < live.age()) {
                 watched.latest = Some(live.clone());
                 if let Some(before) = before {
@@ -317,12 +315,12 @@ impl Live {
         live
     }
 
-    /// The answer is done, or no longer written here; those who read it keep it.
+    /// Removes an answer that is completed, or no longer written here. Its readers keep it.
     pub fn finish(&self, answer: MessageId) {
         self.lock().answers.remove(&answer);
     }
 
-    /// Nobody writes the answer for now: it is kept for those who read it, if there are any.
+    /// Releases an answer that is not being written for now. It stays registered while it has readers.
     pub fn let_go(&self, answer: MessageId) {
         let mut known = self.lock();
         if known.answers.get(&answer).is_some_and(|live| Arc::strong_count(live) == 1) {
@@ -330,24 +328,25 @@ impl Live {
         }
     }
 
-    /// The conversation is gone: its answer's readers and its watchers are told.
+    /// Ends the streams of a deleted conversation's answers, and its watchers.
     pub fn delete(&self, conversation: ConversationId) {
         let mut known = self.lock();
         known.deleted += 1;
         known.done.forget(conversation);
-        let mut gone: Vec<_> =
+        let mut affected: Vec<_> =
             known.answers.values().filter(|live| live.meta.conversation == conversation).cloned().collect();
         if let Some(watched) = known.watched.get_mut(&conversation) {
             watched.deleted = true;
-            gone.extend(watched.latest.clone());
+            affected.extend(watched.latest.clone());
         }
-        for live in gone {
+        for live in affected {
             known.answers.remove(&live.meta.answer);
             live.delete();
         }
     }
 
-    /// Watches a conversation: every answer that begins from now on follows the one that is its latest.
+    /// Watches a conversation: every answer that begins from now on becomes the successor of its latest
+    /// answer.
     #[must_use]
     pub fn watch(self: &Arc<Self>, conversation: ConversationId) -> Watch {
         let mut known = self.lock();
@@ -368,14 +367,15 @@ impl Live {
     }
 }
 
-/// A watcher's place in a conversation.
+/// A registration as a watcher of a conversation.
 pub struct Watch {
     live: Arc<Live>,
     conversation: ConversationId,
 }
 
 impl Watch {
-    /// The conversation's latest answer; `stored` is what the store says is, when none has been seen here.
+    /// Returns the latest answer of the conversation: the one registered here, otherwise `stored`, the latest
+    /// one in the store.
     #[must_use]
     pub fn latest(&self, stored: Arc<LiveAnswer>) -> Arc<LiveAnswer> {
         let mut known = self.live.lock();

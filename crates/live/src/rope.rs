@@ -1,13 +1,13 @@
-//! Text that grows at its end and is shared by all who read it.
+//! Append-only text that is shared by all its readers.
 
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-/// From this size on a tail is frozen, and never copied or encoded again.
+/// The size in bytes from which on the tail is frozen, and neither copied nor encoded again.
 const SEGMENT_BYTES: usize = 4 * 1024;
 
-/// A form in which faces of the service send answers. What is encoded in one is never sent in another.
+/// A representation in which answers are sent. Encodings of one are never used for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Representation {
     /// Objects of the public interface.
@@ -17,13 +17,13 @@ pub enum Representation {
 }
 
 impl Representation {
-    /// How many there are.
+    /// The number of representations.
     pub(super) const COUNT: usize = Self::ALL.len();
-    /// Each of them.
+    /// All representations.
     pub(super) const ALL: [Self; 2] = [Self::Json, Self::Html];
 }
 
-/// A piece of text that never changes, with its encoded forms once somebody has made them.
+/// A piece of text that never changes, with cached encodings.
 #[derive(Debug)]
 pub struct Segment {
     text: Arc<str>,
@@ -31,61 +31,61 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// A segment of this text.
+    /// Creates a segment of this text.
     #[must_use]
     pub fn new(text: impl Into<Arc<str>>) -> Self {
         Self { text: text.into(), encoded: Default::default() }
     }
 
-    /// The text itself.
+    /// Returns the text.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The text as `encode` writes it in this representation: done once, for whoever asks first, and shared by all its
+    /// Returns the text as `encode` writes it. Encodes once per representation; the result is shared by all
     /// readers.
     pub fn encoded(&self, representation: Representation, encode: impl FnOnce(&str) -> Bytes) -> Bytes {
         self.encoded[representation as usize].get_or_init(|| encode(&self.text)).clone()
     }
 }
 
-/// Text at one generation: segments in order. Cloning shares them.
+/// The text at one revision: segments in order. Clones share the segments.
 #[derive(Debug, Clone, Default)]
 pub struct Rope(Vec<Arc<Segment>>);
 
 impl Rope {
-    /// A rope of one text.
+    /// Creates a rope of one text.
     #[must_use]
     pub fn of(text: impl Into<Arc<str>>) -> Self {
         let text = text.into();
         if text.is_empty() { Self::default() } else { Self(vec![Arc::new(Segment::new(text))]) }
     }
 
-    /// The segments, in order.
+    /// Returns the segments, in order.
     #[must_use]
     pub fn segments(&self) -> &[Arc<Segment>] {
         &self.0
     }
 
-    /// The length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.iter().map(|segment| segment.text.len()).sum()
     }
 
-    /// Whether there is no text.
+    /// Returns `true` if there is no text.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Adds a segment at the end.
+    /// Appends a segment.
     pub fn push(&mut self, segment: Arc<Segment>) {
         self.0.push(segment);
     }
 
-    /// Adds another rope's segments at the end.
+    /// Appends another rope's segments.
     pub fn append(&mut self, other: &Self) {
         self.0.extend(other.0.iter().cloned());
     }
@@ -97,7 +97,7 @@ impl std::fmt::Display for Rope {
     }
 }
 
-/// Makes ropes of a text that never shrinks.
+/// Builds ropes from a text that never shrinks.
 #[derive(Debug, Default)]
 pub(crate) struct Growing {
     frozen: Rope,
@@ -105,7 +105,7 @@ pub(crate) struct Growing {
 }
 
 impl Growing {
-    /// Adds text at the end.
+    /// Appends text.
     pub(crate) fn push(&mut self, text: &str) {
         self.tail.push_str(text);
         if self.tail.len() >= SEGMENT_BYTES {
@@ -113,13 +113,13 @@ impl Growing {
         }
     }
 
-    /// Whether nothing was added yet.
+    /// Returns `true` if nothing was appended yet.
     #[must_use]
     pub(crate) fn is_empty(&self) -> bool {
         self.tail.is_empty() && self.frozen.segments().is_empty()
     }
 
-    /// The text as it stands: the frozen segments are shared, the tail is copied.
+    /// Returns the current text: the frozen segments are shared, the tail is copied.
     #[must_use]
     pub(crate) fn rope(&self) -> Rope {
         let mut rope = self.frozen.clone();
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_frozen_is_shared_and_encoded_once() {
+    fn frozen_segments_are_shared_and_encoded_once() {
         let mut growing = Growing::default();
         for _ in 0..2000 {
             growing.push("word ");

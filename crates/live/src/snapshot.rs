@@ -18,21 +18,20 @@ use crate::rope::{Growing, Representation, Rope, Segment};
 /// An answer at one revision.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// What is known of it from its beginning.
     pub meta: Arc<Meta>,
     /// The revision.
     pub stamp: Stamp,
-    /// How it ended; `None` while it is in progress.
+    /// The ending; `None` while in progress.
     pub ending: Option<Ending>,
-    /// The text so far: Markdown without marks.
+    /// The text so far: Markdown without citation marks.
     pub text: Rope,
-    /// Its parts, in the order created.
+    /// Its parts, in order of creation.
     pub parts: Vec<SnapshotPart>,
     encoded: [Encoded; Representation::COUNT],
 }
 
 impl Snapshot {
-    /// The answer with this text and these parts.
+    /// Creates a snapshot with this text and these parts.
     #[must_use]
     pub fn new(
         meta: Arc<Meta>,
@@ -44,7 +43,7 @@ impl Snapshot {
         Self { meta, stamp, ending, text, parts, encoded: Default::default() }
     }
 
-    /// The length of its texts in bytes, as they are shown and sent.
+    /// Returns the length of its texts in bytes, both as text and as HTML.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         let html = self.parts.iter().map(|part| match &part.shape {
@@ -59,8 +58,8 @@ impl Snapshot {
         self.text.len() + html.sum::<usize>()
     }
 
-    /// The answer as `encode` writes it in this representation, in pieces: done once, for whoever asks first, and shared
-    /// by all its readers.
+    /// Returns the answer as `encode` writes it, in pieces. Encodes once per representation; the result is
+    /// shared by all readers.
     pub fn encoded(
         &self,
         representation: Representation,
@@ -69,7 +68,7 @@ impl Snapshot {
         self.encoded[representation as usize].whole.get_or_init(|| encode(self))
     }
 
-    /// The answer as `encode` tells it to those who follow it, likewise.
+    /// Returns the answer as `encode` writes it for an event stream; cached like [`Self::encoded`].
     pub fn event(
         &self,
         representation: Representation,
@@ -79,7 +78,7 @@ impl Snapshot {
     }
 }
 
-/// An answer in one representation, once somebody has asked for it.
+/// The cached encodings in one representation.
 #[derive(Debug, Default)]
 struct Encoded {
     whole: OnceLock<Vec<Bytes>>,
@@ -89,20 +88,18 @@ struct Encoded {
 /// A part at one revision (section 2.10).
 #[derive(Debug)]
 pub struct SnapshotPart {
-    /// Its identifier.
     pub id: PartId,
-    /// What it is.
     pub shape: PartKind,
 }
 
-/// What a part is.
+/// The type of a part, with its fields.
 #[derive(Debug)]
 pub enum PartKind {
     /// A piece of the answer.
     Text {
         /// Safe HTML, citations as links.
         html: Rope,
-        /// What it cites, in order, each once.
+        /// The sources it cites, in order and without duplicates.
         citations: Vec<Citation>,
     },
     /// Reasoning.
@@ -112,49 +109,33 @@ pub enum PartKind {
     },
     /// A tool that the agent ran.
     Tool {
-        /// The tool's name.
         tool: String,
-        /// The call's identifier.
         call: String,
-        /// Where it stands.
         state: RunState,
-        /// Where it found something.
+        /// The places of its results.
         sources: Vec<Place>,
     },
     /// A skill that the agent opened.
-    Skill {
-        /// Which.
-        skill: SkillName,
-        /// Where it stands.
-        state: RunState,
-    },
+    Skill { skill: SkillName, state: RunState },
     /// A search of the web.
     WebSearch {
-        /// What was searched for.
         query: String,
-        /// The call's identifier.
         call: String,
-        /// Where it stands.
         state: RunState,
-        /// What was found.
+        /// The places of its results.
         sources: Vec<Place>,
     },
-    /// Another agent that was given a task.
+    /// A subagent that was given a task.
     Agent {
-        /// Which.
         agent: AgentName,
-        /// Where it stands.
         state: RunState,
-        /// What it says: safe HTML, citations as links once it has settled.
+        /// Its text: safe HTML, with citations as links once it is finished.
         html: Rope,
-        /// What it cites, in order, each once.
+        /// The sources it cites, in order and without duplicates.
         citations: Vec<Citation>,
     },
     /// A workspace file that entered the answer.
-    File {
-        /// The workspace path.
-        path: String,
-    },
+    File { path: String },
 }
 
 /// A source that a part cites.
@@ -162,35 +143,35 @@ pub enum PartKind {
 pub struct Citation {
     /// The number of its mark.
     pub number: u32,
-    /// Where the passage stands.
+    /// The place of the passage.
     pub place: Place,
 }
 
 impl Citation {
-    /// Its identifier on the wire, which the link in the HTML carries as well.
+    /// Returns its identifier on the wire, which the link in the HTML contains, too.
     #[must_use]
     pub fn id(&self) -> String {
         render::citation_id(self.number)
     }
 }
 
-/// What is kept between snapshots, so that each piece of text is stripped and rendered once.
+/// State between snapshots, so that each piece of text is stripped and rendered once.
 #[derive(Default)]
 pub(crate) struct RenderCache {
     texts: HashMap<PartId, Piece>,
 }
 
 impl RenderCache {
-    /// The answer as it stands.
+    /// Creates a snapshot of the answer.
     pub(crate) fn snapshot(&mut self, meta: &Arc<Meta>, answer: &Answer) -> Snapshot {
         let mut text = Rope::default();
-        // Only the last part still grows.
+        // Only the last part of an unfinished answer can grow.
         let last = answer.parts.last().filter(|_| answer.ending.is_none()).map(|part| part.id);
         let parts = answer.parts.iter().map(|part| self.part(part, last, answer, &mut text)).collect();
         Snapshot::new(meta.clone(), answer.stamp, answer.ending.clone(), text, parts)
     }
 
-    /// Forgets what was written by an attempt that was cut: it is gone, and comes again otherwise.
+    /// Removes the parts of a cut attempt, which will be generated again.
     pub(crate) fn forget_cut(&mut self, answer: &Answer) {
         let stands = |part: &Part| match &part.body {
             Body::Run(run) => run.state != RunState::Pending,
@@ -199,7 +180,7 @@ impl RenderCache {
         self.texts.retain(|id, _| answer.parts.iter().any(|part| part.id == *id && stands(part)));
     }
 
-    /// Forgets what was made of a text that was changed within.
+    /// Removes the rendering of a part whose text was replaced.
     pub(crate) fn forget(&mut self, part: PartId) {
         self.texts.remove(&part);
     }
@@ -249,7 +230,7 @@ impl RenderCache {
             Purpose::Skill(skill) => PartKind::Skill { skill: skill.clone(), state: *state },
             Purpose::Agent(agent) => {
                 let piece = self.texts.entry(id).or_default();
-                // Its own numbers are not this answer's until it has settled.
+                // Its marks use its own numbers, which match the answer's sources only once it is finished.
                 let unnumbered = Answer::new(answer.id, &[]);
                 let Shown { html, citations, .. } = match state {
                     RunState::Pending => piece.growing(report, &unnumbered),
@@ -262,7 +243,7 @@ impl RenderCache {
     }
 }
 
-/// A text as it is shown.
+/// A displayed text.
 #[derive(Clone)]
 struct Shown {
     text: Rope,
@@ -277,34 +258,34 @@ fn citations(markdown: &str, answer: &Answer) -> Vec<Citation> {
         .collect()
 }
 
-/// A text that is being written, as far as it was stripped and rendered.
+/// A growing text with its stripped and rendered prefix.
 #[derive(Default)]
 struct Piece {
-    /// How much of the Markdown was taken.
-    taken: usize,
+    /// The length of the processed Markdown, in bytes.
+    processed: usize,
     stripper: Stripper,
-    /// How much of the stripped text was taken.
+    /// The length of the processed stripped text, in bytes.
     stripped: usize,
-    /// Line feeds at the end, which are shown when text follows them.
+    /// The number of pending line feeds at the end, which are added before further text.
     line_feeds: usize,
     text: Growing,
     renderer: Renderer,
     finished: Rope,
     citations: Vec<Citation>,
-    /// Whether a mark may have been added since the citations were looked for.
+    /// Set if a mark may have been added since the citations were collected.
     marked: bool,
-    /// The whole, once no more comes.
+    /// The final rendering, once the text is finished.
     whole: Option<Shown>,
 }
 
 impl Piece {
-    /// A text that may still grow.
+    /// Renders a text that may still grow.
     fn growing(&mut self, markdown: &str, answer: &Answer) -> Shown {
         self.take(markdown, answer);
         Shown { text: self.text.rope(), html: self.html(answer), citations: self.citations.clone() }
     }
 
-    /// A text that is finished: stripped and rendered as a whole, once.
+    /// Renders a finished text as a whole, once.
     fn settled(&mut self, markdown: &str, answer: &Answer) -> Shown {
         let whole = || Shown {
             text: Rope::of(strip(markdown).trim_matches('\n')),
@@ -315,11 +296,11 @@ impl Piece {
     }
 
     fn take(&mut self, markdown: &str, answer: &Answer) {
-        let new = &markdown[self.taken..];
+        let new = &markdown[self.processed..];
         if new.is_empty() {
             return;
         }
-        self.taken = markdown.len();
+        self.processed = markdown.len();
         self.marked |= new.contains(']');
         self.stripper.push(new);
         self.renderer.push(new, answer);
@@ -332,7 +313,7 @@ impl Piece {
         }
     }
 
-    /// Adds text without the line feeds at its ends, as the finished text will not have them.
+    /// Appends text without leading and trailing line feeds, which the finished text will not have.
     fn grow(&mut self, stripped: &str) {
         let body = if self.text.is_empty() { stripped.trim_start_matches('\n') } else { stripped };
         let shown = body.trim_end_matches('\n');

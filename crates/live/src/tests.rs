@@ -1,4 +1,4 @@
-//! What readers are promised of an answer while it is written.
+//! Tests of the guarantees to readers of an answer in progress.
 
 use std::sync::Arc;
 
@@ -57,11 +57,11 @@ fn a_revision_is_made_once_for_all_readers() {
     fold(&live, text(1, "a"));
     assert!(Arc::ptr_eq(&live.snapshot(), &live.snapshot()));
     fold(&live, text(1, "b"));
-    assert_eq!(live.snapshot().text.to_string(), "a", "a duplicate changes nothing");
+    assert_eq!(live.snapshot().text.to_string(), "a", "a duplicate is ignored");
 }
 
 #[test]
-fn what_a_cut_attempt_wrote_goes() {
+fn text_of_a_cut_attempt_is_removed() {
     let live = live(1);
     live.fold(stamp(1), Change::StepBegan { number: 0 });
     fold(&live, text(2, "wrong **way**"));
@@ -77,7 +77,7 @@ fn what_a_cut_attempt_wrote_goes() {
 async fn a_slow_reader_gets_the_newest_state_and_then_the_end() {
     let live = Arc::new(live(1));
     let mut follower = Follower::new(live.clone(), None, Arc::default());
-    assert_eq!(follower.next().await.expect("the present state").text.to_string(), "");
+    assert_eq!(follower.next().await.expect("the current state").text.to_string(), "");
     for revision in 1..=100 {
         fold(&live, text(revision, "x"));
     }
@@ -88,13 +88,13 @@ async fn a_slow_reader_gets_the_newest_state_and_then_the_end() {
 }
 
 #[tokio::test]
-async fn a_watcher_gets_every_end_also_when_the_next_answer_has_begun() {
+async fn a_watcher_gets_every_end_even_after_the_next_answer_has_begun() {
     let registry = Arc::new(Live::default());
     let first = registry.begin(meta(1), Answer::new(meta(1).answer, &[]));
     let watch = registry.watch(meta(1).conversation);
     let latest = watch.latest(first.clone());
     let mut follower = Follower::new(latest, Some(watch), Arc::default());
-    follower.next().await.expect("the present state");
+    follower.next().await.expect("the current state");
     first.fold(stamp(1), Change::Ended(Ending::Done));
     registry.finish(first.meta().answer);
     let second = registry.begin(meta(2), Answer::new(meta(2).answer, &[]));
@@ -106,7 +106,7 @@ async fn a_watcher_gets_every_end_also_when_the_next_answer_has_begun() {
         assert!(snapshot.ending.is_some());
     }
     registry.delete(meta(1).conversation);
-    assert!(follower.next().await.is_none(), "the conversation is gone");
+    assert!(follower.next().await.is_none(), "the conversation is deleted");
 }
 
 #[tokio::test]
@@ -116,8 +116,8 @@ async fn a_watcher_is_not_led_back_to_an_answer_that_is_begun_late() {
     let watch = registry.watch(meta(1).conversation);
     let latest = watch.latest(second.clone());
     let mut follower = Follower::new(latest, Some(watch), Arc::default());
-    follower.next().await.expect("the present state");
-    // Somebody who read it while it was in progress looks only now.
+    follower.next().await.expect("the current state");
+    // A late reader begins the answer again, although it is completed.
     registry.begin(meta(1), Answer::new(meta(1).answer, &[]));
     second.fold(stamp(1), Change::Ended(Ending::Done));
     assert!(follower.next().await.expect("the end").ending.is_some());
@@ -135,17 +135,17 @@ async fn a_conversation_deleted_while_its_watcher_looked_for_the_latest_answer_i
     registry.delete(meta(1).conversation);
     let latest = watch.latest(Arc::new(LiveAnswer::new(meta(1), stored)));
     let mut follower = Follower::new(latest, Some(watch), Arc::default());
-    assert!(follower.next().await.expect("the present state").ending.is_some());
-    let rest = follower.next().now_or_never().expect("it is known at once that nothing follows");
+    assert!(follower.next().await.expect("the current state").ending.is_some());
+    let rest = follower.next().now_or_never().expect("the stream ends without waiting");
     assert!(rest.is_none());
 }
 
 #[tokio::test]
-async fn deleting_a_conversation_ends_what_is_being_read() {
+async fn deleting_a_conversation_ends_its_streams() {
     let registry = Arc::new(Live::default());
     let answer = registry.begin(meta(1), Answer::new(meta(1).answer, &[]));
     let mut follower = Follower::new(answer.clone(), None, Arc::default());
-    follower.next().await.expect("the present state");
+    follower.next().await.expect("the current state");
     registry.delete(meta(1).conversation);
     assert!(follower.next().await.expect("the end").ending.is_some());
     assert!(follower.next().await.is_none());
@@ -163,13 +163,13 @@ async fn a_reader_that_has_the_present_state_gets_the_next_change() {
 }
 
 #[tokio::test]
-async fn a_state_is_told_once_whatever_wakes_its_reader() {
+async fn a_state_is_sent_once_despite_spurious_wakes() {
     let live = Arc::new(live(1));
     fold(&live, text(1, "a"));
     let mut follower = Follower::new(live.clone(), None, Arc::default());
-    assert_eq!(follower.next().await.expect("the present state").stamp, stamp(1));
+    assert_eq!(follower.next().await.expect("the current state").stamp, stamp(1));
     live.follow(Arc::new(LiveAnswer::new(meta(2), Answer::new(meta(2).answer, &[]))));
-    assert!(follower.next().now_or_never().is_none(), "nothing new to tell");
+    assert!(follower.next().now_or_never().is_none(), "no new state");
     fold(&live, text(2, "b"));
     assert_eq!(follower.next().await.expect("the change").stamp, stamp(2));
 }
@@ -183,12 +183,12 @@ async fn a_reader_that_has_an_older_state_gets_the_end_that_came_meanwhile() {
     assert!(!follower.resume(stamp(1)));
     assert!(follower.next().await.expect("the end").ending.is_some());
     let mut follower = Follower::new(live, None, Arc::default());
-    assert!(follower.resume(stamp(2)), "a reader that has the end needs nothing more");
+    assert!(follower.resume(stamp(2)), "a reader with the final state needs no further one");
     assert!(follower.next().await.is_none());
 }
 
 #[tokio::test]
-async fn a_reader_who_saw_more_than_the_store_kept_gets_nothing_older() {
+async fn a_reader_ahead_of_the_store_gets_no_older_state() {
     let mut stored = Answer::new(meta(1).answer, &[]);
     stored.stamp = stamp(0);
     let live = Arc::new(LiveAnswer::new(meta(1), stored));
@@ -200,11 +200,11 @@ async fn a_reader_who_saw_more_than_the_store_kept_gets_nothing_older() {
     assert_eq!(follower.next().await.expect("the next epoch's state").stamp, anew.stamp);
     let mut follower = Follower::new(live, None, Arc::default());
     assert!(!follower.resume(Stamp { epoch: 3, revision: 1 }), "an unknown state");
-    assert_eq!(follower.next().await.expect("the present state").stamp, anew.stamp);
+    assert_eq!(follower.next().await.expect("the current state").stamp, anew.stamp);
 }
 
 #[test]
-fn what_nobody_holds_any_more_is_not_kept() {
+fn unreferenced_answers_are_dropped() {
     let registry = Live::default();
     let held = registry.begin(meta(0), Answer::new(meta(0).answer, &[]));
     for number in 1..10_000 {
@@ -220,10 +220,10 @@ fn what_nobody_holds_any_more_is_not_kept() {
 }
 
 proptest! {
-    /// Whenever it is looked at, the text being written is a beginning of the finished one, and the finished
-    /// one is the answer's own.
+    /// At any time, the text in progress is a prefix of the final text, and the final text equals the
+    /// answer's.
     #[test]
-    fn the_text_only_grows_into_what_it_will_be(pieces in prop::collection::vec("[ab \\[\\]1\\n`*]{0,6}", 0..40), look in any::<u64>()) {
+    fn the_text_only_grows_into_its_final_form(pieces in prop::collection::vec("[ab \\[\\]1\\n`*]{0,6}", 0..40), look in any::<u64>()) {
         let live = live(1);
         let mut answer = Answer::new(meta(1).answer, &[]);
         let mut seen = Vec::new();
@@ -239,7 +239,7 @@ proptest! {
         let whole = live.snapshot().text.to_string();
         prop_assert_eq!(&whole, &answer.text());
         for earlier in seen {
-            prop_assert!(whole.starts_with(&earlier), "{:?} is no beginning of {:?}", earlier, whole);
+            prop_assert!(whole.starts_with(&earlier), "{:?} is not a prefix of {:?}", earlier, whole);
         }
     }
 }

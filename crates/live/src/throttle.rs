@@ -1,8 +1,9 @@
-//! How many answers grow at once, and so how long their readers rest between two states.
+//! Throttling of readers, by the number of answers that grow at once.
 //!
-//! When few answers grow, readers are told of each change at once. When many do, telling each change would leave too
-//! little of the processors for reading what the models write: then readers rest a little after each state, so that one
-//! state stands for several changes. Readers of the same answer share its states: how many they are does not matter.
+//! While few answers grow, readers get each change at once. While many grow, sending each change would take
+//! too much of the processors from reading the models' output; readers then pause after each state, so that
+//! one state covers several changes. All readers of an answer share its states, so their number does not
+//! matter.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,33 +12,33 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How many different states each processor has time to make and tell in a second, besides all else.
+/// The number of states that each processor can create and send per second besides its other work.
 const STATES_PER_SECOND: f64 = 8_000.0;
-/// The longest rest: a reader still sees the answer flow.
+/// The longest pause. Readers still see the answer flow.
 pub(crate) const REST_MAX: Duration = Duration::from_millis(40);
-/// How much of a growing answer one reader is sent in a second, before it is compressed.
+/// The bytes of a growing answer that a reader is sent per second, before compression.
 const STATES_BYTES_PER_SECOND: f64 = 2.5e6;
-/// Rests shorter than this are no use: timers are no finer.
+/// Shorter pauses are skipped, because timers are not that precise.
 const REST_MIN: Duration = Duration::from_millis(2);
-/// An answer grows when a state of it was told within so long.
+/// An answer counts as growing if a state of it was sent within this time.
 const WINDOW: Duration = Duration::from_millis(100);
-/// The bits of a window's count; those above are its number.
+/// The bits of a window's count; the higher bits are the window's number.
 const COUNT: u64 = u32::MAX as u64;
 
-/// The answers of this process that grow.
+/// Counts the growing answers of this process.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     began: Instant,
     states_per_second: f64,
-    /// The number of the present window, and how many answers were told in it.
+    /// The number of the current window, and the answers counted in it.
     present: AtomicU64,
-    /// How many were in the one before.
+    /// The number of answers in the previous window.
     before: AtomicU64,
 }
 
-/// The window in which a state of an answer was told last.
+/// The window in which a state of an answer was last sent.
 #[derive(Debug, Default)]
-pub(crate) struct Told(AtomicU64);
+pub(crate) struct LastSent(AtomicU64);
 
 impl Default for Throttle {
     fn default() -> Self {
@@ -55,18 +56,19 @@ impl Throttle {
         }
     }
 
-    /// Takes note of a state that is told, and says how long its reader rests. One of a long answer repeats much for
-    /// the sake of little, so that it rests longer.
-    pub(crate) fn rest_after(&self, told: &Told, bytes: usize) -> Duration {
-        let growing = self.growing(told) as f64;
+    /// Records a sent state of `bytes` bytes and returns the pause of its reader. States of long answers
+    /// repeat much text, so their readers pause longer.
+    pub(crate) fn rest_after(&self, last_sent: &LastSent, bytes: usize) -> Duration {
+        let growing = self.growing(last_sent) as f64;
         let seconds = (growing / self.states_per_second).max(bytes as f64 / STATES_BYTES_PER_SECOND);
         let rest = Duration::from_secs_f64(seconds);
         if rest < REST_MIN { Duration::ZERO } else { rest.min(REST_MAX) }
     }
 
-    /// How many answers grow, this one among them. Two at once may lose one of their counts, which is no loss.
-    fn growing(&self, told: &Told) -> u64 {
-        // The first one's number is not that of an answer which was never told.
+    /// Returns the number of growing answers including this one. Concurrent calls may lose a count, which is
+    /// acceptable.
+    fn growing(&self, last_sent: &LastSent) -> u64 {
+        // Windows count from 1, because 0 marks an answer of which no state was sent.
         let window = 1 + (self.began.elapsed().as_millis() / WINDOW.as_millis()) as u64;
         let present = self.present.load(Ordering::Relaxed);
         let counted = present & COUNT;
@@ -75,7 +77,7 @@ impl Throttle {
             self.before.store(if follows { counted } else { 0 }, Ordering::Relaxed);
             self.present.store(window << 32, Ordering::Relaxed);
         }
-        if told.0.swap(window, Ordering::Relaxed) != window {
+        if last_sent.0.swap(window, Ordering::Relaxed) != window {
             self.present.fetch_add(1, Ordering::Relaxed);
         }
         (self.present.load(Ordering::Relaxed) & COUNT).max(self.before.load(Ordering::Relaxed))
@@ -88,13 +90,13 @@ mod tests {
 
     use super::*;
 
-    /// The rest after each of so many answers was told a short state.
-    fn rest(load: &Throttle, answers: &[Told]) -> Duration {
-        answers.iter().map(|told| load.rest_after(told, 100)).last().unwrap_or_default()
+    /// Returns the pause after a short state of each answer was sent.
+    fn rest(load: &Throttle, answers: &[LastSent]) -> Duration {
+        answers.iter().map(|last_sent| load.rest_after(last_sent, 100)).last().unwrap_or_default()
     }
 
-    fn answers(count: usize) -> Vec<Told> {
-        (0..count).map(|_| Told::default()).collect()
+    fn answers(count: usize) -> Vec<LastSent> {
+        (0..count).map(|_| LastSent::default()).collect()
     }
 
     #[tokio::test(start_paused = true)]
@@ -114,15 +116,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn many_readers_of_one_answer_do_not_rest() {
-        let (load, answer) = (Throttle::new(1), Told::default());
+        let (load, answer) = (Throttle::new(1), LastSent::default());
         for _ in 0..10_000 {
             assert_eq!(load.rest_after(&answer, 100), Duration::ZERO);
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_long_answer_is_told_less_often_than_a_short_one() {
-        let (load, answer) = (Throttle::new(1), Told::default());
+    async fn a_long_answer_is_sent_less_often_than_a_short_one() {
+        let (load, answer) = (Throttle::new(1), LastSent::default());
         assert_eq!(load.rest_after(&answer, 4_000), Duration::ZERO);
         assert_eq!(load.rest_after(&answer, 50_000), Duration::from_millis(20));
         assert_eq!(load.rest_after(&answer, 100_000_000), REST_MAX);
