@@ -81,7 +81,7 @@ pub struct Histogram {
     buckets: &'static [f64],
     /// One for each bucket, and one for `+Inf`.
     counts: [AtomicU64; BUCKETS_MAX + 1],
-    /// In millionths.
+    /// The sum of the observations, in millionths.
     sum: AtomicU64,
 }
 
@@ -102,7 +102,7 @@ impl Histogram {
     pub fn observe(&self, value: f64) {
         let at = self.buckets.iter().take(BUCKETS_MAX).position(|bound| value <= *bound);
         self.counts[at.unwrap_or(self.buckets.len().min(BUCKETS_MAX))].fetch_add(1, Ordering::Relaxed);
-        // A conversion to integers saturates.
+        // The conversion to an integer saturates.
         self.sum.fetch_add((value * 1e6) as u64, Ordering::Relaxed);
     }
 
@@ -157,7 +157,7 @@ impl TextEncoder {
     }
 
     fn line(&mut self, line: impl Display) {
-        // Writing into a text does not fail.
+        // Writing to a string does not fail.
         let _ = writeln!(self.0, "{line}");
     }
 
@@ -203,7 +203,7 @@ impl Samples<'_> {
             let bound = bound.to_string();
             self.page.sample(self.name, "_bucket", labels, &[("le", &bound)], so_far);
         }
-        // One look at what is beyond, so that the whole is never less than a part.
+        // Loads the last count once, so that the total is never less than a bucket.
         so_far += histogram.counts[histogram.buckets.len()].load(Ordering::Relaxed);
         self.page.sample(self.name, "_bucket", labels, &[("le", "+Inf")], so_far);
         let sum = histogram.sum.load(Ordering::Relaxed) as f64 / 1e6;
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_what_prometheus_reads() {
+    fn the_text_format_is_that_of_prometheus() {
         let times = Histogram::new(&[0.1, 1.0]);
         for millis in [50, 100, 500, 5000] {
             times.observe_duration(Duration::from_millis(millis));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gauge_counts_what_lives() {
+    fn a_gauge_counts_live_guards() {
         let gauge = Arc::new(Gauge::default());
         let (first, second) = (gauge.hold(), gauge.hold());
         assert_eq!(gauge.get(), 2);

@@ -48,7 +48,7 @@ impl TraceParent {
         };
         let dashes = [2, 35, 52].into_iter().all(|at| text.as_bytes().get(at) == Some(&b'-'));
         let (version, flags) = (digits(0, 2)?, u8::from_str_radix(digits(53, 55)?, 16).ok()?);
-        // Later versions may say more after a dash; the first has this much and no more.
+        // Later versions may append fields after a dash; the first version has exactly this length.
         let ends = match text.as_bytes().get(55) {
             None => true,
             Some(next) => version != "00" && *next == b'-',
@@ -174,7 +174,7 @@ impl SpanQueue {
     /// Returns 64 unique bits that look random.
     fn number(&self, seed: u128) -> u64 {
         let count = self.made.fetch_add(1, Ordering::Relaxed);
-        // SplitMix64, whose steps are a bijection: within a process no number comes twice from one seed.
+        // SplitMix64, whose steps are a bijection: a process never repeats a number for one seed.
         let mut bits = (seed as u64).wrapping_add(count.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -256,7 +256,7 @@ impl Span {
         side: SpanKind,
     ) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let told = SpanData {
+        let data = SpanData {
             context,
             parent,
             name: Cow::Borrowed(name),
@@ -266,7 +266,7 @@ impl Span {
             attributes: Vec::new(),
             failed: false,
         };
-        Self { spans: spans.clone(), begun: Instant::now(), data: Some(told), context }
+        Self { spans: spans.clone(), begun: Instant::now(), data: Some(data), context }
     }
 
     /// Returns the ids that child spans refer to.
@@ -277,38 +277,38 @@ impl Span {
 
     /// Sets an attribute.
     pub fn set_attribute(&mut self, name: &'static str, value: impl Into<AttributeValue>) {
-        if let Some(told) = self.data.as_mut().filter(|told| told.attributes.len() < ATTRIBUTES_MAX) {
-            told.attributes.push((name, value.into()));
+        if let Some(data) = self.data.as_mut().filter(|data| data.attributes.len() < ATTRIBUTES_MAX) {
+            data.attributes.push((name, value.into()));
         }
     }
 
     /// Renames the span.
     pub fn rename(&mut self, name: impl Into<Cow<'static, str>>) {
-        if let Some(told) = &mut self.data {
-            told.name = name.into();
+        if let Some(data) = &mut self.data {
+            data.name = name.into();
         }
     }
 
     /// Marks the span as an outgoing request.
     #[must_use]
     pub fn client(mut self) -> Self {
-        if let Some(told) = &mut self.data {
-            told.kind = SpanKind::Client;
+        if let Some(data) = &mut self.data {
+            data.kind = SpanKind::Client;
         }
         self
     }
 
     /// Marks the span as failed.
     pub fn fail(&mut self) {
-        if let Some(told) = &mut self.data {
-            told.failed = true;
+        if let Some(data) = &mut self.data {
+            data.failed = true;
         }
     }
 
     /// Moves the start back by `age`.
     pub fn backdate(&mut self, age: Duration) {
-        if let Some(told) = &mut self.data {
-            told.start_unix_nanos = told.start_unix_nanos.saturating_sub(nanos(age));
+        if let Some(data) = &mut self.data {
+            data.start_unix_nanos = data.start_unix_nanos.saturating_sub(nanos(age));
             self.begun = self.begun.checked_sub(age).unwrap_or(self.begun);
         }
     }
@@ -316,10 +316,10 @@ impl Span {
 
 impl Drop for Span {
     fn drop(&mut self) {
-        if let Some(mut told) = self.data.take() {
-            // By a clock that is never set back.
-            told.end_unix_nanos = told.start_unix_nanos.saturating_add(nanos(self.begun.elapsed()));
-            self.spans.add(told);
+        if let Some(mut data) = self.data.take() {
+            // Uses a monotonic clock.
+            data.end_unix_nanos = data.start_unix_nanos.saturating_add(nanos(self.begun.elapsed()));
+            self.spans.add(data);
         }
     }
 }
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trace_is_ignored() {
+    fn a_malformed_traceparent_is_ignored() {
         let wrong = [
             "".to_owned(),
             "00".to_owned(),
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_taken_is_dropped_beyond_a_bound() {
+    fn spans_beyond_the_queue_are_dropped_and_counted() {
         let spans = SpanQueue::new(1);
         let tracer = Tracer::new(spans.clone());
         for _ in 0..SPAN_QUEUE_MAX + 5 {
