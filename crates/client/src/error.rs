@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why a call came to nothing.
+/// An error of a call.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The service refused (section 7 of the interface): its status, and the code and message of the body.
-    /// Both are empty for 401, which has no body.
+    /// The service rejected the call (section 7 of the interface). Code and message are empty for 401, which
+    /// has no body.
     #[error("{}", refusal(*.status, .code, .message))]
     Refused {
         /// The HTTP status.
@@ -33,19 +33,19 @@ pub enum Error {
     /// A response that does not match the interface.
     #[error("the service answered in an unknown form")]
     Form(#[source] serde_json::Error),
-    /// The base address is no `http` or `https` address.
+    /// The base address is not an `http` or `https` URL.
     #[error("{0:?} is no http or https address")]
     Address(String),
-    /// The key holds characters that no key has.
+    /// The key contains invalid characters.
     #[error("the key holds characters that no key has")]
     Key,
-    /// The service sent more than this client takes at once.
+    /// The response exceeds a limit of this client.
     #[error("the service sent more than {limit_bytes} bytes at once")]
     TooLong {
-        /// The bound that was passed.
+        /// The exceeded limit.
         limit_bytes: usize,
     },
-    /// The stream was lost and could not be taken up again.
+    /// The stream was lost and could not be resumed.
     #[error("the stream was lost and not found again in {attempts} attempts")]
     StreamLost {
         /// The number of attempts in a row.
@@ -54,7 +54,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The HTTP status, when the service answered with a refusal.
+    /// Returns the HTTP status of a rejected call.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         match self {
@@ -63,7 +63,7 @@ impl Error {
         }
     }
 
-    /// The code of a refusal; empty for 401.
+    /// Returns the code of a rejected call; empty for 401.
     #[must_use]
     pub fn code(&self) -> Option<&str> {
         match self {

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 
-/// The longest line or frame that is held: an answer of several megabytes with all its parts fits.
+/// The longest line or frame in the buffer: enough for an answer of several megabytes with all its parts.
 pub(crate) const FRAME_MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// One event.
@@ -16,12 +16,12 @@ pub(crate) struct Frame {
     pub(crate) id: Option<String>,
 }
 
-/// Takes bytes, gives frames.
+/// Parses frames from chunks of bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
-    /// Bytes that are not taken yet.
+    /// Unparsed bytes.
     held: Vec<u8>,
-    /// The length of the prefix of `held` that is known to hold no line end.
+    /// The length of the prefix of `held` without a line end.
     searched: usize,
     frame: Frame,
     has_data: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Takes what came.
+    /// Appends a chunk.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if self.held.len() + bytes.len() + self.frame.data.len() > FRAME_MAX_BYTES {
             return Err(Error::TooLong { limit_bytes: FRAME_MAX_BYTES });
@@ -38,7 +38,7 @@ impl Frames {
         Ok(())
     }
 
-    /// The next frame that is whole.
+    /// Returns the next complete frame.
     pub(crate) fn next(&mut self) -> Option<Frame> {
         let mut taken = 0;
         let mut found = None;
@@ -79,7 +79,7 @@ impl Frames {
             }
             "id" if !value.contains('\0') => self.frame.id = Some(value.to_owned()),
             "retry" => self.retry_millis = value.parse().ok().or(self.retry_millis),
-            // Comments (an empty field), and fields that do not exist yet.
+            // Comments (an empty field) and unknown fields are ignored.
             _ => {}
         }
         None

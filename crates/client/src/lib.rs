@@ -1,5 +1,5 @@
-//! A client of the public interface. It has its own wire types and depends on no crate of the service, so that it can
-//! be used alone and detects when the service breaks the interface.
+//! A client of the public interface. It defines its own wire types and depends on no crate of the service, so
+//! it can be used alone, and its tests detect incompatible changes of the service.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), client::Error> {
@@ -44,7 +44,7 @@ pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(45);
 /// The longest body of a call without a file.
 const BODY_MAX_BYTES: usize = frames::FRAME_MAX_BYTES;
 
-/// A caller of the service. Cheap to clone; clones share their connections.
+/// A client with a key. Cheap to clone; clones share their connections.
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
@@ -52,11 +52,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// A caller with this key of the service at this address, for instance `http://127.0.0.1:8080`.
+    /// Creates a client for the service at `base_url`, for instance `http://127.0.0.1:8080`.
     ///
     /// # Errors
-    /// [`Error::Address`] and [`Error::Key`] when either cannot be used, [`Error::Transport`] when the system
-    /// has no trusted certificates for an `https` address.
+    /// [`Error::Address`] and [`Error::Key`] if either is invalid, [`Error::Transport`] if the system has no
+    /// trusted certificates for an `https` address.
     pub fn new(base_url: &str, key: &str) -> Result<Self, Error> {
         let base = base_url.trim_end_matches('/');
         let address = reqwest::Url::parse(base).map_err(|_| Error::Address(base_url.to_owned()))?;
@@ -68,15 +68,15 @@ impl Client {
         let mut key = HeaderValue::from_str(key.trim()).map_err(|_| Error::Key)?;
         key.set_sensitive(true);
         let headers = HeaderMap::from_iter([(reqwest::header::HeaderName::from_static("x-api-key"), key)]);
-        // A second installation is refused, and then one is there already.
+        // Fails if a provider is already installed, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
-            // Another host must not be handed the key.
+            // A redirect must not send the key to another host.
             .redirect(reqwest::redirect::Policy::none())
             .default_headers(headers);
         if !secure {
-            // Without TLS the system's certificates need be neither there nor read.
+            // Without TLS the system's certificates are not loaded.
             let none = rustls::ClientConfig::builder()
                 .with_root_certificates(rustls::RootCertStore::empty())
                 .with_no_client_auth();
@@ -85,57 +85,58 @@ impl Client {
         Ok(Self { http: builder.build().map_err(Error::Transport)?, base: Arc::from(base) })
     }
 
-    /// Asks (section 4.4). The answer is usually still empty: [`Client::stream`] or [`Client::collect`] it.
+    /// Asks a question (section 4.4). The returned answer is usually empty: use [`Client::stream`] or
+    /// [`Client::collect`].
     ///
     /// # Errors
-    /// [`Error::AskRefused`] with 400 for a question that cannot be read, 409 when the conversation is busy, the
-    /// credits do not suffice or there is no machine.
+    /// [`Error::Refused`] with 400 for a malformed question, 409 if the conversation is busy, the credits do
+    /// not suffice or there is no machine.
     pub async fn send(&self, question: &Question) -> Result<Answer, Error> {
         self.json(self.request(Method::POST, "/chats").json(question)).await
     }
 
-    /// The answer as it stands (section 4.4).
+    /// Returns the current state of the answer (section 4.4).
     ///
     /// # Errors
-    /// [`Error::AskRefused`] with 404 when there is none of these ids.
+    /// [`Error::Refused`] with 404 if it does not exist.
     pub async fn collect(&self, chat_id: &str, message_id: &str) -> Result<Answer, Error> {
         let path = format!("/chats{}/messages{}", path::in_url(chat_id), path::in_url(message_id));
         self.json(self.request(Method::GET, &path)).await
     }
 
-    /// The states of the answer, each newer than the one before, to the completed one (section 6).
+    /// Streams the states of the answer up to the completed one, each newer than the one before (section 6).
     #[must_use]
     pub fn stream(&self, answer: &Answer) -> States {
         let (chat, message) = (path::in_url(&answer.chat_id), path::in_url(&answer.id));
         States::new(self.clone(), format!("/chats{chat}/messages{message}/events"), true)
     }
 
-    /// The states of all answers of a conversation, for as long as it exists (section 6).
+    /// Streams the states of all answers of a conversation, for as long as it exists (section 6).
     #[must_use]
     pub fn watch(&self, chat_id: &str) -> States {
         States::new(self.clone(), format!("/chats{}/events", path::in_url(chat_id)), false)
     }
 
-    /// Stops what the conversation is writing.
+    /// Stops the conversation's answer in progress.
     ///
     /// # Errors
-    /// [`Error::AskRefused`] with 404 when there is no such conversation.
+    /// [`Error::Refused`] with 404 if the conversation does not exist.
     pub async fn stop(&self, chat_id: &str) -> Result<Chat, Error> {
         self.json(self.request(Method::POST, &format!("/chats{}/stop", path::in_url(chat_id)))).await
     }
 
-    /// A page of conversations, pinned first, then most recent first.
+    /// Returns a page of conversations, pinned first, then most recent first.
     ///
     /// # Errors
-    /// [`Error::AskRefused`] and [`Error::Transport`].
+    /// [`Error::Refused`] and [`Error::Transport`].
     pub async fn chats(&self, offset: u64, limit: u64) -> Result<Chats, Error> {
         self.json(self.request(Method::GET, &format!("/chats?offset={offset}&limit={limit}"))).await
     }
 
-    /// A conversation with its history.
+    /// Returns a conversation with its history.
     ///
     /// # Errors
-    /// [`Error::AskRefused`] with 404 when there is no such conversation.
+    /// [`Error::Refused`] with 404 if the conversation does not exist.
     pub async fn chat(&self, chat_id: &str) -> Result<ChatDetail, Error> {
         self.json(self.request(Method::GET, &format!("/chats{}", path::in_url(chat_id)))).await
     }
@@ -143,7 +144,7 @@ impl Client {
     /// Deletes a conversation with its answers.
     ///
     /// # Errors
-    /// [`Error::AskRefused`] with 404 when there is no such conversation.
+    /// [`Error::Refused`] with 404 if the conversation does not exist.
     pub async fn delete_chat(&self, chat_id: &str) -> Result<(), Error> {
         self.answer(
             self.request(Method::DELETE, &format!("/chats{}", path::in_url(chat_id))).timeout(CALL_TIMEOUT),
@@ -152,11 +153,11 @@ impl Client {
         .map(|_| ())
     }
 
-    /// Uploads a local file (section 4.3), to the upload folder unless a folder is named. The file is read
-    /// as it is sent.
+    /// Uploads a local file (section 4.3) to `destination` or the upload folder. Streams the file instead of
+    /// loading it.
     ///
     /// # Errors
-    /// [`Error::File`] when it cannot be read, [`Error::AskRefused`] when it is empty or finds no room.
+    /// [`Error::File`] if it cannot be read, [`Error::Refused`] if it is empty or exceeds the quota.
     pub async fn upload(&self, file: &Path, destination: Option<&str>) -> Result<UploadedFile, Error> {
         let unreadable = |source| Error::File { path: file.to_owned(), source };
         let opened = tokio::fs::File::open(file).await.map_err(unreadable)?;
@@ -169,10 +170,10 @@ impl Client {
         .await
     }
 
-    /// Uploads what is in memory under this name, to the upload folder.
+    /// Uploads a file from memory to the upload folder.
     ///
     /// # Errors
-    /// [`Error::AskRefused`] when there is nothing in it, or no room for it.
+    /// [`Error::Refused`] if it is empty or exceeds the quota.
     pub async fn upload_bytes(&self, name: &str, content: Vec<u8>) -> Result<UploadedFile, Error> {
         self.upload_part(reqwest::multipart::Part::bytes(content).file_name(name.to_owned()), None).await
     }
@@ -191,10 +192,10 @@ impl Client {
         body(response).await
     }
 
-    /// Downloads a file of the workspace into a writer and tells how many bytes it had.
+    /// Downloads a file of the workspace into a writer and returns its size in bytes.
     ///
     /// # Errors
-    /// [`Error::AskRefused`] with 404 when there is none, [`Error::File`] when the writer refuses.
+    /// [`Error::Refused`] with 404 if the file does not exist, [`Error::File`] if the writer fails.
     pub async fn download(&self, file: &str, into: &mut impl std::io::Write) -> Result<u64, Error> {
         let mut response =
             self.answer(self.request(Method::GET, &format!("/files{}", path::in_url(file)))).await?;
@@ -206,35 +207,35 @@ impl Client {
         Ok(total)
     }
 
-    /// One level of a folder; the home folder is `/`.
+    /// Lists one level of a folder; the home folder is `/`.
     ///
     /// # Errors
-    /// [`Error::AskRefused`] with 404 when there is none.
+    /// [`Error::Refused`] with 404 if the folder does not exist.
     pub async fn list(&self, folder: &str) -> Result<Listing, Error> {
         self.json(self.request(Method::GET, &format!("/directories{}", path::in_url(folder)))).await
     }
 
-    /// Creates a folder in one that exists.
+    /// Creates a folder in an existing one.
     ///
     /// # Errors
-    /// [`Error::AskRefused`] with 409 when it exists, 404 when its parent does not.
+    /// [`Error::Refused`] with 409 if it exists, 404 if its parent does not.
     pub async fn create_folder(&self, folder: &str) -> Result<CreatedFolder, Error> {
         self.json(self.request(Method::POST, &format!("/directories{}", path::in_url(folder)))).await
     }
 
-    /// Deletes a file or folder; one that is not empty only if `recursive`.
+    /// Deletes a file or folder; a folder that is not empty only if `recursive`.
     ///
     /// # Errors
-    /// [`Error::AskRefused`] with 404 when there is none, 409 when the folder is not empty.
+    /// [`Error::Refused`] with 404 if it does not exist, 409 if the folder is not empty.
     pub async fn delete(&self, file: &str, recursive: bool) -> Result<(), Error> {
         let path = format!("/files{}?recursive={recursive}", path::in_url(file));
         self.answer(self.request(Method::DELETE, &path).timeout(CALL_TIMEOUT)).await.map(|_| ())
     }
 
-    /// The machine's state (section 4.1).
+    /// Returns the machine's state (section 4.1).
     ///
     /// # Errors
-    /// [`Error::AskRefused`] with 404 when the account has no machine.
+    /// [`Error::Refused`] with 404 if the account has no machine.
     pub async fn machine(&self) -> Result<Machine, Error> {
         self.json(self.request(Method::GET, "/vm")).await
     }
@@ -242,7 +243,7 @@ impl Client {
     /// Starts the machine.
     ///
     /// # Errors
-    /// [`Error::AskRefused`] with 409 when the account has no machine.
+    /// [`Error::Refused`] with 409 if the account has no machine.
     pub async fn start_machine(&self) -> Result<Machine, Error> {
         self.json(self.request(Method::POST, "/vm/start")).await
     }
@@ -250,15 +251,15 @@ impl Client {
     /// Stops the machine.
     ///
     /// # Errors
-    /// [`Error::AskRefused`] with 409 when the account has no machine.
+    /// [`Error::Refused`] with 409 if the account has no machine.
     pub async fn stop_machine(&self) -> Result<Machine, Error> {
         self.json(self.request(Method::POST, "/vm/stop")).await
     }
 
-    /// The models, labelled in a language: `cs`, `en` or `sk` (section 4.2).
+    /// Returns the models, labelled in a language: `cs`, `en` or `sk` (section 4.2).
     ///
     /// # Errors
-    /// [`Error::AskRefused`] and [`Error::Transport`].
+    /// [`Error::Refused`] and [`Error::Transport`].
     pub async fn models(&self, language: &str) -> Result<Vec<Model>, Error> {
         self.json(self.request(Method::GET, "/models").header(reqwest::header::ACCEPT_LANGUAGE, language))
             .await
@@ -268,7 +269,7 @@ impl Client {
         self.http.request(method, format!("{}/api/v1{path}", self.base))
     }
 
-    /// Sends; a refusal becomes an error.
+    /// Sends a request and turns an error status into an error.
     pub(crate) async fn answer(&self, request: RequestBuilder) -> Result<Response, Error> {
         let response = request.send().await.map_err(Error::Transport)?;
         if response.status().is_success() {
@@ -308,7 +309,7 @@ async fn body<T: DeserializeOwned>(mut response: Response) -> Result<T, Error> {
     serde_json::from_slice(&bytes).map_err(Error::Form)
 }
 
-/// The next piece of a body; one that stays silent for too long is given up.
+/// Returns the next chunk of a body; fails after [`SILENCE_TIMEOUT`] without data.
 pub(crate) async fn chunk(response: &mut Response) -> Result<Option<bytes::Bytes>, Error> {
     match tokio::time::timeout(SILENCE_TIMEOUT, response.chunk()).await {
         Ok(chunk) => chunk.map_err(Error::Transport),

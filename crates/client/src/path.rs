@@ -2,13 +2,13 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// All but what a path may carry as it is.
+/// All characters except those that a path may contain unencoded.
 const WRITTEN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// The same, for a path in which percent signs already stand for bytes.
+/// The same set without the percent sign, for a path that is already encoded.
 const SHOWN: &AsciiSet = &WRITTEN.remove(b'%');
 
-/// The path as it is appended to `/api/v1/files`, with a slash before it. A name that is not UTF-8 is shown
-/// by the service with its bytes percent-encoded; such a path is passed on as it was shown.
+/// Encodes the path for `/api/v1/files`, with a leading slash. The service shows names that are not UTF-8
+/// with their bytes percent-encoded; such a path is used unchanged.
 pub(crate) fn in_url(path: &str) -> String {
     let set = if percent_decode_str(path).decode_utf8().is_ok() { WRITTEN } else { SHOWN };
     let path = path.trim_start_matches('/');

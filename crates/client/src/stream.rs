@@ -10,18 +10,18 @@ use crate::{Answer, Client, Error, chunk};
 
 /// The number of attempts in a row without an event before the stream fails.
 const ATTEMPTS_MAX: u32 = 8;
-/// The wait before a second attempt, unless the service named one; doubled for each further one.
+/// The wait before a second attempt, unless the service requests another; doubled for each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
 
-/// The states of an answer, or of a conversation's answers. A state supersedes those before it, and a reader
-/// that is slow gets fewer. A connection that breaks is taken up where it broke.
+/// A stream of the states of an answer, or of a conversation's answers. A state supersedes earlier ones, and
+/// a slow reader gets fewer. A broken connection is resumed at the last state.
 #[derive(Debug)]
 pub struct States {
     client: Client,
     path: String,
-    /// The stream of one answer ends with its completion; a conversation's goes on.
+    /// The stream of one answer ends with its completion; that of a conversation continues.
     ends_when_completed: bool,
     connection: Option<(Response, Frames)>,
     last_event_id: Option<String>,
@@ -44,12 +44,11 @@ impl States {
         }
     }
 
-    /// The next state; `None` after the last one. Cancel safe: an unfinished call loses no state.
+    /// Returns the next state; `None` after the last one. Cancel safe: a cancelled call loses no state.
     ///
     /// # Errors
-    /// [`Error::AskRefused`] when the service refuses for good, [`Error::StreamLost`] when it was not found again,
-    /// [`Error::Form`] when an event is not in the form that was promised. After an error the next call
-    /// tries again.
+    /// [`Error::Refused`] if the service rejects the stream, [`Error::StreamLost`] if it cannot be resumed,
+    /// [`Error::Form`] if an event is malformed. After an error the next call tries again.
     pub async fn next(&mut self) -> Result<Option<Answer>, Error> {
         while !self.ended {
             match self.step().await {
@@ -58,7 +57,8 @@ impl States {
                         return Ok(Some(answer));
                     }
                 }
-                // The service closed: at the end of a conversation's stream, or because it is stopping.
+                // The service closed the stream: at the end of the conversation, or because it is shutting
+                // down.
                 Ok(None) => self.retry_or_fail().await?,
                 Err(error) if error.is_passing() => self.retry_or_fail().await?,
                 Err(error) => {
@@ -70,7 +70,7 @@ impl States {
         Ok(None)
     }
 
-    /// The next frame of the connection, which is made when there is none; `None` when it closed.
+    /// Returns the next frame and connects if necessary; `None` if the connection was closed.
     async fn step(&mut self) -> Result<Option<Frame>, Error> {
         if self.connection.is_none() {
             let Some(response) = self.connect().await? else {
@@ -109,7 +109,7 @@ impl States {
         if let Some(id) = frame.id {
             self.last_event_id = Some(id);
         }
-        // Events that do not exist yet are none of ours.
+        // Unknown events are ignored.
         if !matches!(frame.event.as_str(), "message" | "completed") {
             return Ok(None);
         }
@@ -121,7 +121,7 @@ impl States {
         Ok(Some(answer))
     }
 
-    /// Waits before the next attempt, or gives up.
+    /// Waits before the next attempt, or fails after the last one.
     async fn retry_or_fail(&mut self) -> Result<(), Error> {
         self.connection = None;
         if self.ended {
@@ -137,7 +137,7 @@ impl States {
     }
 }
 
-/// The wait before the attempt after this many failures.
+/// Returns the wait after this many failures.
 fn wait(first: Duration, failures: u32) -> Duration {
     first.saturating_mul(1_u32 << (failures.clamp(1, ATTEMPTS_MAX) - 1)).min(LONGEST_WAIT)
 }
@@ -150,7 +150,8 @@ mod tests {
 
     use super::*;
 
-    /// A server that gives each connection in turn one answer, closes it, and tells what it was asked.
+    /// Starts a server that answers each connection with the next response, closes it, and returns the
+    /// requests.
     fn server(answers: Vec<String>) -> (String, JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_for_good_is_told_at_once() {
+    async fn a_permanent_rejection_is_reported_at_once() {
         let body = "{\"code\":\"NOT_FOUND\",\"message\":\"no such answer\"}";
         let length = body.len();
         let (address, server) = server(vec![format!(
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_service_that_is_gone_is_given_up() {
+    async fn reconnection_attempts_are_bounded() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         drop(listener);

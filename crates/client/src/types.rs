@@ -35,17 +35,17 @@ pub struct Question {
 }
 
 impl Question {
-    /// A question with nothing but its text.
+    /// Creates a question with only a text.
     #[must_use]
     pub fn new(input: impl Into<String>) -> Self {
         Self { input: input.into(), ..Self::default() }
     }
 }
 
-/// A model's setting with the value chosen for it.
+/// A setting of a model with its chosen value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingValue {
-    /// Which setting.
+    /// The key of the setting.
     pub key: String,
     /// One of its options.
     pub value: String,
@@ -55,9 +55,9 @@ pub struct SettingValue {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// It is being written or waits to be.
+    /// It is waiting or being written.
     InProgress,
-    /// It is whole.
+    /// It is complete.
     Completed,
 }
 
@@ -73,7 +73,7 @@ pub struct Answer {
     /// When it was created, ISO 8601.
     #[serde(default)]
     pub created_at: String,
-    /// The model that the conversation answers with.
+    /// The model of the conversation.
     #[serde(default)]
     pub model: String,
     /// The text so far.
@@ -81,7 +81,7 @@ pub struct Answer {
     pub text: String,
     #[serde(default)]
     pub parts: Vec<Part>,
-    /// Why it could not be finished, when it could not.
+    /// The reason of the failure, if it failed.
     #[serde(default)]
     pub error: Option<Failure>,
 }
@@ -94,13 +94,13 @@ impl Answer {
     }
 }
 
-/// Why an answer could not be finished, or a call was refused.
+/// The error of a failed answer or rejected call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Failure {
-    /// For programs.
+    /// The code, for programs.
     #[serde(default)]
     pub code: String,
-    /// For people.
+    /// The message, for people.
     #[serde(default)]
     pub message: String,
 }
@@ -121,9 +121,9 @@ pub enum PartType {
     Skill,
     /// Another agent.
     Agent,
-    /// A file that entered the answer.
+    /// A file that was added to the answer.
     File,
-    /// Something that this client does not know yet.
+    /// A type that this client does not know.
     #[serde(other)]
     Unknown,
 }
@@ -132,22 +132,22 @@ pub enum PartType {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum PartState {
-    /// It runs.
+    /// It is running.
     Pending,
-    /// It did what was asked.
+    /// It succeeded.
     Complete,
-    /// It failed or was cut.
+    /// It failed or was interrupted.
     Error,
-    /// Something that this client does not know yet.
+    /// A state that this client does not know.
     #[serde(other)]
     Unknown,
 }
 
-/// A part of an answer (section 2.10). Which fields are there depends on the type.
+/// A part of an answer (section 2.10). Its type determines which fields are set.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Part {
-    /// Its id, which stays as the answer grows.
+    /// Its id, which does not change while the answer grows.
     pub part_id: String,
     #[serde(rename = "type")]
     pub kind: PartType,
@@ -195,31 +195,31 @@ pub struct Citation {
     pub source: Source,
 }
 
-/// A source: a file of the workspace or an address.
+/// A source: a file of the workspace or a URL.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Source {
     /// `URL` or `FILE`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The address.
+    /// The URL.
     #[serde(default)]
     pub url: Option<String>,
     /// The workspace path.
     #[serde(default)]
     pub path: Option<String>,
-    /// The page of the file, from 1, where it has pages.
+    /// The page of the file, from 1, in formats with pages.
     #[serde(default)]
     pub page: Option<u32>,
-    /// First and last line in the file, from 1, where it has lines.
+    /// The first and last line in the file, from 1, in formats with lines.
     #[serde(default)]
     pub lines: Option<(u32, u32)>,
-    /// The title of the address, where it is known.
+    /// The title of the URL, if known.
     #[serde(default)]
     pub title: Option<String>,
 }
 
-/// A file as the upload left it (section 2.5).
+/// An uploaded file (section 2.5).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct UploadedFile {
     /// Its name.
@@ -260,7 +260,7 @@ pub struct Entry {
     pub mime_type: String,
 }
 
-/// A folder that was created (section 2.7).
+/// A new folder (section 2.7).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct CreatedFolder {
     /// Its name.
