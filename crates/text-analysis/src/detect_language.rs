@@ -29,7 +29,7 @@ const ENGLISH: &str = "\
     should for to in by with from this that under if many much long a an or not be has have it its any each \
     on at as will than there per after before";
 
-/// Of each of these words, whose it is, in the order of [`Language::ALL`].
+/// The languages of each of these words, in the order of [`Language::ALL`].
 static KNOWN: LazyLock<HashMap<&'static str, [bool; 3]>> = LazyLock::new(|| {
     let mut known: HashMap<&str, [bool; 3]> = HashMap::new();
     for (index, words) in [CZECH, SLOVAK, ENGLISH].into_iter().enumerate() {
@@ -43,7 +43,8 @@ static KNOWN: LazyLock<HashMap<&'static str, [bool; 3]>> = LazyLock::new(|| {
 /// The maximum number of words that are examined.
 const WORDS_MAX: usize = 2_000;
 
-/// The language of a text, if anything in it tells. Meant for short questions and whole documents alike.
+/// Returns the language of a text, or `None` if it cannot be determined. Works for short questions and whole
+/// documents.
 #[must_use]
 pub fn detect_language(text: &str) -> Option<Language> {
     let mut scores = [0_u32; 3];

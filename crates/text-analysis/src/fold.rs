@@ -1,6 +1,6 @@
 //! Folding: lower case without diacritics, so that `Výpověď`, `VÝPOVĚĎ` and `vypoved` are one.
 
-/// The text in lower case, diacritics kept and composed where Czech and Slovak letters came decomposed.
+/// Converts to lower case; keeps diacritics and composes decomposed Czech and Slovak letters.
 #[must_use]
 pub fn lower(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -15,7 +15,7 @@ pub fn lower(text: &str) -> String {
     out
 }
 
-/// The text in lower case without diacritics; letters of other scripts stay as they are.
+/// Converts to lower case and removes diacritics; letters of other scripts are unchanged.
 #[must_use]
 pub fn fold(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -72,7 +72,7 @@ fn push_folded(out: &mut String, c: char) {
     out.push_str(plain);
 }
 
-/// The one character that a lower-case letter and a combining mark make, for Czech and Slovak letters.
+/// Composes a lower-case letter and a combining mark, for Czech and Slovak letters.
 fn compose(base: char, mark: char) -> Option<char> {
     let pairs: &[(char, char)] = match mark {
         '\u{0301}' => {

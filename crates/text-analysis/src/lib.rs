@@ -17,7 +17,7 @@ pub use detect_language::detect_language;
 pub use fold::{fold, lower};
 pub use term::{Term, terms};
 
-/// A language that is known by more than its letters.
+/// A language with stemming and stop words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Language {
     /// Czech.
@@ -32,7 +32,7 @@ impl Language {
     /// Every language, in the order in which a tie is decided.
     pub const ALL: [Self; 3] = [Self::Czech, Self::Slovak, Self::English];
 
-    /// The two letters of ISO 639-1.
+    /// Returns the two letters of ISO 639-1.
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
@@ -42,7 +42,7 @@ impl Language {
         }
     }
 
-    /// The language of this ISO 639-1 code.
+    /// Returns the language with this ISO 639-1 code.
     #[must_use]
     pub fn of_code(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|language| language.code() == code)

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// The longest label before a colon, in characters.
 const LABEL_MAX_CHARS: usize = 30;
-/// Abbreviations (folded) after which a full stop ends no sentence.
+/// Abbreviations (folded) whose full stop does not end a sentence.
 const ABBREVIATIONS: &[&str] = &[
     "c", "cl", "odst", "pism", "sb", "tzv", "napr", "resp", "apod", "atd", "mj", "tj", "tzn", "event", "ev",
     "par", "ing", "mgr", "mudr", "judr", "phdr", "rndr", "bc", "doc", "prof", "dr", "nar", "bytem", "tel",
@@ -13,8 +13,8 @@ const ABBREVIATIONS: &[&str] = &[
     "spol", "co", "pm", "am",
 ];
 
-/// The sentences and lines of list items of a text, in order, without surrounding white space. A line
-/// that ends without a stop goes on in the next one, unless a blank line or an item's mark comes between.
+/// Returns the sentences and list items of a text, in order, without surrounding white space. A line without
+/// a final stop continues in the next one, unless a blank line or a list marker comes between.
 #[must_use]
 pub fn sentences(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
@@ -93,7 +93,7 @@ fn begins_item(line: &str) -> bool {
     let mark: String = line.chars().take_while(|c| !c.is_whitespace()).take(8).collect();
     let body = mark.trim_start_matches('(').trim_end_matches(['.', ')']);
     if body.len() == mark.len() || body.is_empty() {
-        // `2.2 The lease` is an item, `2.2 per cent` is none.
+        // `2.2 The lease` is an item, `2.2 per cent` is not.
         let rest = line[mark.len()..].trim_start();
         let numbered = body.contains('.') && body.chars().all(|c| c.is_ascii_digit() || c == '.');
         return numbered && rest.starts_with(char::is_uppercase);
@@ -130,7 +130,8 @@ fn ends_sentence(text: &str, at: usize, c: char) -> bool {
         return true;
     }
     if word.chars().all(|c| c.is_ascii_digit()) {
-        // `1. 3. 2024`, `odst. 2. Nájemce`: a number before a digit or at a line's beginning is no end.
+        // `1. 3. 2024`, `odst. 2. Nájemce`: a number before a digit or at a line's beginning ends no
+        // sentence.
         let begins_line = begins_line(text, at - word.len());
         return !first.is_ascii_digit() && !begins_line;
     }

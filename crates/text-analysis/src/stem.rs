@@ -5,8 +5,8 @@ mod slavic;
 
 use crate::Language;
 
-/// The stem of a folded word. Czech and Slovak share their rules, so that a question in one of them meets
-/// a document in the other as far as the words allow.
+/// Returns the stem of a folded word. Czech and Slovak share their rules, so that a question in one language
+/// matches documents in the other as far as their words are similar.
 #[must_use]
 pub fn stem(folded: &str, language: Language) -> String {
     match language {

@@ -35,8 +35,8 @@ very was we were what when where which while who whom whose why will with within
 tell show find explain give say says said according document documents get gets got happens happen take takes \
 s t re ve ll d m need needs there";
 
-/// Question words and other words, of all three languages, that ask rather than name. Longer lists than
-/// this are not needed: a rare word that is left over is only looked for in vain.
+/// Question words and other words without content, in all three languages. Longer lists are unnecessary: a
+/// remaining rare word only matches nothing.
 static STOP: LazyLock<HashSet<&'static str>> =
     LazyLock::new(|| SLAVIC.split_whitespace().chain(ENGLISH.split_whitespace()).collect());
 

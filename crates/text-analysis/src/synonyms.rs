@@ -11,7 +11,7 @@ use crate::stem::stem;
 /// One group a line; Czech, Slovak and English words after `cs`, `sk` and `en`.
 const GROUPS: &str = include_str!("related.txt");
 
-/// Of each stem, the groups in which it is; of each group, its stems.
+/// The groups of each stem, and the stems of each group.
 struct Groups {
     of_stem: HashMap<String, Vec<usize>>,
     stems: Vec<Vec<String>>,
@@ -38,7 +38,7 @@ static GROUPED: LazyLock<Groups> = LazyLock::new(|| {
     grouped
 });
 
-/// The stems that are related to this one, without itself, in a fixed order.
+/// Returns the stems related to this one, without itself, in a fixed order.
 #[must_use]
 pub fn related(stem: &str) -> Vec<&'static str> {
     let Some(groups) = GROUPED.of_stem.get(stem) else { return Vec::new() };

@@ -11,11 +11,11 @@ use crate::token::{Kind, normal_number, tokens};
 /// A word or number of a text with its stem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Term {
-    /// The form that meets other forms of the word: letters and digits only.
+    /// The normalized form that all forms of the word share: letters and digits only.
     pub stem: String,
-    /// The word in lower case, diacritics kept.
+    /// The word in lower case, with diacritics.
     pub exact: String,
-    /// Where it stands in the text.
+    /// Its byte range in the text.
     pub range: Range<usize>,
     /// True for a stop word.
     pub stop: bool,

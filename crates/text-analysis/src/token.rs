@@ -5,11 +5,11 @@ use crate::fold::is_combining;
 /// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Letters, perhaps with digits among them: `byt`, `2kk`.
+    /// Letters, possibly with digits: `byt`, `2kk`.
     Word,
-    /// Digits, grouped as amounts are: `12 500,50`.
+    /// Digits, possibly grouped like an amount: `12 500,50`.
     Number,
-    /// A number with a paragraph sign before it: `§ 12`.
+    /// A number after a paragraph sign: `§ 12`.
     Section,
 }
 
@@ -17,21 +17,21 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token<'a> {
     pub kind: Kind,
-    /// The text as it stands; of a section only the number.
+    /// The original text; of a section only the number.
     pub text: &'a str,
-    /// The byte at which `text` begins.
+    /// The byte offset of `text`.
     pub start: usize,
 }
 
 impl Token<'_> {
-    /// The byte after its end.
+    /// Returns the byte offset after its end.
     #[must_use]
     pub fn end(&self) -> usize {
         self.start + self.text.len()
     }
 }
 
-/// The tokens of a text, in order.
+/// Returns the tokens of a text, in order.
 #[must_use]
 pub fn tokens(text: &str) -> Vec<Token<'_>> {
     let mut found = Vec::new();
@@ -63,7 +63,7 @@ pub fn tokens(text: &str) -> Vec<Token<'_>> {
     found
 }
 
-/// The number without grouping and with a decimal point: `12 500,50` is `12500.50`.
+/// Normalizes a number, without grouping and with a decimal point: `12 500,50` becomes `12500.50`.
 #[must_use]
 pub fn normal_number(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -94,7 +94,7 @@ fn digits_end(text: &str, from: usize) -> usize {
     text[from..].find(|c: char| !c.is_ascii_digit()).map_or(text.len(), |at| from + at)
 }
 
-/// Where digits run straight into letters (`2kk`, `10a`), the end of the whole.
+/// Returns the end of a word that begins with digits (`2kk`, `10a`).
 fn word_after_digits(text: &str, from: usize, number_end: usize) -> Option<usize> {
     let digits_end = digits_end(text, from);
     if digits_end != number_end {
@@ -104,7 +104,7 @@ fn word_after_digits(text: &str, from: usize, number_end: usize) -> Option<usize
     if next.is_alphabetic() { Some(word_end(text, digits_end)) } else { None }
 }
 
-/// The end of a number with its groups of three and its decimals.
+/// Returns the end of a number with its groups of three and its decimals.
 fn number_end(text: &str, from: usize) -> usize {
     let bytes = text.as_bytes();
     let mut end = digits_end(text, from);
@@ -118,7 +118,7 @@ fn number_end(text: &str, from: usize) -> usize {
             ' ' | '\u{a0}' | '\u{202f}' | '\u{2009}' | '\'' if grouped => end = next + group,
             '.' | ',' if grouped => end = next + group,
             '.' | ',' if group == 1 || group == 2 => {
-                // A decimal part ends the number, unless it is a piece of a date: `1.3.2024`.
+                // A decimal part ends the number, unless it belongs to a date: `1.3.2024`.
                 let after = next + group;
                 let date = separator == '.' && bytes.get(after) == Some(&b'.');
                 return if date { end } else { after };

@@ -1,7 +1,7 @@
 //! The English stemmer, on folded words. Removes plural, tense, the silent `e` and the most common endings of nouns and
 //! adverbs. Keeps endings that name another person or thing (`employer`, `employee`).
 
-/// Words whose forms no rule brings together.
+/// Words with irregular forms.
 const IRREGULAR: &[(&str, &[&str])] = &[
     ("pay", &["pay", "pays", "paid", "paying", "payment", "payments", "payable"]),
     ("hold", &["hold", "holds", "held", "holding"]),
@@ -29,7 +29,7 @@ const IRREGULAR: &[(&str, &[&str])] = &[
     ("parking", &["parking", "park", "parked"]),
 ];
 
-/// The stem of a folded English word.
+/// Returns the stem of a folded English word.
 pub(super) fn stem(word: &str) -> String {
     if let Some((stem, _)) = IRREGULAR.iter().find(|(_, forms)| forms.contains(&word)) {
         return (*stem).to_owned();

@@ -5,7 +5,7 @@
 //! equal: it removes suffixes of verbs and adjectives, drops the fleeting vowel (`nájem`, `nájmu`), and normalizes a
 //! softened last consonant (`úředník`, `úředníci`). The prefix of negation stays, because it changes the meaning.
 
-/// Words whose forms no rule brings together: the stem, then its forms.
+/// Words with irregular forms: the stem, then its forms.
 const IRREGULAR: &[(&str, &[&str])] = &[
     (
         "den",
@@ -176,7 +176,7 @@ const IRREGULAR: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Words that look as if they had an ending.
+/// Words that only appear to have an ending.
 const WHOLE_ENDINGS: &[&str] = &[
     "najem", "zajem", "prijem", "objem", "pojem", "dojem", "odjem", "system", "problem", "najom", "zaujem",
     "prodej", "vydej", "olej", "obycej", "predaj", "internet", "telefon", "termin", "telo",
@@ -192,7 +192,7 @@ const INFLECTIONS: &[&str] = &[
     "a", "e", "i", "o", "u", "y",
 ];
 
-/// The stem of a folded Czech or Slovak word.
+/// Returns the stem of a folded Czech or Slovak word.
 pub(super) fn stem(word: &str) -> String {
     if let Some((stem, _)) = IRREGULAR.iter().find(|(_, forms)| forms.contains(&word)) {
         return (*stem).to_owned();
@@ -203,7 +203,7 @@ pub(super) fn stem(word: &str) -> String {
     let mut stem = uninflected(word).to_owned();
     unverbed(&mut stem);
     drop_passing_vowel(&mut stem);
-    // `smluvní` is `smluvn` now: the adjective's consonant goes, and what it hid is treated in its turn.
+    // `smluvní` is now `smluvn`: removes the adjective's consonant, then the ending before it.
     if stem.len() >= 5
         && stem.ends_with('n')
         && stem.as_bytes().get(stem.len() - 2).is_some_and(|b| is_consonant(*b))
@@ -217,7 +217,7 @@ pub(super) fn stem(word: &str) -> String {
     soften(stem.replace("ou", "u"))
 }
 
-/// The word without its inflectional ending.
+/// Returns the word without its inflectional ending.
 fn uninflected(word: &str) -> &str {
     if WHOLE_ENDINGS.iter().any(|whole| word.ends_with(whole)) {
         return word;
@@ -231,7 +231,7 @@ fn uninflected(word: &str) -> &str {
     word
 }
 
-/// Takes off what makes a verb, a participle, a verbal noun or a quality.
+/// Removes suffixes of verbs, participles, verbal nouns and qualities.
 fn unverbed(stem: &mut String) {
     const SUFFIXES: &[(&str, usize)] = &[
         ("ovatelk", 3),
@@ -272,7 +272,7 @@ fn unverbed(stem: &mut String) {
     }
 }
 
-/// Drops the `e` or `o` (or `ie`) that stands between the last two consonants in some forms only.
+/// Drops the fleeting vowel: an `e`, `o` or `ie` between the last two consonants that only some forms have.
 fn drop_passing_vowel(stem: &mut String) {
     let bytes = stem.as_bytes();
     let length = bytes.len();
@@ -286,7 +286,7 @@ fn drop_passing_vowel(stem: &mut String) {
     }
 }
 
-/// One letter for the consonants into which an ending softens the last one.
+/// Normalizes a consonant that an ending may have softened.
 fn soften(mut stem: String) -> String {
     if stem.len() > 3 && stem.ends_with("ct") {
         stem.truncate(stem.len() - 1);
