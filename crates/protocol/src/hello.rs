@@ -1,12 +1,12 @@
-//! `GET /hello`: who answers at the other end.
+//! `GET /hello`: identifies the agent of a connection.
 
 use serde::{Deserialize, Serialize};
 
-/// What an agent says of itself.
+/// An agent's version and instance.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Hello {
-    /// The protocol version that it speaks: [`crate::VERSION`].
+    /// Its protocol version: [`crate::VERSION`].
     pub version: u32,
-    /// The life of this agent, drawn anew at each start: a UUID.
+    /// The agent's instance, a new random UUID at each start.
     pub instance: String,
 }

@@ -1,86 +1,82 @@
-//! MCP servers that plugins bring and that run in the machine.
+//! MCP servers of plugins that run in the machine.
 //!
-//! The host writes down which there are, in [`SERVERS_FILE`] of the folder of plugins' files, which a machine only
-//! reads. `POST /tools` asks the agent for their tools: a [`ToolsRequest`], and a [`ToolsReply`] in answer, which the host
-//! treats as untrusted. Calls of the tools come with a turn, as those of all tools do.
+//! The host lists the servers in [`SERVERS_FILE`], in the plugins' folder, which is read-only in a machine.
+//! `POST /tools` asks the agent for their tools with a [`ToolsRequest`]. The host treats the [`ToolsReply`]
+//! as untrusted. Calls of these tools belong to a turn, like those of all tools.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Where plugins' files stand inside the machine.
+/// The folder of the plugins' files inside the machine.
 pub const PLUGINS: &str = "/plugins";
-/// The file in it that names the servers. No plugin is called so.
+/// The file in it that lists the servers. No plugin has this name.
 pub const SERVERS_FILE: &str = ".servers.json";
 /// The longest such file, in bytes.
 pub const SERVERS_FILE_MAX_BYTES: u64 = 8 * 1024 * 1024;
-/// The most that the tools of one server may take, in bytes; the rest is left out.
+/// The most bytes of the tools of one server; further tools are omitted.
 pub const TOOLS_MAX_BYTES: usize = 256 * 1024;
-/// The longest question for tools, in bytes.
+/// The longest request for tools, in bytes.
 pub const REQUEST_MAX_BYTES: usize = 64 * 1024;
-/// The longest answer to it, in bytes: all servers' tools.
+/// The longest reply, in bytes: the tools of all servers.
 pub const REPLY_MAX_BYTES: usize = 10 * 1024 * 1024;
-/// The longest reason why there are no tools, in bytes.
+/// The longest reason for missing tools, in bytes.
 pub const REASON_MAX_BYTES: usize = 2000;
 
-/// What [`SERVERS_FILE`] holds.
+/// The content of [`SERVERS_FILE`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Servers {
-    /// The servers; no two have one name.
+    /// The servers, with unique names.
     pub servers: Vec<Server>,
 }
 
-/// A server: a program that speaks MCP over its standard input and output.
+/// An MCP server: a program that communicates over its standard input and output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Server {
-    /// What its tools' names begin with.
+    /// The prefix of its tools' names.
     pub name: String,
-    /// Differs whenever anything of it does: what is here, and the files of its plugin.
+    /// Changes with every change of these fields or of the plugin's files.
     pub version: String,
-    /// The program: a path, or a name that is looked for as the shell does.
+    /// The program: a path, or a name that is looked up in `PATH`.
     pub command: String,
-    /// Its arguments.
     pub args: Vec<String>,
-    /// What is in its environment besides what every tool has there.
+    /// Environment variables in addition to those of every tool.
     pub env: BTreeMap<String, String>,
-    /// The folder that it works in.
+    /// Its working folder.
     pub folder: String,
-    /// The tools that may be called; all that it has when absent.
+    /// The tools that may be called; all tools when absent.
     pub tools: Option<Vec<String>>,
 }
 
-/// What the host asks.
+/// A request for the tools of all servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolsRequest {
-    /// The lists that it has, by server. No server is started for one that it has.
+    /// The lists that the host already has, by server. A server whose list is known is not started.
     pub known: BTreeMap<String, Known>,
 }
 
-/// A list that the host has.
+/// A list of tools that the host has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Known {
     /// The server's version at that time.
     pub version: String,
-    /// The list's digest, as the agent told it.
+    /// The list's digest, as reported by the agent.
     pub digest: String,
 }
 
-/// What the agent answers.
+/// A reply with the tools of all servers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolsReply {
-    /// Each server of the file, in its order.
+    /// An entry for each server of the file, in the same order.
     pub servers: Vec<ServerTools>,
 }
 
-/// What there is of one server.
+/// The tools of one server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServerTools {
-    /// Its name.
     pub name: String,
-    /// Its version.
     pub version: String,
-    /// Its tools.
     pub tools: Told,
 }
 
@@ -88,18 +84,18 @@ pub struct ServerTools {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Told {
-    /// As the host knows them.
+    /// The host's list is up to date.
     Unchanged,
-    /// These.
+    /// A new list.
     Tools {
-        /// Tells whether they are the same another time.
+        /// A digest for the next request.
         digest: String,
-        /// Each with `name`, `description` and `inputSchema`, as the server lists it.
+        /// The tools, each with `name`, `description` and `inputSchema`, as the server lists it.
         list: Vec<Value>,
     },
-    /// There are none at the moment.
+    /// The tools are currently unavailable.
     Missing {
-        /// Why, at most [`REASON_MAX_BYTES`].
+        /// The reason, at most [`REASON_MAX_BYTES`].
         reason: String,
     },
 }

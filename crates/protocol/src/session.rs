@@ -1,8 +1,8 @@
 //! `POST /session`: the calls of one answer, both sides streaming JSON lines until either ends.
 //!
-//! The host's first line is `open`; then it sends `run`, `ack` and `cancel`, and the executor sends `returned`. Each line
-//! is one frame of bounded length. The host treats whatever comes from the machine as untrusted and gives the session up
-//! at the first line that is no frame.
+//! The host's first line is `open`; it then sends `run`, `ack` and `cancel`, and the executor sends
+//! `returned`. Each line is one frame of bounded length. The host treats all lines of the machine as
+//! untrusted and ends the session at the first invalid one.
 
 use domain::citation::{Passage, Place};
 use domain::id::MessageId;
@@ -20,23 +20,23 @@ use crate::tool::{
 
 /// The path of a session.
 pub const SESSION_PATH: &str = "/session";
-/// The longest line of an executor, its line feed included: a tool's output within its bounds, escaped.
+/// The longest line of an executor, including the line feed: a tool's output at its limits, escaped.
 pub const EXECUTOR_FRAME_MAX_BYTES: usize = 2 * 1024 * 1024;
 /// The longest line of the host: a call, escaped.
 pub const HOST_FRAME_MAX_BYTES: usize = 32 * 1024 * 1024;
 
-/// A line that is no frame, or says what no frame may say.
+/// A line that is not a valid frame.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidFrame {
-    /// It is no JSON of a known form.
+    /// It is not JSON of a known form.
     #[error("the line is no frame: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// A field is out of its bounds.
+    /// A field exceeds its limit.
     #[error("the frame's {0} is out of bounds")]
     OutOfBounds(&'static str),
 }
 
-/// A frame of the host on the wire.
+/// A frame of the host in its wire format.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum HostWire {
@@ -46,14 +46,14 @@ enum HostWire {
     Cancel { call: String },
 }
 
-/// A frame of the executor on the wire.
+/// A frame of the executor in its wire format.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ExecutorWire {
     Returned { call: String, output: ToolOutput },
 }
 
-/// Encodes a frame of the host as a line, with its line feed.
+/// Encodes a frame of the host as a line, including the line feed.
 #[must_use]
 pub fn host_line(frame: &HostFrame) -> Vec<u8> {
     let wire = match frame {
@@ -93,14 +93,14 @@ pub fn read_host_line(line: &[u8]) -> Result<HostFrame, InvalidFrame> {
     })
 }
 
-/// Encodes a frame of the executor as a line, with its line feed.
+/// Encodes a frame of the executor as a line, including the line feed.
 #[must_use]
 pub fn executor_line(frame: &ExecutorFrame) -> Vec<u8> {
     let ExecutorFrame::Returned { call, output } = frame;
     line(&ExecutorWire::Returned { call: call.clone(), output: output_out(output) })
 }
 
-/// Decodes a line of the executor, within the bounds of [`crate::tool`].
+/// Decodes a line of the executor and checks the limits of [`crate::tool`].
 ///
 /// # Errors
 /// [`InvalidFrame`].
@@ -112,7 +112,7 @@ pub fn read_executor_line(line: &[u8]) -> Result<ExecutorFrame, InvalidFrame> {
 /// Converts a tool's output into the domain's type.
 ///
 /// # Errors
-/// [`InvalidFrame::OutOfBounds`] when it is longer than [`crate::tool`] allows.
+/// [`InvalidFrame::OutOfBounds`] if it exceeds a limit of [`crate::tool`].
 pub fn output_in(output: ToolOutput) -> Result<turn::Output, InvalidFrame> {
     let bounded = |ok: bool, what| if ok { Ok(()) } else { Err(InvalidFrame::OutOfBounds(what)) };
     bounded(output.text.len() <= TEXT_MAX_BYTES, "text")?;
@@ -148,7 +148,7 @@ pub fn output_in(output: ToolOutput) -> Result<turn::Output, InvalidFrame> {
     }
     bounded(output.unread.len() <= UNREAD_MAX, "unread files")?;
     bounded(output.unread.iter().all(|file| path_fits(&file.path)), "path of an unread file")?;
-    // A reason that this version does not know is none.
+    // Reasons that this version does not know are dropped.
     let unread = output.unread.into_iter().filter_map(|file| {
         Some(UnreadFile { reason: UnreadReason::of_code(&file.reason)?, path: file.path })
     });
@@ -168,7 +168,7 @@ fn image_in(image: FoundImage) -> Option<ImageRef> {
     Some(ImageRef { path: image.path, kind: ImageKind::of_mime(&image.mime)?, sha256 })
 }
 
-/// An image as it travels.
+/// Converts an image reference into its wire format.
 #[must_use]
 pub fn image_out(image: &ImageRef) -> FoundImage {
     FoundImage {
@@ -178,7 +178,7 @@ pub fn image_out(image: &ImageRef) -> FoundImage {
     }
 }
 
-/// Whether answers may lead there: http or https, with a host, without a user.
+/// Returns `true` for URLs that answers may link to: http or https, with a host, without a user.
 fn address_fits(url: &str) -> bool {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).unwrap_or("");
     let host = rest.split(['/', '?', '#']).next().unwrap_or("");
@@ -224,27 +224,29 @@ pub(crate) fn line(wire: &impl Serialize) -> Vec<u8> {
     line
 }
 
-/// Cuts a stream of bytes into lines of bounded length.
+/// Splits a stream of bytes into lines of bounded length.
 #[derive(Debug)]
 pub struct LineReader {
     buffer: Vec<u8>,
-    /// Where the first line that was not taken begins.
+    /// The offset of the first line that was not returned yet.
     start: usize,
-    /// How far a line feed was looked for.
+    /// The offset up to which there is no line feed.
     searched: usize,
     bytes_max: usize,
 }
 
 impl LineReader {
-    /// Lines of at most so many bytes: [`EXECUTOR_FRAME_MAX_BYTES`] or [`HOST_FRAME_MAX_BYTES`].
+    /// Creates a reader of lines up to `bytes_max` bytes: [`EXECUTOR_FRAME_MAX_BYTES`] or
+    /// [`HOST_FRAME_MAX_BYTES`].
     #[must_use]
     pub const fn of_at_most(bytes_max: usize) -> Self {
         Self { buffer: Vec::new(), start: 0, searched: 0, bytes_max }
     }
 
-    /// Adds what has arrived.
+    /// Appends received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
-        // What was taken goes only when it is the greater part, so that each byte is moved a bounded number of times.
+        // Consumed bytes are removed only once they are the greater part, so that each byte is moved a
+        // bounded number of times.
         if self.start > self.buffer.len() / 2 {
             self.buffer.drain(..self.start);
             self.searched -= self.start;
@@ -253,10 +255,10 @@ impl LineReader {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole line without its line feed, if one has arrived.
+    /// Returns the next complete line without its line feed, if one has arrived.
     ///
     /// # Errors
-    /// [`InvalidFrame::OutOfBounds`] when the line is longer than it may be.
+    /// [`InvalidFrame::OutOfBounds`] if the line is too long.
     pub fn next_line(&mut self) -> Result<Option<Vec<u8>>, InvalidFrame> {
         let found = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
         let end = found.map_or(self.buffer.len(), |at| self.searched + at);

@@ -6,16 +6,16 @@
 use domain::tool::MachineTool;
 use serde::{Deserialize, Serialize};
 
-/// Where the workspace stands inside the machine; also the working folder of tools.
+/// The mount point of the workspace inside the machine, and the working folder of tools.
 pub const WORKSPACE: &str = "/workspace";
 
-/// Arguments of [`MachineTool::Shell`].
+/// Arguments of [`Tool::Shell`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShellArguments {
     /// The command line.
     pub command: String,
-    /// How long it may run, in seconds; 60 unless given, at most 600.
+    /// The time limit in seconds; 60 by default, at most 600.
     #[serde(default)]
     pub timeout_seconds: Option<u32>,
 }
@@ -26,13 +26,14 @@ pub struct ShellArguments {
 pub struct ReadArguments {
     /// The file.
     pub path: String,
-    /// The page to begin at, in files that have pages.
+    /// The first page to return, in files with pages.
     #[serde(default)]
     pub first_page: Option<u32>,
-    /// The line to begin at, in files that have lines.
+    /// The first line to return, in files with lines.
     #[serde(default)]
     pub first_line: Option<u32>,
-    /// How many passages of the first page or line to pass over: to read on where it is too long for one call.
+    /// The number of passages of the first page or line to skip, to continue where it is too long for one
+    /// call.
     #[serde(default)]
     pub skip_passages: Option<u32>,
 }
@@ -43,7 +44,7 @@ pub struct ReadArguments {
 pub struct WriteArguments {
     /// The file.
     pub path: String,
-    /// Its whole new content.
+    /// The complete new content.
     pub content: String,
 }
 
@@ -53,11 +54,11 @@ pub struct WriteArguments {
 pub struct EditArguments {
     /// The file.
     pub path: String,
-    /// The text that goes.
+    /// The text to be replaced.
     pub old: String,
-    /// The text that comes.
+    /// The replacement.
     pub new: String,
-    /// Whether every occurrence is replaced.
+    /// Replaces every occurrence instead of exactly one.
     #[serde(default)]
     pub all: bool,
 }
@@ -66,7 +67,7 @@ pub struct EditArguments {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListArguments {
-    /// The folder; the workspace unless given.
+    /// The folder; the workspace by default.
     #[serde(default)]
     pub path: Option<String>,
 }
@@ -75,20 +76,20 @@ pub struct ListArguments {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FindArguments {
-    /// A glob over workspace paths; all files unless given.
+    /// A glob over workspace paths; all files by default.
     #[serde(default)]
     pub glob: Option<String>,
-    /// Text that the files must contain (case and diacritics do not matter).
+    /// Text that the files must contain, ignoring case and diacritics.
     #[serde(default)]
     pub content: Option<String>,
 }
 
-/// Arguments of [`MachineTool::AttachedFiles`], which no model calls.
+/// Arguments of the call that reads attachments, [`domain::step::ATTACHED_FILES`]. Models cannot call it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AttachedArguments {
-    /// The files; folders may be among them.
+    /// The files and folders.
     pub paths: Vec<String>,
-    /// How much text they may have together, in bytes. A file that does not fit into what is left is only named.
+    /// The most text of all files together, in bytes. A file that exceeds the rest is only named.
     pub text_max_bytes: usize,
 }
 
@@ -96,39 +97,38 @@ pub struct AttachedArguments {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SearchArguments {
-    /// What is looked for, in plain words.
+    /// The query, in plain words.
     pub query: String,
-    /// Files or folders to search; the whole workspace unless given.
+    /// Files or folders to search; the whole workspace by default.
     #[serde(default)]
     pub paths: Vec<String>,
-    /// How many passages; 8 unless given, at most 20.
+    /// The number of passages; 8 by default, at most 20.
     #[serde(default)]
     pub limit: Option<u32>,
 }
 
-/// The output of a tool, as the agent sends it to the host, which treats it as untrusted.
+/// The output of a tool as sent by the agent. The host treats it as untrusted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolOutput {
-    /// Whether the tool could not do what was asked; `text` then says why.
+    /// The tool failed; `text` contains the reason.
     pub failed: bool,
-    /// Plain text for the model, apart from passages. At most [`TEXT_MAX_BYTES`].
+    /// Plain text for the model, without the passages. At most [`TEXT_MAX_BYTES`].
     pub text: String,
-    /// Passages that may be cited, best or first one first. At most [`PASSAGES_MAX`].
+    /// Citable passages, best or first one first. At most [`PASSAGES_MAX`].
     #[serde(default)]
     pub passages: Vec<FoundPassage>,
-    /// Workspace paths (`/a/b.txt`) of files that the tool knows it wrote. At most [`WRITTEN_MAX`].
+    /// Workspace paths (`/a/b.txt`) of files that the tool wrote. At most [`WRITTEN_MAX`].
     #[serde(default)]
     pub written: Vec<String>,
-    /// Images that a model may be shown. At most [`IMAGES_MAX`].
+    /// Images that can be shown to a model. At most [`IMAGES_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<FoundImage>,
-    /// Files that the question is about and that could not be read, or not to their end. At most
-    /// [`domain::unread::UNREAD_MAX`].
+    /// Files of the question that could not be read completely. At most [`domain::unread::UNREAD_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<FoundUnread>,
 }
 
-/// A file that could not be read, or not to its end.
+/// A file that could not be read completely.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundUnread {
     /// The workspace path, starting with a slash.
@@ -143,7 +143,7 @@ impl From<&domain::unread::UnreadFile> for FoundUnread {
     }
 }
 
-/// An image of the workspace. Its bytes stay there: the host reads them when a model is shown it.
+/// An image of the workspace, without its bytes: the host reads them when it shows the image to a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundImage {
     /// The workspace path, starting with a slash.
@@ -154,40 +154,40 @@ pub struct FoundImage {
     pub sha256: String,
 }
 
-/// A passage of a document in the workspace, or of a page that a server in the machine names.
+/// A passage of a document in the workspace, or of a web page reported by a server in the machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundPassage {
-    /// The workspace path, starting with a slash; empty where there is an address.
+    /// The workspace path, starting with a slash; empty if there is a URL.
     pub path: String,
-    /// An address of the web, of at most [`URL_MAX_BYTES`].
+    /// A URL of at most [`URL_MAX_BYTES`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// What is at the address, in a line of at most [`TITLE_MAX_BYTES`].
+    /// The title of the URL, one line of at most [`TITLE_MAX_BYTES`].
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub title: String,
-    /// The page, from 1, where the format has pages.
+    /// The page, from 1, in formats with pages.
     #[serde(default)]
     pub page: Option<u32>,
-    /// First and last line, from 1, where the format has lines.
+    /// The first and last line, from 1, in formats with lines.
     #[serde(default)]
     pub lines: Option<(u32, u32)>,
-    /// The passage. At most [`PASSAGE_MAX_BYTES`].
+    /// The text, at most [`PASSAGE_MAX_BYTES`].
     pub text: String,
 }
 
-/// The greatest length of [`ToolOutput::text`] in bytes.
+/// The longest [`ToolOutput::text`], in bytes.
 pub const TEXT_MAX_BYTES: usize = 64 * 1024;
-/// The greatest length of a passage in bytes.
+/// The longest passage, in bytes.
 pub const PASSAGE_MAX_BYTES: usize = 4 * 1024;
-/// The longest address of a passage in bytes.
+/// The longest URL of a passage, in bytes.
 pub const URL_MAX_BYTES: usize = 2048;
-/// The longest title of an address in bytes.
+/// The longest title of a URL, in bytes.
 pub const TITLE_MAX_BYTES: usize = 300;
 /// The most passages that a model gets by one call.
 pub const PASSAGES_MAX: usize = domain::tool::PASSAGES_MAX as usize;
 /// The most passages of one result: no tool gives more than the attached files.
 pub const OUTPUT_PASSAGES_MAX: usize = MachineTool::AttachedFiles.facts().passages_max as usize;
-/// The most text of attached files, in bytes: escaped, it fits into a frame.
+/// The most text of attached files, in bytes, so that it fits into a frame when escaped.
 pub const ATTACHED_MAX_BYTES: usize = 256 * 1024;
 /// The most images of one result.
 pub const IMAGES_MAX: usize = domain::image::IMAGES_MAX;

@@ -1,9 +1,9 @@
-//! Version 1, for machines that an older service left running.
+//! Protocol version 1, for machines that an older service left running.
 //!
-//! A program of version 1 has a loop of its own, which asks for model steps and orders calls. [`Translator`] uses of it
-//! what executes calls: each `open` of version 1 tells that the next step is under way, so that the loop asks for none,
-//! and marks calls that are not to run yet as the host's, for which the loop only waits. A call that is added needs a
-//! new `open`, which keeps what runs and what has returned.
+//! An agent of version 1 has its own loop, which requests model steps and orders calls. [`Translator`] uses
+//! only its execution of calls: each `open` of version 1 says that the next step is in progress, so that the
+//! loop requests none, and marks calls that must not run yet as calls of the host, for which the loop only
+//! waits. Adding a call needs a new `open`, which preserves running calls and results.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,11 @@ use crate::tool::ToolOutput;
 
 /// The path of a turn.
 pub const TURN_PATH: &str = "/turn";
-/// The version.
+/// The version number.
 pub const VERSION: u32 = 1;
-/// How many links one session may take: a bound on the calls of an answer that wait at once, many times over.
+/// The most `open`s per session: many times the bound on the waiting calls of an answer.
 const LINKS_PER_SESSION: u32 = 4096;
-/// The call of a step that is not known here: its identifier is all that counts.
+/// The name of a call of an unknown step: only its identifier matters.
 const UNKNOWN: &str = "";
 
 #[derive(Debug, Serialize)]
@@ -53,7 +53,7 @@ struct Pending<'a> {
     hosted: bool,
 }
 
-/// An entry of the transcript, by which a loop of version 1 chooses. It has no step to choose for.
+/// An entry of the transcript, from which a loop of version 1 determines the next step. Contains no step.
 #[derive(Debug, Serialize)]
 struct Entry {
     id: u32,
@@ -70,16 +70,15 @@ enum GuestWire {
     Done(serde::de::IgnoredAny),
 }
 
-/// What is to be done about a frame of the host.
+/// The action for a frame of the host.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Nothing.
     None,
-    /// Begin a new exchange with this line; the one before it ends.
+    /// Start a new exchange with this line; the previous one ends.
     Reopen(Vec<u8>),
-    /// Send this line over the exchange.
+    /// Send this line over the current exchange.
     Send(Vec<u8>),
-    /// The executor has answered before.
+    /// Deliver this result, which the executor returned earlier.
     Receive(ExecutorFrame),
 }
 
@@ -88,9 +87,9 @@ pub enum Action {
 pub struct Translator {
     open: Option<Open>,
     links: u32,
-    /// Calls that are to run and have not been acknowledged.
+    /// Unacknowledged calls.
     run: Vec<Call>,
-    /// Results of calls that the host has not asked for yet.
+    /// Results of calls that the host has not requested yet.
     early: BTreeMap<String, ExecutorFrame>,
 }
 
@@ -120,7 +119,7 @@ impl Translator {
         }
     }
 
-    /// Translates a line of the guest; `None` is one without a meaning here.
+    /// Translates a line of the agent; `None` for a line without a counterpart.
     ///
     /// # Errors
     /// [`InvalidFrame`].
@@ -148,7 +147,7 @@ impl Translator {
         let waits = open.outstanding.iter().filter(|id| !self.run.iter().any(|run| run.id == **id));
         let waits =
             waits.map(|id| Pending { id, tool: UNKNOWN, arguments: UNKNOWN, repeatable: true, hosted: true });
-        // The host decides when a call runs: all that it asks for run at once.
+        // The host decides when a call runs: all requested calls run at once.
         let runs = self.run.iter().map(|call| Pending {
             id: &call.id,
             tool: &call.tool,
@@ -224,7 +223,7 @@ mod tests {
         assert_eq!(hosted(&second), as_told(&[("a", false), ("c", false), ("b", true)]));
         let link = |action: &Action| json_of(action)["open"]["link"].as_u64().unwrap();
         assert!(link(&second) > link(&first));
-        // The older service had given it to the loop already.
+        // The older service had already passed it to the loop.
         assert_eq!(translator.receive(&returned("b")).unwrap(), None);
         assert!(matches!(translator.receive(&returned("a")).unwrap(), Some(ExecutorFrame::Returned { .. })));
         assert!(matches!(translator.send(run("b")), Action::Receive(_)), "it does not run again");
