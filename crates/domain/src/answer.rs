@@ -21,7 +21,7 @@ use crate::unread::{self, UNREAD_MAX, UnreadFile, UnreadReason};
 /// An entry of the step log, which is the truth about an answer. Entries are never changed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LogEntry {
-    /// A model step that was finished, or what stood of one when the answer ended.
+    /// A finished model step, or the partial one with which the answer ended.
     Step {
         /// The step's number in the answer, from 0.
         number: u32,
@@ -54,18 +54,18 @@ pub enum LogEntry {
 pub enum Ending {
     /// The model was done.
     Done,
-    /// The user stopped it; what was written stands.
+    /// The user stopped it; its text so far remains.
     Stopped,
-    /// It could not be finished.
+    /// It failed.
     Failed(AnswerError),
 }
 
 /// A part of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
-    /// Its identifier, which stays when the part is rebuilt.
+    /// Its identifier, which does not change when the answer is rebuilt.
     pub id: PartId,
-    /// The step that it belongs to; `None` for what stands before and after all steps.
+    /// The step that it belongs to; `None` for parts before and after all steps.
     pub step: Option<u32>,
     pub body: Body,
 }
@@ -79,14 +79,14 @@ pub enum Body {
     Reasoning(String),
     /// A call: of a tool, a skill, a subagent or a web search.
     Run(Run),
-    /// A workspace file that entered the answer: attached by the user or written by the agent.
+    /// A workspace file that was added to the answer: attached by the user or written by the agent.
     File {
         /// The workspace path.
         path: String,
     },
 }
 
-/// A call, as an answer shows it: a tool, a skill, another agent, a search of the web.
+/// A call as shown in an answer: a tool, a skill, a subagent or a web search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     /// The call's identifier.
@@ -95,55 +95,55 @@ pub struct Run {
     pub tool: String,
     /// The purpose of the call.
     pub purpose: Purpose,
-    /// Where it stands.
     pub state: RunState,
-    /// The places of the passages that it found, each once.
+    /// The places of the passages that it found, without duplicates.
     pub sources: Vec<Place>,
-    /// The output of a subagent: Markdown, whose marks count once it has settled. Empty for other calls.
+    /// The output of a subagent: Markdown, whose marks are valid once the call has returned. Empty for other
+    /// calls.
     pub report: String,
 }
 
 /// The state of a part that runs something (section 3.3): PENDING until it settles, once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunState {
-    /// It has not come back yet.
+    /// It has not returned yet.
     Pending,
-    /// It did what was asked.
+    /// It succeeded.
     Complete,
-    /// It failed, or was cut or stopped.
+    /// It failed, or was interrupted or stopped.
     Error,
 }
 
-/// A source that the answer may cite: what a number stands for.
+/// A source that the answer may cite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     /// The number in the marks.
     pub number: u32,
-    /// Where the passage stands.
+    /// The place of the passage.
     pub place: Place,
 }
 
 /// One change of an answer being written.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// A step is said, for the first time or anew: what an attempt before it wrote of the step goes.
+    /// The model begins a step, for the first time or again: text of an earlier attempt is removed.
     StepBegan {
         /// The step's number.
         number: u32,
     },
-    /// Text was added to a block of the step being said.
+    /// Text was appended to a block of the current step.
     TextGrew {
         /// The block's index in the step.
         block: u32,
         text: String,
     },
-    /// Reasoning was added to a block of the step being said.
+    /// Reasoning was appended to a block of the current step.
     ReasoningGrew {
         /// The block's index in the step.
         block: u32,
         text: String,
     },
-    /// The vendor names a source of what the step being said says.
+    /// The vendor reported a source of the current step's text.
     Cited {
         /// The text block's index in the step.
         block: u32,
@@ -161,7 +161,7 @@ pub enum Change {
         /// The call.
         call: Call,
     },
-    /// A subagent wrote more.
+    /// A subagent's text was extended.
     Reported {
         /// The call.
         call: String,
@@ -169,12 +169,12 @@ pub enum Change {
         keep: usize,
         text: String,
     },
-    /// A call came back.
+    /// A call returned.
     Resulted {
         /// The result.
         result: Arc<CallResult>,
     },
-    /// The answer is done.
+    /// The answer is complete.
     Ended(Ending),
 }
 
@@ -187,14 +187,14 @@ pub struct Stamp {
     pub revision: u64,
 }
 
-/// An answer as it stands.
+/// An answer at one revision.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     /// Its identifier.
     pub id: MessageId,
     /// The last change that was folded in.
     pub stamp: Stamp,
-    /// Its parts, in the order created.
+    /// Its parts, in order of creation.
     pub parts: Vec<Part>,
     /// The sources that marks in it may cite, by number.
     pub sources: Vec<Source>,
@@ -206,7 +206,7 @@ pub struct Answer {
     unread: Vec<Unread>,
 }
 
-/// A file that a call could not read, and the tool that said so.
+/// A file that a call could not read, and the tool that reported it.
 #[derive(Debug, Clone, PartialEq)]
 struct Unread {
     tool: String,
@@ -226,8 +226,8 @@ impl PartialEq for Cited {
     }
 }
 
-/// Where the block that grew last stands: the step, the block, the place among the parts. It says nothing of the
-/// answer, so that any two are equal.
+/// The position of the block that grew last: the step, the block, the index among the parts. Derived data:
+/// any two are equal.
 #[derive(Debug, Clone, Copy, Default)]
 struct DraftChange(Option<(u32, u32, usize)>);
 
@@ -238,7 +238,7 @@ impl PartialEq for DraftChange {
 }
 
 impl Answer {
-    /// The answer before its first step: the attached files have entered it.
+    /// Creates the answer before its first step, with the attached files as parts.
     #[must_use]
     pub fn new(id: MessageId, attachments: &[String]) -> Self {
         let mut answer = Self {
@@ -259,7 +259,7 @@ impl Answer {
         answer
     }
 
-    /// The answer that a step log tells.
+    /// Rebuilds the answer from its step log.
     #[must_use]
     pub fn rebuild(id: MessageId, attachments: &[String], log: &[LogEntry], ending: Option<Ending>) -> Self {
         let mut answer = Self::new(id, attachments);
@@ -281,8 +281,8 @@ impl Answer {
         answer
     }
 
-    /// Folds one change in. A change that is not newer than the last one, or that comes after the end,
-    /// changes nothing: `false`.
+    /// Folds one change in. Returns `false` and changes nothing if it is not newer than the last one or comes
+    /// after the end.
     pub fn fold(&mut self, stamp: Stamp, change: Change) -> bool {
         if stamp <= self.stamp || self.ending.is_some() {
             return false;
@@ -310,7 +310,7 @@ impl Answer {
         }
     }
 
-    /// The part into which the change puts a mark.
+    /// Returns the part in which the change sets a mark.
     #[must_use]
     pub fn marked_by(&self, change: &Change) -> Option<PartId> {
         match change {
@@ -327,7 +327,7 @@ impl Answer {
         }
     }
 
-    /// The finished text so far: Markdown without marks. Empty at the start.
+    /// Returns the finished text so far: Markdown without marks. Empty at the start.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = String::new();
@@ -344,7 +344,7 @@ impl Answer {
         out
     }
 
-    /// The place that a number cites.
+    /// Returns the place that a number cites.
     #[must_use]
     pub fn source(&self, number: u32) -> Option<&Place> {
         self.sources.iter().find(|source| source.number == number).map(|source| &source.place)
@@ -387,7 +387,7 @@ impl Answer {
         }
     }
 
-    /// The body of the block of the current step, made as `fresh` when it is new.
+    /// Returns the body of a block of the current step, creating it as `fresh` if it is new.
     fn block(&mut self, block: u32, fresh: Body) -> &mut Body {
         let step = self.step.unwrap_or(0);
         let at = match self.grown.0 {
@@ -416,7 +416,7 @@ impl Answer {
         }
     }
 
-    /// Forgets what was cited by this step and those after it: it is said anew.
+    /// Removes the citations of this step and later ones, because it is generated again.
     fn forget_cited(&mut self, step: u32) {
         self.cited.marks.clear();
         let Self { sources, cited, .. } = self;
@@ -429,8 +429,8 @@ impl Answer {
         });
     }
 
-    /// Takes note of the attached files that a call could not read. What a tool says of the index takes the place of
-    /// what it said before; a file of which passages were read since counts as read.
+    /// Records the attached files that a call could not read. A later report of the same tool replaces
+    /// earlier ones; a file whose passages were read since counts as readable.
     fn note_unread(&mut self, result: &CallResult) {
         let is_read = |path: &str| {
             let of_file = |place: &Place| matches!(place, Place::File { path: of, .. } if of == path);
@@ -450,7 +450,7 @@ impl Answer {
         }
     }
 
-    /// The paths that the user attached.
+    /// Returns the paths that the user attached.
     fn attached(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match &part.body {
             Body::File { path } if part.step.is_none() => Some(path.as_str()),
@@ -497,7 +497,7 @@ impl Answer {
         }
     }
 
-    /// The part of a call that has not come back yet.
+    /// Returns the part of a call that has not returned yet.
     fn pending(&mut self, call: &str) -> Option<(PartId, Option<u32>, &mut Run)> {
         self.parts.iter_mut().find_map(|part| match &mut part.body {
             Body::Run(run) if run.call == call && run.state == RunState::Pending => {
@@ -528,15 +528,15 @@ impl Answer {
     }
 }
 
-/// The changes that a whole step makes.
+/// Returns the changes that a complete step makes.
 fn changes_of(step: &Step) -> impl Iterator<Item = Change> + '_ {
-    let said = step.blocks.iter().zip(0_u32..).filter_map(|(block, index)| match block {
+    let blocks = step.blocks.iter().zip(0_u32..).filter_map(|(block, index)| match block {
         Block::Text(text) => Some(Change::TextGrew { block: index, text: text.clone() }),
         Block::Reasoning(text) => Some(Change::ReasoningGrew { block: index, text: text.clone() }),
         Block::Call(call) => Some(Change::Called { block: index, call: call.clone() }),
         Block::Opaque { .. } => None,
     });
-    said.chain(step.cited.iter().map(|cited| Change::Cited {
+    blocks.chain(step.cited.iter().map(|cited| Change::Cited {
         block: cited.block,
         at: cited.at,
         number: cited.number,
@@ -550,7 +550,7 @@ fn is_within(path: &str, folder: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The file or page itself, without the place in it.
+/// Returns the file or page itself, without the position in it.
 fn whole_source(place: &Place) -> Place {
     match place {
         Place::File { path, .. } => Place::File { path: path.clone(), page: None, lines: None },

@@ -1,4 +1,4 @@
-//! Passages, their positions, and the marks by which answers cite them.
+//! Passages, their places, and the marks by which answers cite them.
 
 use std::fmt;
 
@@ -8,21 +8,21 @@ pub mod mark;
 pub use cited::{CITED_MAX, Citation, CitationMarkers, Cited, marker_position};
 pub use mark::{Mark, Piece, Stripper, decided_pieces, marks, pieces, renumber, strip};
 
-/// Where a passage stands.
+/// The place of a passage.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Place {
     /// In a file of the workspace.
     File {
         /// The workspace path: `/uploads/lease.pdf`.
         path: String,
-        /// The page, from 1, where the format has pages.
+        /// The page, from 1, in formats with pages.
         page: Option<u32>,
-        /// First and last line, from 1, where the format has lines.
+        /// The first and last line, from 1, in formats with lines.
         lines: Option<(u32, u32)>,
     },
     /// On the web.
     Web {
-        /// The address.
+        /// The URL.
         url: String,
         /// The page's title.
         title: String,
@@ -50,18 +50,16 @@ impl fmt::Display for Place {
 /// A piece of text that a tool found, with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Passage {
-    /// Where it stands.
     pub place: Place,
     /// The text itself.
     pub text: String,
 }
 
-/// A passage that got its number in the answer.
+/// A passage with its number in the answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NumberedPassage {
     /// The number, from 1, by which the answer cites it.
     pub number: u32,
-    /// Where it stands.
     pub place: Place,
     /// The text itself.
     pub text: String,

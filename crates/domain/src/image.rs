@@ -8,18 +8,18 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-/// The largest image that is shown, in bytes: as text it stays below five megabytes, which the strictest vendor takes.
+/// The largest image in bytes, so that base64 stays below the strictest vendor's limit of 5 MB.
 pub const IMAGE_MAX_BYTES: usize = 3_900_000;
-/// The longest side of an image that is shown, in pixels: what the strictest vendor takes.
+/// The longest side of an image in pixels, by the strictest vendor's limit.
 pub const IMAGE_SIDE_MAX: u32 = 8000;
-/// The most images of one step's request; the newest are shown.
+/// The most images of one request; the newest are used.
 pub const IMAGES_MAX: usize = 20;
 /// The maximum size of the images of one request: as base64 they fit into the strictest vendor's limit of 20 MB.
 pub const IMAGES_MAX_BYTES: usize = 14_000_000;
 /// The estimated tokens of an image: about what vendors count for a medium size.
 pub const IMAGE_TOKENS: u64 = 1600;
 
-/// The kinds of image that every vendor takes.
+/// The image formats that every vendor accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ImageKind {
     /// PNG.
@@ -36,7 +36,7 @@ impl ImageKind {
     /// Every kind.
     pub const ALL: [Self; 4] = [Self::Png, Self::Jpeg, Self::Gif, Self::Webp];
 
-    /// The MIME type.
+    /// Returns the MIME type.
     #[must_use]
     pub const fn mime(self) -> &'static str {
         match self {
@@ -47,13 +47,13 @@ impl ImageKind {
         }
     }
 
-    /// The kind of this MIME type.
+    /// Returns the kind with this MIME type.
     #[must_use]
     pub fn of_mime(mime: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.mime() == mime)
     }
 
-    /// The kind of what begins with these bytes.
+    /// Detects the kind by the first bytes.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Option<Self> {
         match bytes {
@@ -65,7 +65,7 @@ impl ImageKind {
         }
     }
 
-    /// Width and height in pixels, as the image itself says.
+    /// Returns the width and height in pixels from the image's header.
     #[must_use]
     pub fn sides(self, bytes: &[u8]) -> Option<(u32, u32)> {
         let big = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
@@ -90,11 +90,11 @@ impl ImageKind {
     }
 }
 
-/// Goes from segment to segment until one tells the frame's size.
+/// Scans the segments for the frame header with the size.
 fn sides_of_jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
     let word = |at: usize| Some(u32::from(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?)));
     let mut at = 2;
-    // Each round goes on by two bytes at least.
+    // Each iteration advances by at least two bytes.
     while *bytes.get(at)? == 0xff {
         let marker = *bytes.get(at + 1)?;
         match marker {
@@ -109,21 +109,21 @@ fn sides_of_jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
     None
 }
 
-/// Why a file is not shown as an image.
+/// The reason why a file cannot be shown as an image.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
-    /// It is none of the kinds that are shown.
+    /// It is not of a supported kind.
     #[error("it is no PNG, JPEG, GIF or WebP image")]
     OtherKind,
-    /// It has too many bytes.
+    /// It exceeds the size limit.
     #[error("it is larger than {IMAGE_MAX_BYTES} bytes")]
     TooLarge,
-    /// It has too many pixels, or does not say how many.
+    /// It exceeds the limit on its sides, or they cannot be determined.
     #[error("its sides are not between 1 and {IMAGE_SIDE_MAX} pixels")]
     Sides,
 }
 
-/// An image that entered an exchange: a file of the workspace with these very bytes.
+/// A reference to an image in a transcript: a workspace file with exactly these bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ImageRef {
     /// The workspace path.
@@ -135,7 +135,7 @@ pub struct ImageRef {
 }
 
 impl ImageRef {
-    /// The image that the file at `path` is.
+    /// Creates a reference to the image in the file at `path`.
     ///
     /// # Errors
     /// [`ImageError`].
@@ -155,7 +155,7 @@ impl ImageRef {
 /// An image with its bytes, for one request.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Image {
-    /// By what the exchange refers to it.
+    /// Its reference in the transcript.
     pub of: ImageRef,
     /// Its bytes.
     pub bytes: Arc<[u8]>,
@@ -196,7 +196,7 @@ mod tests {
             assert_eq!(ImageKind::of(bytes), Some(kind));
             assert_eq!(kind.sides(bytes), Some(sides), "{kind:?}");
             for end in 0..bytes.len() {
-                let _ = kind.sides(&bytes[..end]); // cut anywhere, it panics nowhere
+                let _ = kind.sides(&bytes[..end]); // must not panic for truncated images
             }
             assert_eq!(ImageKind::of_mime(kind.mime()), Some(kind));
         }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_vendor_would_take_is_not_shown() {
+    fn images_beyond_the_vendors_limits_are_rejected() {
         assert!(ImageRef::of("/a.png", &png(8000, 1)).is_ok());
         assert_eq!(ImageRef::of("/a.png", &png(8001, 1)), Err(ImageError::Sides));
         assert_eq!(ImageRef::of("/a.png", &png(0, 1)), Err(ImageError::Sides));

@@ -16,19 +16,19 @@ use crate::unread::UnreadFile;
 /// The request for one model step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepRequest {
-    /// The name by which the vendor knows the model.
+    /// The vendor's name of the model.
     pub model: String,
-    /// The system's instructions, in Markdown.
+    /// The system instructions, in Markdown.
     pub instructions: String,
-    /// The exchange so far, oldest first; ends with a question or with tool results.
+    /// The transcript, oldest first; ends with a question or with tool results.
     pub transcript: Vec<Item>,
-    /// The tools that the model may call in this step; empty when it must answer now.
+    /// The tools that the model may call; empty if it must answer now.
     pub tools: Vec<ToolSpec>,
-    /// The chosen settings: key and value as the catalog offers them.
+    /// The chosen settings, as keys and values of the catalog.
     pub settings: Vec<(String, String)>,
-    /// The most tokens that the step may put out, reasoning included.
+    /// The most output tokens of the step, including reasoning.
     pub output_max_tokens: u32,
-    /// The images that the transcript refers to and the model is shown, with their bytes.
+    /// The images that are shown to the model, with their bytes.
     pub images: Vec<Image>,
 }
 
@@ -39,7 +39,7 @@ pub enum Item {
     Question {
         /// The question's text.
         text: String,
-        /// Workspace paths that were attached.
+        /// Workspace paths of the attachments.
         attachments: Vec<String>,
     },
     /// The model's text and tool calls in one step.
@@ -53,16 +53,16 @@ pub enum Item {
 pub struct Step {
     /// The model's output, in order.
     pub blocks: Vec<Block>,
-    /// The sources that the vendor names itself, in the order in which they got their numbers.
+    /// The sources that the vendor reported, in the order of their numbers.
     pub cited: Vec<Citation>,
-    /// Why the model stopped.
+    /// The stop reason.
     pub stop: StopReason,
     /// The token usage.
     pub usage: Usage,
 }
 
 impl Step {
-    /// The calls among the blocks, in order.
+    /// Returns the calls among the blocks, in order.
     pub fn calls(&self) -> impl Iterator<Item = &Call> {
         self.blocks.iter().filter_map(|block| match block {
             Block::Call(call) => Some(call),
@@ -80,7 +80,7 @@ pub enum Block {
     Reasoning(String),
     /// A tool call.
     Call(Call),
-    /// An item that only its vendor understands and wants back verbatim in later steps.
+    /// An item that only its vendor understands and that must be sent back verbatim.
     Opaque {
         /// The wire format that it belongs to.
         format: String,
@@ -92,25 +92,25 @@ pub enum Block {
 /// A tool call of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// The identifier of the call, unique within the answer. Providers make one where the vendor gives none.
+    /// The identifier of the call, unique within the answer. Created by the service if the vendor sends none.
     pub id: String,
     /// The tool's name.
     pub tool: String,
-    /// The arguments as the model wrote them: should be a JSON object, may be anything.
+    /// The arguments as the model wrote them: a JSON object if valid, possibly anything.
     pub arguments: String,
-    /// The purpose of the call, as the host understood it at the time.
+    /// The purpose of the call, as determined by the host.
     pub purpose: Purpose,
 }
 
 /// The purpose of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Purpose {
-    /// To run a tool. Also a call of one of the tools below whose arguments name nothing that there is.
+    /// To run a tool. Also for a call of a tool below whose arguments name nothing that exists.
     #[default]
     Tool,
     /// To open a skill, with [`HostTool::Skill`].
     Skill(SkillName),
-    /// To give a task to another agent, with [`HostTool::Agent`].
+    /// To give a task to a subagent, with the tool [`USE_AGENT`].
     Agent(AgentName),
     /// To search the web, with [`HostTool::WebSearch`].
     WebSearch { query: String },
@@ -130,20 +130,20 @@ pub struct CallResult {
     /// The tool's name.
     pub tool: String,
     pub outcome: StepOutcome,
-    /// Plain text for the model, apart from the passages.
+    /// Plain text for the model, without the passages.
     pub text: String,
-    /// The passages that may be cited, numbered through the answer.
+    /// The passages that may be cited, with numbers that are unique in the answer.
     pub passages: Vec<NumberedPassage>,
     /// Workspace paths of files that the call wrote.
     pub written: Vec<String>,
-    /// Images that it brought.
+    /// The images of the result.
     pub images: Vec<ImageRef>,
-    /// Files that it could not read, or not to their end, as far as they concern the question.
+    /// Files of the question that it could not read completely.
     pub unread: Vec<UnreadFile>,
 }
 
 impl CallResult {
-    /// The result as a model reads it: the text, then each passage under its number and place.
+    /// Formats the result for a model: the text, then each passage with its number and place.
     #[must_use]
     pub fn for_model(&self) -> String {
         let mut out = self.text.clone();
@@ -163,15 +163,15 @@ impl CallResult {
 /// The outcome of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepOutcome {
-    /// It did what was asked.
+    /// It succeeded.
     Done,
-    /// It could not; the text says why.
+    /// It failed; the text contains the reason.
     Failed,
-    /// A crash cut it; it may have run.
+    /// It was interrupted by a crash and may have run.
     Interrupted,
 }
 
-/// A tool as it is offered to a model.
+/// A tool that is offered to a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolSpec {
     /// The name that the model calls.
@@ -195,77 +195,77 @@ impl From<&ToolFacts> for ToolSpec {
 /// The token usage of a step: the vendor's counts, or estimates when `estimated`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Tokens read, cached ones included.
+    /// Input tokens, including cached ones.
     pub input_tokens: u64,
-    /// Of these, read from the vendor's cache.
+    /// The input tokens from the vendor's cache.
     pub cached_tokens: u64,
-    /// Tokens written, reasoning included.
+    /// Output tokens, including reasoning.
     pub output_tokens: u64,
-    /// Of these, spent on reasoning.
+    /// The output tokens of reasoning.
     pub reasoning_tokens: u64,
-    /// True if the vendor reported nothing and these are estimates.
+    /// Set if the vendor reported no usage and these are estimates.
     pub estimated: bool,
 }
 
-/// Why a model stopped.
+/// The reason why a model stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StopReason {
-    /// It had said what it wanted to say.
+    /// It finished.
     #[default]
     Done,
-    /// It wants its calls run.
+    /// It called tools.
     Calls,
-    /// It reached the bound on output.
+    /// It reached the output limit.
     OutputFull,
-    /// The vendor or the model refused.
+    /// The vendor or the model declined.
     Refused,
     /// The user stopped it.
     Stopped,
 }
 
-/// One event of a step's stream. Blocks come one after another: `…Began`, deltas, and the next block's
-/// beginning ends the one before. The last event is `SpanData`; a stream that ends without it was cut.
+/// One event of a step's stream. Blocks are consecutive: the beginning of a block ends the previous one. The
+/// last event is [`StepEvent::Finished`]; a stream without it was interrupted.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StepEvent {
-    /// Answer text follows, or goes on.
+    /// Answer text, a new block or the continuation of one.
     Text(String),
-    /// Reasoning follows, or goes on.
+    /// Reasoning, a new block or the continuation of one.
     Reasoning(String),
-    /// The vendor names a source of what was said in this step, at any time before the end.
+    /// The vendor reports a source of this step's text, at any time before the end.
     Cited(Cited),
-    /// A whole call, given when its arguments are complete.
+    /// A call with complete arguments.
     Call(Call),
-    /// A whole opaque item.
+    /// An opaque item.
     Opaque {
         /// The name of the wire format.
         format: String,
         /// The item as JSON.
         json: String,
     },
-    /// The model is done.
+    /// The model has finished.
     Finished {
-        /// Why it stopped.
+        /// The stop reason.
         stop: StopReason,
-        /// The usage; `None` when the vendor did not report it.
+        /// The usage; `None` if the vendor did not report it.
         usage: Option<Usage>,
     },
 }
 
-/// Why a step failed.
+/// The reason why a step failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StepError {
-    /// Overloaded, rate-limited, unreachable or cut: worth trying again.
+    /// Overloaded, rate-limited, unreachable or interrupted. A retry may succeed.
     #[error("the model's server is not available: {reason}")]
     Unavailable {
         /// The cause, without secrets.
         reason: String,
-        /// When the server asked to be tried again.
+        /// The wait that the server requested.
         retry_after: Option<Duration>,
     },
-    /// The exchange does not fit the model's window.
+    /// The request exceeds the model's window.
     #[error("the exchange is longer than the model can read")]
     TooLong,
-    /// The vendor does not accept the credentials or the model: an operator must act.
+    /// The vendor rejects the credentials or the model; an operator must act.
     #[error("the model's server refused the request: {reason}")]
     Rejected {
         /// The cause, without secrets.

@@ -12,12 +12,11 @@ const NAMED_MAX: usize = 20;
 /// The longest name that an answer shows, in characters.
 const NAME_MAX_CHARS: usize = 120;
 
-/// A file that could not be read, or not to its end.
+/// A file that could not be read completely.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnreadFile {
     /// The workspace path.
     pub path: String,
-    /// Why it could not be read.
     pub reason: UnreadReason,
 }
 
@@ -26,13 +25,13 @@ pub struct UnreadFile {
 pub enum UnreadReason {
     /// It needs a password.
     Encrypted,
-    /// It holds no text, such as a scan.
+    /// It contains no text, for example a scan.
     NoText,
     /// Its format is not supported.
     UnknownForm,
-    /// It is larger than what is read, or unpacks to more.
+    /// It exceeds the size limit, possibly only when unpacked.
     TooLarge,
-    /// It does not hold to its format.
+    /// It is malformed.
     Broken,
     /// Reading it took longer than allowed.
     TooSlow,
@@ -40,9 +39,9 @@ pub enum UnreadReason {
     TooMuchMemory,
     /// It is an image, and the model reads text only.
     Image,
-    /// It is not there any more, or leads out of the workspace.
+    /// It no longer exists, or is outside of the workspace.
     Missing,
-    /// The index does not hold all of it yet.
+    /// The index does not contain all of it yet.
     Indexing,
 }
 
@@ -61,7 +60,7 @@ impl UnreadReason {
         Self::Indexing,
     ];
 
-    /// The reason for programs, in lower snake case.
+    /// Returns the code for programs, in lower snake case.
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
@@ -78,13 +77,13 @@ impl UnreadReason {
         }
     }
 
-    /// The reason of this code.
+    /// Returns the reason with this code.
     #[must_use]
     pub fn of_code(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.code() == code)
     }
 
-    /// The reason for people, as the end of a sentence about the file.
+    /// Returns the reason for people, as the end of a sentence about the file.
     const fn phrase(self) -> &'static str {
         match self {
             Self::Encrypted => "could not be read: it is encrypted and needs a password",
@@ -103,7 +102,7 @@ impl UnreadReason {
     }
 }
 
-/// The paragraph of Markdown that names the files and says why each could not be read; `None` when there are none.
+/// Returns the paragraph of Markdown that lists the files with reasons; `None` if there are none.
 #[must_use]
 pub fn unread_files_note(files: &[UnreadFile]) -> Option<String> {
     let mut out = match files {
@@ -120,7 +119,7 @@ pub fn unread_files_note(files: &[UnreadFile]) -> Option<String> {
     Some(out)
 }
 
-/// The file's name as code, in which no character means anything in Markdown.
+/// Formats the file's name as code, so that its characters have no meaning in Markdown.
 fn name(path: &str) -> String {
     let name = path.rsplit('/').find(|name| !name.is_empty()).unwrap_or(path);
     let is_odd = |c: char| {

@@ -1,41 +1,41 @@
 //! Errors of answers.
 
-/// Why an answer could not be finished: the additional field `error` of an answer.
+/// The error of a failed answer: its additional field `error`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnswerError {
-    /// For programs, upper snake case.
+    /// The code, for programs: upper snake case.
     pub code: ErrorCode,
-    /// For people; also appended to the answer.
+    /// The message, for people; also appended to the answer.
     pub message: String,
 }
 
 /// The codes of [`AnswerError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorCode {
-    /// The model's server could not be reached or kept failing.
+    /// The model's server was unreachable or failed repeatedly.
     ModelUnavailable,
-    /// The model's server refused the request.
+    /// The model's server rejected the request.
     ModelRejected,
-    /// The exchange is longer than the model can read.
+    /// The context exceeds the model's window.
     ContextTooLong,
     /// The account's credits ran out.
     InsufficientCredits,
-    /// The key through which the question came has spent what it may.
+    /// The key of the question has reached its spending limit.
     SpendingLimit,
-    /// The machine could not be started or kept failing.
+    /// The machine could not be started or failed repeatedly.
     MachineFailed,
     /// The answer took more steps than allowed.
     TooManySteps,
-    /// The model used up what a step may put out before it said anything.
+    /// The model used up the output of a step without producing text or calls.
     OutputExhausted,
-    /// The model declined to answer, without a word of its own.
+    /// The model declined to answer, without a text.
     ModelRefused,
-    /// The service could not go on with it, however often it tried.
+    /// The service failed repeatedly.
     Internal,
 }
 
 impl ErrorCode {
-    /// The code as programs read it.
+    /// Returns the code as text.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl ErrorCode {
         }
     }
 
-    /// The code of this text.
+    /// Parses a code.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         [

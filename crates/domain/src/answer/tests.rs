@@ -4,7 +4,7 @@ use super::*;
 use crate::id::InstanceId;
 use crate::step::StopReason;
 
-/// The log of an answer in which these calls wrote these files.
+/// Creates a step log in which these calls wrote these files.
 fn log(written: &[Vec<String>]) -> Vec<LogEntry> {
     let call = |index: usize| Call {
         id: format!("c{index}"),
@@ -57,7 +57,7 @@ fn no_number_of_written_files_makes_an_answer_endless() {
 }
 
 #[test]
-fn what_a_vendor_cites_is_marked_and_goes_when_the_step_is_said_anew() {
+fn vendor_citations_are_marked_and_removed_when_the_step_is_repeated() {
     let mut answer = Answer::new(MessageId::from_random(1), &[]);
     let place = |url: &str| Place::Web { url: url.into(), title: String::new() };
     let cited = |at, number, url: &str| Change::Cited { block: 1, at, number, place: place(url) };
@@ -86,7 +86,7 @@ fn what_a_vendor_cites_is_marked_and_goes_when_the_step_is_said_anew() {
     assert_eq!(answer.source(3), None);
 }
 
-/// The answer to a question with these attachments after calls of these tools that could not read these files.
+/// Returns the answer to a question with these attachments after these tools reported these unread files.
 fn after(attached: &[&str], calls: &[(&str, &[(&str, UnreadReason)])]) -> Answer {
     let attached: Vec<String> = attached.iter().map(|&path| path.to_owned()).collect();
     let result = |tool: &str, unread: &[(&str, UnreadReason)]| {

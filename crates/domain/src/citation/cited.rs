@@ -7,21 +7,21 @@
 use super::mark::{Piece, decided_pieces, pieces};
 use super::{Place, strip};
 
-/// The most sources that a vendor names for one step; what is beyond is left out.
+/// The most sources of one step that a vendor may report; further ones are dropped.
 pub const CITED_MAX: usize = 256;
-/// The longest text into which marks are put, in bytes: looking for their places reads it again for each.
+/// The longest text that gets marks, in bytes, because each mark scans the text again.
 const TEXT_MAX_BYTES: usize = 512 * 1024;
 /// The number of further lines that are searched for a valid position.
 const LINES_MAX: usize = 8;
-/// The longest word that a mark goes behind instead of into, in characters.
+/// The longest word, in characters, whose end is searched for; marks are not set inside words.
 const WORD_MAX_CHARS: usize = 64;
 
-/// A source that a vendor names.
+/// A source that a vendor reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cited {
     /// The offset of the mark in the step's text, in bytes.
     pub at: usize,
-    /// The source: a page of the web, or a file by the path or name under which the vendor knows it.
+    /// The source: a web page, or a file by the path or name that the vendor was given.
     pub place: Place,
     /// The quoted text of the source; may be empty.
     pub quote: String,
@@ -39,10 +39,10 @@ impl Cited {
     }
 }
 
-/// A vendor's source under its number in the answer.
+/// A vendor's source with its number in the answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Citation {
-    /// The text block of the step for which it stands.
+    /// The index of the cited text block in the step.
     pub block: u32,
     /// The offset of the mark in the unmarked text of the block, in bytes.
     pub at: usize,
@@ -54,7 +54,7 @@ pub struct Citation {
     pub quote: String,
 }
 
-/// The marks that were put into a text. It only says where they stand, so that any two are equal.
+/// The marks that were inserted into a text. Only records their positions, so any two are equal.
 #[derive(Debug, Clone, Default)]
 pub struct CitationMarkers(Vec<(usize, usize)>);
 
@@ -65,7 +65,7 @@ impl PartialEq for CitationMarkers {
 }
 
 impl CitationMarkers {
-    /// Puts a mark into the text behind so many bytes of it as it was said, and tells where it begins.
+    /// Inserts a mark at the offset `at` of the unmarked text, in bytes. Returns the offset of the mark.
     pub fn put(&mut self, text: &mut String, at: usize, number: u32) -> usize {
         let before = self.0.iter().filter(|(other, _)| *other <= at);
         let place = text.floor_char_boundary(at + before.map(|(_, length)| length).sum::<usize>());
@@ -76,8 +76,8 @@ impl CitationMarkers {
     }
 }
 
-/// Where in this Markdown the mark of a claim goes that reaches to `at`. `None` when no mark can stand there, or not
-/// yet: more of a text that has not ended may decide it.
+/// Returns the position of the mark for a claim that ends at `at`. `None` if no mark is possible there, or if
+/// more of an unfinished text is needed to decide.
 #[must_use]
 pub fn marker_position(markdown: &str, at: usize, ended: bool) -> Option<usize> {
     if markdown.len() > TEXT_MAX_BYTES {
@@ -111,7 +111,7 @@ fn fits(markdown: &str, place: usize, ended: bool) -> bool {
     }
 }
 
-/// The end of the word in the middle of which this is, if it is in one.
+/// Returns the end of the word that contains this position, or the position itself.
 fn word_end(markdown: &str, at: usize) -> usize {
     let (before, after) = markdown.split_at(at);
     let in_word = |letter: char| letter.is_alphanumeric() && letter < '\u{2e80}';
@@ -126,7 +126,7 @@ fn word_end(markdown: &str, at: usize) -> usize {
         .sum::<usize>()
 }
 
-/// The end of what stands before this place, without white space and the end of a row of a table.
+/// Returns the end of the text before this position without trailing white space and end of a table row.
 fn trimmed(markdown: &str, end: usize) -> usize {
     let before = markdown[..end].trim_end();
     before.strip_suffix('|').map_or(before, str::trim_end).len()
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn while_more_comes_a_place_is_told_only_when_it_is_decided() {
+    fn positions_in_unfinished_text_are_returned_once_decided() {
         assert_eq!(marker_position("It is due.", 10, false), None);
         assert_eq!(marker_position("It is due. ", 10, false), Some(10));
         assert_eq!(marker_position("It is `due", 10, false), None);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_keep_their_places_in_whatever_order_they_come() {
+    fn the_order_of_insertion_does_not_change_the_positions_of_marks() {
         let mut text = "one two three".to_owned();
         let mut marks = CitationMarkers::default();
         for (at, number) in [(13, 3), (3, 1), (7, 2), (7, 12)] {
@@ -197,7 +197,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn without_its_mark_a_text_is_what_was_said(
+        fn removing_the_mark_restores_the_text(
             markdown in "([a-z ]|\\[|\\]|\\(|\\)|`|\n|1|é|\\||#|\\*|:|!|\\\\|>|-){0,60}",
             at in 0_usize..70,
             cut in 0_usize..70,
@@ -205,7 +205,7 @@ mod tests {
             if let Some(marked) = marked(&markdown, at) {
                 prop_assert_eq!(strip(&marked), strip(&markdown));
             }
-            // What is decided while more comes holds for the whole.
+            // A decision for an unfinished text also holds for the complete one.
             let begun = &markdown[..markdown.floor_char_boundary(cut)];
             if let Some(place) = marker_position(begun, at, false) {
                 let mut whole = markdown.clone();

@@ -17,7 +17,8 @@ use syntax::{
     run,
 };
 
-/// The greatest number of a mark. Three digits, so that the year of a reported case, `[2019] UKSC 5`, is none.
+/// The greatest number of a mark. Three digits, so that the year of a reported case, `[2019] UKSC 5`, is not
+/// a mark.
 pub const MARK_MAX: u32 = 999;
 
 /// A piece of Markdown: text, code, or a mark.
@@ -25,7 +26,7 @@ pub const MARK_MAX: u32 = 999;
 pub enum Piece {
     /// Text without marks.
     Text(Range<usize>),
-    /// A line of code with its end, or code between backticks with them.
+    /// A line of code with its line end, or a code span with its backticks.
     Code(Range<usize>),
     /// A mark.
     Mark(Mark),
@@ -42,21 +43,21 @@ pub struct Mark {
     pub number: u32,
 }
 
-/// The pieces of finished Markdown, in order and without gaps. Linear in its length.
+/// Splits finished Markdown into pieces, in order and without gaps. Linear in its length.
 pub fn pieces(markdown: &str) -> impl Iterator<Item = Piece> + '_ {
     let mut scanner = Scanner::default();
     let mut at = 0;
     std::iter::from_fn(move || scanner.piece(markdown, &mut at, true))
 }
 
-/// The pieces of Markdown that is still being written, as far as they are decided.
+/// Splits unfinished Markdown into pieces, as far as they are decided.
 pub fn decided_pieces(markdown: &str) -> impl Iterator<Item = Piece> + '_ {
     let mut scanner = Scanner::default();
     let mut at = 0;
     std::iter::from_fn(move || scanner.piece(markdown, &mut at, false))
 }
 
-/// The marks of finished Markdown, in order.
+/// Returns the marks of finished Markdown, in order.
 pub fn marks(markdown: &str) -> impl Iterator<Item = Mark> + '_ {
     pieces(markdown).filter_map(|piece| match piece {
         Piece::Mark(mark) => Some(mark),
@@ -64,7 +65,7 @@ pub fn marks(markdown: &str) -> impl Iterator<Item = Mark> + '_ {
     })
 }
 
-/// Finished Markdown without its marks.
+/// Removes the marks from finished Markdown.
 #[must_use]
 pub fn strip(markdown: &str) -> String {
     let mut out = String::with_capacity(markdown.len());
@@ -76,7 +77,7 @@ pub fn strip(markdown: &str) -> String {
     out
 }
 
-/// Finished Markdown with other numbers in its marks; a mark that gets none goes.
+/// Changes the numbers of the marks in finished Markdown; removes a mark without a new number.
 #[must_use]
 pub fn renumber(markdown: &str, number: impl Fn(u32) -> Option<u32>) -> String {
     let mut out = String::with_capacity(markdown.len());
@@ -95,9 +96,8 @@ pub fn renumber(markdown: &str, number: impl Fn(u32) -> Option<u32>) -> String {
     out
 }
 
-/// Takes the marks out of Markdown that is still being written. What [`Stripper::text`] shows is always a
-/// prefix of what it shows later and of what [`strip`] makes of the whole. Each byte is looked at a bounded
-/// number of times.
+/// Removes the marks from Markdown that is still being written. [`Stripper::text`] is always a prefix of its
+/// later values and of [`strip`] of the complete text. Each byte is scanned a bounded number of times.
 #[derive(Debug, Clone, Default)]
 pub struct Stripper {
     scanner: Scanner,
@@ -106,19 +106,19 @@ pub struct Stripper {
 }
 
 impl Stripper {
-    /// Takes more text.
+    /// Appends text.
     pub fn push(&mut self, markdown: &str) {
         self.pending.push_str(markdown);
         self.advance(false);
     }
 
-    /// The text without marks, as far as it is decided.
+    /// Returns the text without marks, as far as it is decided.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.out
     }
 
-    /// The whole text without marks, now that no more comes.
+    /// Returns the complete text without marks.
     #[must_use]
     pub fn finish(mut self) -> String {
         self.advance(true);
@@ -138,11 +138,11 @@ impl Stripper {
 
 /// The token at the beginning of the remaining text.
 enum Found {
-    /// So many bytes without a mark.
+    /// Bytes of text without a mark.
     Text(usize),
-    /// So many bytes of code.
+    /// Bytes of code.
     Code(usize),
-    /// White space, brackets, white space: so many bytes each; and the number.
+    /// The bytes of white space, brackets and white space, and the number.
     Mark { before: usize, brackets: usize, after: usize, number: u32 },
 }
 
@@ -265,7 +265,7 @@ impl Scanner {
         }
     }
 
-    /// A bracket after `before` bytes of white space.
+    /// Scans a bracket after `before` bytes of white space.
     fn bracket(&self, text: &[u8], before: usize, ended: bool) -> Option<Found> {
         let no_mark = Some(Found::Text(before + 1));
         let rest = &text[before + 1..];
@@ -291,7 +291,7 @@ impl Scanner {
         Some(Found::Mark { before, brackets: digits + 2, after, number })
     }
 
-    /// Looks at the beginning of a line and tells how many bytes stand before its content.
+    /// Scans the beginning of a line and returns the number of bytes before its content.
     fn open_line(&mut self, text: &[u8], ended: bool) -> Option<usize> {
         if let Some(fence) = self.fence {
             let meets = fence.meets(text, ended)?;
@@ -329,7 +329,7 @@ impl Scanner {
         let column = columns(&text[..prefix]);
         let item = items.iter().rev().find(|item| **item <= column).copied().unwrap_or(0);
         let quoted = text[..prefix].contains(&b'>');
-        // Further in, such a line goes on with the paragraph before it.
+        // A line that is indented further continues the paragraph before it.
         let may_open = column < item + 4;
         let fence = if may_open { opens_fence(&text[prefix..], ended)? } else { None };
         self.started = true;
@@ -345,8 +345,8 @@ impl Scanner {
         Some(prefix)
     }
 
-    /// The length of the markers of quotes and list items at the beginning of a line, and the items that are
-    /// open after them.
+    /// Returns the length of the quote and list markers at the beginning of a line, and the list items that
+    /// are open after them.
     fn containers(&self, text: &[u8], indent: usize, ended: bool) -> Option<(usize, Vec<usize>)> {
         let mut at = indent;
         let mut items = self.items.clone();

@@ -1,12 +1,12 @@
 //! The parts of Markdown's syntax that affect marks, each recognized at the beginning of the remaining text.
 
-/// The longest code between backticks; what closes later closes nothing.
+/// The longest code span, in bytes; a later closing run does not count.
 const CODE_SPAN_MAX_BYTES: usize = 4096;
-/// The longest address of a link that is skipped as such.
+/// The longest address of a link, in bytes.
 const ADDRESS_MAX_BYTES: usize = 2048;
-/// The longest run of white space that goes together with the mark after it.
+/// The longest white space that is removed with the mark after it, in bytes.
 pub(super) const SPACES_MAX: usize = 256;
-/// The number of bytes of a fence's info string that are searched for backticks, which make it no fence.
+/// The bytes of a fence's info string that are searched for backticks, which make the fence invalid.
 const FENCE_INFO_MAX_BYTES: usize = 256;
 /// The maximum number of quotes and list items that open on one line.
 pub(super) const CONTAINERS_MAX: usize = 16;
@@ -23,9 +23,9 @@ pub(super) enum Search {
 pub(super) struct Fence {
     pub(super) mark: u8,
     pub(super) length: usize,
-    /// The column at which the content of its list item begins: what stands further left ends both.
+    /// The column of its list item's content: a line that begins further left ends both.
     pub(super) item: usize,
-    /// True inside a quote.
+    /// Set inside a quote.
     pub(super) quoted: bool,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Fence {
 pub(super) enum Meets {
     Inside,
     Closing,
-    /// It ends what the fence stands in.
+    /// The line ends the container of the fence.
     Outside,
 }
 
@@ -65,7 +65,7 @@ impl Fence {
     }
 }
 
-/// The columns of the bytes at the beginning of a line.
+/// Returns the columns of the leading white space.
 pub(super) fn columns(text: &[u8]) -> usize {
     text.iter().fold(0, |columns, byte| if *byte == b'\t' { columns / 4 * 4 + 4 } else { columns + 1 })
 }
@@ -74,7 +74,7 @@ pub(super) fn run(text: &[u8], belongs: impl Fn(u8) -> bool) -> usize {
     text.iter().position(|byte| !belongs(*byte)).unwrap_or(text.len())
 }
 
-/// A quote's or a list item's marker at the beginning: its length without the space after it.
+/// Scans a quote's or list item's marker: its length without the space after it.
 pub(super) fn container(text: &[u8], ended: bool) -> Search {
     let length = match text.first() {
         Some(b'>') => return Search::Found(1),
@@ -96,7 +96,7 @@ pub(super) fn container(text: &[u8], ended: bool) -> Search {
     }
 }
 
-/// The fence that opens here; outer `None` when undecided.
+/// Scans the beginning of a fence; the outer `None` means undecided.
 #[expect(clippy::option_option, reason = "undecided, no fence, and the fence are three answers")]
 pub(super) fn opens_fence(text: &[u8], ended: bool) -> Option<Option<(u8, usize)>> {
     let Some(mark @ (b'`' | b'~')) = text.first().copied() else { return Some(None) };
@@ -122,7 +122,7 @@ pub(super) fn opens_fence(text: &[u8], ended: bool) -> Option<Option<(u8, usize)
     Some(Some((mark, length)))
 }
 
-/// The end of the code that the run of `opening` backticks at the beginning opens.
+/// Returns the end of the code span that begins with `opening` backticks.
 pub(super) fn code_span(text: &[u8], opening: usize, ended: bool) -> Search {
     let unknown = if ended { Search::Absent } else { Search::Undecided };
     let mut at = opening;
@@ -185,7 +185,7 @@ pub(super) fn ends_paragraph(line: &[u8], ended: bool) -> Option<bool> {
     }
 }
 
-/// The end of the address in parentheses after the `]` at the beginning.
+/// Returns the end of the address in parentheses after the `]` at the beginning.
 pub(super) fn address(text: &[u8], ended: bool) -> Search {
     let mut depth = 0_usize;
     for (at, byte) in text.iter().enumerate().skip(1).take(ADDRESS_MAX_BYTES) {

@@ -20,7 +20,7 @@ fn marks_go_with_the_space_before_them() {
 }
 
 #[test]
-fn what_looks_like_a_mark_and_is_none_stays() {
+fn text_that_only_resembles_a_mark_stays() {
     for markdown in [
         "see [1](https://example.org)",
         "[1]: https://example.org",
@@ -91,7 +91,7 @@ fn waiting_is_bounded() {
     }
 }
 
-/// Text in which everything that matters to the scanner is frequent.
+/// Generates text with many characters that are significant to the scanner.
 fn markdown() -> impl Strategy<Value = String> {
     let bits = prop::sample::select(vec![
         "[1]", "[12]", "[", "]", "1", "(", ")", ":", "`", "``", "```", "~~~", "\n", "\n\n", " ", "    ",
