@@ -1,16 +1,17 @@
-//! How long to wait before a step is said anew.
+//! The pauses between attempts at a step.
 
 use std::time::Duration;
 
-/// The most attempts at one step before the answer is given up.
+/// The most attempts at one step before the answer fails.
 pub const ATTEMPTS_MAX: u32 = 6;
-/// The longest wait that a server may ask for.
+/// The longest wait that a server may request.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 const FIRST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(20);
 
-/// The wait after failed attempt `attempt` (from 0), or `None` when no attempt is left. Doubles each time;
-/// `jitter` (any number) spreads it over the upper half, so that many answers do not come back at once.
+/// Returns the wait after the failed attempt `attempt` (from 0), or `None` if there are no further attempts.
+/// It doubles each time; `jitter` (any number) spreads it over its upper half, so that many answers do not
+/// retry at once.
 #[must_use]
 pub fn pause_after(attempt: u32, retry_after: Option<Duration>, jitter: u64) -> Option<Duration> {
     if attempt + 1 >= ATTEMPTS_MAX {

@@ -7,8 +7,8 @@
 //!                      +----------- killed --------------------+
 //! ```
 //!
-//! Each call runs at most once in the life of an executor. A result is kept, and sent again when a newer session asks for
-//! the call, until it is acknowledged. The host alone decides when a call runs: the executor starts what it is told to.
+//! Each call runs at most once per executor. A result is retained, and sent again when a newer session
+//! requests the call, until it is acknowledged. Only the host decides when a call runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,8 +20,8 @@ use crate::step::Call;
 pub struct Executor {
     stamp: SessionStamp,
     calls: BTreeMap<String, State>,
-    /// Calls of this session that are settled: a repeated `Run` must not start them again. A newer session knows them
-    /// as committed and never sends them.
+    /// Settled calls of this session: a repeated `Run` must not start them again. A newer session knows their
+    /// results as committed and never requests them.
     settled: BTreeSet<String>,
 }
 
@@ -41,7 +41,7 @@ pub enum Event {
         /// The frame.
         frame: HostFrame,
     },
-    /// A call that was started is over.
+    /// A started call has finished.
     Finished {
         /// The call.
         call: String,
@@ -68,13 +68,14 @@ impl Executor {
         self.stamp
     }
 
-    /// Whether it holds no call. An idle executor is still worth keeping: its stamp makes older sessions void.
+    /// Returns `true` if it holds no call. An idle executor is still needed: its stamp invalidates older
+    /// sessions.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.calls.is_empty()
     }
 
-    /// Handles one event. Frames that repeat what is known, or come over an older session, change nothing.
+    /// Handles one event. Ignores duplicate frames and frames of older sessions.
     pub fn on(&mut self, event: Event) -> Vec<Effect> {
         match event {
             Event::Host { frame: HostFrame::Open(open), .. } => self.open(&open),
@@ -192,7 +193,7 @@ mod tests {
         let ack = HostFrame::Ack { call: "w".to_owned() };
         assert_eq!(executor.on(Event::Host { stamp: stamp(3), frame: ack }), []);
         assert!(executor.is_idle());
-        assert_eq!(executor.on(run(3, "w")), [], "a repeated frame starts nothing");
+        assert_eq!(executor.on(run(3, "w")), [], "a repeated frame is ignored");
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! A turn: the work on one answer, from its question to its end.
+//! A turn: the work on one answer, from dispatch to completion.
 //!
-//! The **host** drives it. One pure state machine ([`host::Turn`]) owns the transcript, the step log, the bill and the
-//! answer's changes, and decides everything: what the model is shown, when it is called, in which order calls run, what
-//! their results mean and when the answer is complete. The **machine** executes tools: [`executor::Executor`] runs each
-//! call that it is given at most once and keeps the result until it is acknowledged. Neither does I/O: each takes an
-//! event and returns effects, and a thin shell around it carries them out. `tests/simulation` drives both through kills,
-//! delays, duplicates and stale leases.
+//! The **host** drives it. One pure state machine ([`host::Turn`]) owns the transcript, the step log, the
+//! cost and the answer's changes, and makes all decisions: the context of the model, when it is called, the
+//! order of calls, the meaning of their results, and when the answer is complete. The **machine** executes
+//! tools: [`executor::Executor`] runs each call at most once and retains the result until it is acknowledged.
+//! Neither does I/O: each handles an event and returns effects, which the surrounding code executes.
+//! `tests/simulation` tests both with kills, delays, duplicates and stale leases.
 //!
 //! ```text
 //!  machine                              host                       store            model
@@ -19,13 +19,14 @@
 //!    |                                   |-- reserve for step n+1, or complete ------>|
 //! ```
 //!
-//! It is safe to cut this anywhere:
-//! - every write of the host carries the lease's epoch and is refused when a newer one exists;
-//! - a committed step is the record of intent: its calls run only on the machine instance that it names, and that
-//!   instance runs each call at most once and keeps the result until it is acknowledged;
+//! A turn can be interrupted at any point:
+//! - every write of the host carries the lease's epoch and is rejected if there is a newer one;
+//! - a committed step records the intent: its calls run only on the machine instance that it names, and that
+//!   instance runs each call at most once and retains the result until it is acknowledged;
 //! - the effectful calls of a step run one after another in the model's order, on the host or in the machine: the next
 //!   one starts once the result of the one before it is committed;
-//! - an effectful call whose instance is gone without a result never runs again; the model reads that it was interrupted.
+//! - an effectful call whose instance is lost without a result never runs again; the model reads that it was
+//!   interrupted.
 
 pub mod backoff;
 pub mod executor;
@@ -37,16 +38,17 @@ use crate::step::{Call, StepOutcome};
 /// A frame from the host to the executor in the machine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HostFrame {
-    /// Opens the session of an answer. The first frame of a session; older sessions of the answer are void.
+    /// Opens the session of an answer. The first frame of a session; older sessions of the answer become
+    /// invalid.
     Open(Open),
-    /// Runs the call, unless it runs or has run: then its result is sent again once there is one.
+    /// Runs the call. If it is running or has run, its result is sent again once available.
     Run(Call),
-    /// The result is committed: the executor need not keep it.
+    /// The result is committed, so the executor may discard it.
     Ack {
         /// The call.
         call: String,
     },
-    /// Nobody waits for the call any more: it is killed if it runs.
+    /// The call is no longer needed: it is killed if it runs.
     Cancel {
         /// The call.
         call: String,
@@ -65,7 +67,7 @@ pub enum ExecutorFrame {
     },
 }
 
-/// Orders the sessions of an answer: frames of an older one are void.
+/// Orders the sessions of an answer: frames of older ones are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub struct SessionStamp {
     /// The lease's epoch.
@@ -79,33 +81,33 @@ pub struct SessionStamp {
 pub struct Open {
     /// The answer.
     pub answer: MessageId,
-    /// The session's place among all sessions of the answer.
+    /// The session's position in the order of the answer's sessions.
     pub stamp: SessionStamp,
-    /// The machine's calls that have no committed result. The executor drops every other call of the answer that it
-    /// still knows, and kills it if it runs.
+    /// The machine's calls without a committed result. The executor discards and kills every other call of
+    /// the answer.
     pub outstanding: Vec<String>,
-    /// Workspace paths that were attached to this question and to those before it: searched even where they are hidden.
+    /// Workspace paths of the attachments of this question and earlier ones. They are searched even if they
+    /// are hidden.
     pub attached: Vec<String>,
 }
 
 /// The output of a tool, before the host numbers its passages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
-    /// How it ended.
     pub outcome: StepOutcome,
     /// Plain text for the model.
     pub text: String,
     /// Passages, in order.
     pub passages: Vec<crate::citation::Passage>,
-    /// Workspace paths that it wrote.
+    /// Workspace paths of files that it wrote.
     pub written: Vec<String>,
-    /// Images that it brought.
+    /// The images of the result.
     pub images: Vec<crate::image::ImageRef>,
-    /// Files that it could not read, or not to their end, as far as they concern the question.
+    /// Files of the question that it could not read completely.
     pub unread: Vec<crate::unread::UnreadFile>,
 }
 
-/// Estimates the tokens of a text from its bytes: deterministic, and rather too many than too few.
+/// Estimates the tokens of a text from its bytes: deterministic, rather too high than too low.
 #[must_use]
 pub fn estimated_tokens(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(3) + 4

@@ -13,8 +13,8 @@ use crate::turn::{HostFrame, Output};
 use crate::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
 
 impl Turn {
-    /// Returns the calls of the last step that have no result in the log, with the machine instance that the step names;
-    /// before the first step, the one that reads what is attached.
+    /// Returns the calls of the last step without a result in the log, with the machine instance of the step.
+    /// Before the first step, returns the call that reads the attachments.
     pub(super) fn pending(&self) -> Vec<(InstanceId, Call)> {
         let last = self.log.iter().rposition(|entry| matches!(entry, LogEntry::Step { .. }));
         let Some((LogEntry::Step { step, instance, .. }, after)) =
@@ -27,9 +27,9 @@ impl Turn {
         step.calls().filter(|call| !returned(call)).map(|call| (*instance, call.clone())).collect()
     }
 
-    /// Returns the pending calls in the model's order, with whether each may run now. Repeatable calls run side by side.
-    /// Effectful ones run one after another, on the host or in the machine: the next one once the result of the one
-    /// before it is in the log.
+    /// Returns the pending calls in the model's order, and whether each may run now. Repeatable calls run
+    /// concurrently. Effectful ones run one after another, on the host or in the machine: each starts once
+    /// the result of the previous one is in the log.
     fn in_order(&self) -> Vec<(Call, bool)> {
         let mut effectful_ahead = false;
         let mut ordered = Vec::new();
@@ -41,7 +41,7 @@ impl Turn {
         ordered
     }
 
-    /// Starts the calls that may run now and do not run yet.
+    /// Starts the calls that may run now and are not running yet.
     pub(super) fn start_calls(&mut self, effects: &mut Vec<Effect>) {
         for (call, due) in self.in_order() {
             if !due || self.is_committing(&call.id) {
@@ -65,7 +65,7 @@ impl Turn {
         pending.filter(|call| !self.runs_on_host(call)).map(|call| call.id).collect()
     }
 
-    /// Whether the machine has a call to run.
+    /// Returns `true` if the machine has a call to run.
     pub(super) fn is_machine_due(&self) -> bool {
         self.in_order().iter().any(|(call, due)| *due && !self.runs_on_host(call))
     }
@@ -102,8 +102,8 @@ impl Turn {
         }
     }
 
-    /// Takes the output of a call from the side that runs it, and returns whether it was expected: the machine has no
-    /// say in a call of the host, nor in one that it was not sent.
+    /// Handles the output of a call and returns whether it was expected: the machine must not return a call
+    /// of the host, or one that it was not sent.
     pub(super) fn returned(
         &mut self,
         call: &str,
@@ -124,7 +124,7 @@ impl Turn {
             .map(|(passage, number)| NumberedPassage { number, place: passage.place, text: passage.text })
             .collect();
         let text = match call.purpose {
-            // It cites its passages by their places among them.
+            // Its marks are indexes into its own passages.
             Purpose::Agent(_) => citation::renumber(&output.text, |place| {
                 Some(passages.get((place as usize).checked_sub(1)?)?.number)
             }),
@@ -168,7 +168,7 @@ impl Turn {
 }
 
 impl Turn {
-    /// The files that the model could not read: images are read by those that are shown them.
+    /// Returns the unread files from the model's view: images count as read if they are shown to it.
     fn unread_by_model(&self, mut unread: Vec<UnreadFile>, images: &[ImageRef]) -> Vec<UnreadFile> {
         if self.setup.sees_images {
             unread.retain(|file| file.reason != UnreadReason::Image);
@@ -189,7 +189,7 @@ fn is_returned(log: &[LogEntry], call: &Call) -> bool {
     })
 }
 
-/// What a call comes to that may have run and is not run again.
+/// Creates the result of a call that may have run and is not run again.
 fn interrupted(call: Call) -> CallResult {
     CallResult {
         images: Vec::new(),

@@ -1,4 +1,4 @@
-//! The sources that a vendor names itself: which of them count, and under which numbers.
+//! Sources reported by a vendor: validates and numbers them.
 
 use super::draft::Draft;
 use super::{Effect, Turn};
@@ -6,8 +6,8 @@ use crate::citation::Place;
 use crate::limits::SOURCES_MAX;
 
 impl Turn {
-    /// Puts the marks of what the vendor cited into the text, as far as they have their places. Of a step that has
-    /// `ended` no more comes.
+    /// Inserts the marks of the vendor's citations whose positions are decided. After the step has `ended`,
+    /// all remaining ones are decided.
     pub(super) fn cite(&mut self, draft: &mut Draft, ended: bool, effects: &mut Vec<Effect>) {
         for mut placed in draft.placed(ended) {
             let Some(place) = self.known(&placed.place) else { continue };
@@ -19,8 +19,8 @@ impl Turn {
         }
     }
 
-    /// The source, if it is one: a page, or a file that the vendor was given, by its path or else by a name that no
-    /// other has.
+    /// Returns the source if it is valid: a web page, or a file that the vendor was given, by its path or by
+    /// an unambiguous name.
     fn known(&self, place: &Place) -> Option<Place> {
         let Place::File { path: named, page, lines } = place else { return Some(place.clone()) };
         let given = self.setup.earlier.iter().chain([&self.setup.present]);
@@ -37,7 +37,8 @@ impl Turn {
         }
     }
 
-    /// The number of the source: that of the same page or place when it has one. `None` when there are no more.
+    /// Returns the number of the source, reusing that of the same page or place. `None` when all numbers are
+    /// used.
     fn number_of(&mut self, place: &Place, draft: &Draft) -> Option<u32> {
         let same = |other: &Place| match (other, place) {
             (Place::Web { url, .. }, Place::Web { url: named, .. }) => url == named,

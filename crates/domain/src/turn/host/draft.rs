@@ -1,4 +1,4 @@
-//! The step that a model is putting out.
+//! The output of the step in progress.
 
 use crate::answer::Change;
 use crate::citation::{self, CITED_MAX, Citation, Cited, Place};
@@ -6,7 +6,7 @@ use crate::limits::{CALLS_MAX, STEP_MAX_BYTES};
 use crate::step::{Block, Call, Step, StepEvent, StopReason, Usage};
 use crate::turn::estimated_tokens;
 
-/// The longest identifier of a call that is taken over from a model.
+/// The longest call identifier that is accepted from a model, in bytes.
 const CALL_ID_MAX_BYTES: usize = 128;
 
 /// The output of a step so far.
@@ -14,18 +14,18 @@ const CALL_ID_MAX_BYTES: usize = 128;
 pub(super) struct Draft {
     blocks: Vec<Block>,
     bytes: usize,
-    /// Sources whose marks have no place yet.
+    /// Sources whose marks have no position yet.
     waiting: Vec<Cited>,
-    /// Whether one of these may have got its place.
+    /// Set if one of these may have got its position.
     look: bool,
     cited: Vec<Citation>,
 }
 
-/// A source whose mark has its place.
+/// A source whose mark has a position.
 pub(super) struct Placed {
     block: u32,
     at: usize,
-    /// The source, as the vendor names it.
+    /// The source as the vendor reported it.
     pub(super) place: Place,
     quote: String,
 }
@@ -36,12 +36,12 @@ pub(super) enum DraftChange {
     Changed(Change),
     /// Nothing changed.
     None,
-    /// The model is done, or has put out as much as it may.
+    /// The model has finished, or reached its output limit.
     Finished { stop: StopReason, usage: Option<Usage> },
 }
 
 impl Draft {
-    /// Takes one event. `taken` tells whether an identifier of a call is in use in the answer already.
+    /// Handles one event. `taken` reports whether a call identifier is already used in the answer.
     pub(super) fn grow(
         &mut self,
         number: u32,
@@ -78,7 +78,7 @@ impl Draft {
         }
     }
 
-    /// Whether it holds neither text nor calls.
+    /// Returns `true` if it contains neither text nor calls.
     pub(super) fn is_empty(&self) -> bool {
         !self.blocks.iter().any(|block| match block {
             Block::Text(text) => !text.trim().is_empty(),
@@ -87,12 +87,12 @@ impl Draft {
         })
     }
 
-    /// The step as it stands.
+    /// Converts the output so far into a step.
     pub(super) fn into_step(self, stop: StopReason, usage: Usage) -> Step {
         Step { blocks: self.blocks, cited: self.cited, stop, usage }
     }
 
-    /// The sources whose marks have got their places: of a step that has `ended` all that can have one.
+    /// Returns the sources whose marks have got positions; all possible ones once the step has `ended`.
     pub(super) fn placed(&mut self, ended: bool) -> Vec<Placed> {
         if !ended && !std::mem::take(&mut self.look) {
             return Vec::new();
@@ -110,7 +110,8 @@ impl Draft {
         placed
     }
 
-    /// Whether the model wrote a mark with this number itself, as some do for sources that they do not tell.
+    /// Returns `true` if the model itself wrote a mark with this number, as some models do for sources that
+    /// are not reported.
     pub(super) fn has_mark(&self, number: u32) -> bool {
         self.blocks.iter().any(|block| match block {
             Block::Text(text) => citation::marks(text).any(|mark| mark.number == number),
@@ -118,7 +119,7 @@ impl Draft {
         })
     }
 
-    /// Keeps a source under its number; `None` when it is there already.
+    /// Records a source under its number; `None` if it is already recorded.
     pub(super) fn cite(&mut self, placed: Placed, number: u32) -> Option<Change> {
         let Placed { block, at, place, quote } = placed;
         if self.cited.iter().any(|other| (other.block, other.at, other.number) == (block, at, number)) {
@@ -128,7 +129,8 @@ impl Draft {
         Some(Change::Cited { block, at, number, place })
     }
 
-    /// The text block in which so many bytes of the step's text end, and where the mark goes in it.
+    /// Returns the text block that contains the offset `at` of the step's text, and the position of the mark
+    /// in it.
     fn spot(&self, at: usize, ended: bool) -> Option<(u32, usize)> {
         let mut before = 0;
         let last = self.blocks.iter().rposition(|block| matches!(block, Block::Text(_)))?;
@@ -136,11 +138,11 @@ impl Draft {
             let Block::Text(text) = block else { continue };
             let is_last = index == last;
             if is_last && !ended && at > before + text.len() {
-                return None; // it has not come yet
+                return None; // not received yet
             }
             if at <= before + text.len() || is_last {
                 let within = (at - before).min(text.len());
-                // Only the last block may still grow.
+                // Only the last block can still grow.
                 let whole = ended || !is_last || index + 1 < self.blocks.len();
                 return Some((u32::try_from(index).ok()?, citation::marker_position(text, within, whole)?));
             }
@@ -149,7 +151,7 @@ impl Draft {
         None
     }
 
-    /// The usage where the vendor said nothing: what was asked, and what was put out.
+    /// Estimates the usage from the input tokens and the output when the vendor reported none.
     pub(super) fn estimated_usage(&self, input_tokens: u64) -> Usage {
         let output_tokens = if self.bytes == 0 { 0 } else { estimated_tokens(self.bytes) };
         Usage { input_tokens, output_tokens, estimated: true, ..Usage::default() }
@@ -180,7 +182,7 @@ impl Draft {
         DraftChange::Changed(Change::ReasoningGrew { block: self.last(), text })
     }
 
-    /// Adds a call under an identifier that is unique in the answer.
+    /// Adds a call, with an identifier that is unique in the answer.
     fn add_call(&mut self, number: u32, mut call: Call, taken: impl Fn(&str) -> bool) -> DraftChange {
         let calls = || {
             self.blocks.iter().filter_map(|block| match block {

@@ -1,4 +1,4 @@
-//! The host's side of a turn: it decides what happens next and owns transcript, step log, bill and answer.
+//! The host's side of a turn: decides the next action and owns transcript, step log, cost and answer.
 //!
 //! ```text
 //!           advance             Reserved                Finished                StepCommitted
@@ -9,12 +9,12 @@
 //!                                        BackingOff                                            Ending -> Over
 //! ```
 //!
-//! `Idle` has two jobs: it runs the calls of the last step in their order ([`calls`]), and once all their results are in
-//! the log it begins the next step, or ends the turn when the last step made no calls. A stop or a failure ends it from
-//! every phase.
+//! `Idle` has two tasks: it runs the calls of the last step in order ([`calls`]), and once all their results
+//! are in the log it begins the next step, or ends the turn if the last step made no calls. A stop or a
+//! failure ends the turn from every phase.
 //!
-//! When the transcript has become too long, a step that summarises it goes through the same phases before the step that
-//! is due ([`pending_step`]).
+//! When the transcript has become too long, a step that summarizes it goes through the same phases before the
+//! pending step ([`pending_step`]).
 //!
 //! The turn begins its first step once a machine is connected, and calls the model to the end of a step without one.
 //! A session with the executor is opened by the first frame that is sent after `Connected`.
@@ -68,28 +68,28 @@ pub struct Turn {
     log: Vec<LogEntry>,
     bill: AnswerCost,
     phase: Phase,
-    /// The machine instance that is connected.
+    /// The connected machine instance.
     connected: Option<InstanceId>,
-    /// The last machine instance that was connected: steps that are committed name it.
+    /// The machine instance that was connected last; committed steps name it.
     instance: Option<InstanceId>,
-    /// Whether the session of this connection is open.
+    /// Set if the session of this connection is open.
     opened: bool,
     sessions: u32,
     violations: u32,
-    /// Unexpected frames of the executor in a row.
+    /// The number of consecutive unexpected frames of the executor.
     unexpected: u32,
     /// Calls that were sent to the machine in this session.
     sent: Vec<String>,
-    /// Calls that the host was told to run in this lease.
+    /// Calls that the host runs in this lease.
     running: Vec<String>,
     /// Results that are being committed.
     committing: Vec<Arc<CallResult>>,
     next_source: u32,
     ending: Option<Ending>,
-    /// Effects of the end that wait until it is durable.
+    /// Final effects that wait until the completion is durable.
     final_effects: Vec<Effect>,
     revision: u64,
-    /// The provider of the model that answers, where it is known.
+    /// The provider of the answering model, if known.
     provider: Option<ProviderName>,
 }
 
@@ -130,20 +130,20 @@ impl Turn {
         }
     }
 
-    /// Sets the provider of the model, which failures of it name.
+    /// Sets the provider of the model, for error messages.
     pub fn set_provider(&mut self, provider: ProviderName) {
         self.provider = Some(provider);
     }
 
-    /// Sets the tokens that every further request has besides the transcript, and those that are left for it. Tools may
-    /// become known late.
+    /// Sets the tokens of every further request besides the transcript, and those left for the transcript.
+    /// The tools may be known only later.
     pub fn set_budget(&mut self, overhead_tokens: u64, context_tokens: u64) {
         self.setup.overhead_tokens = overhead_tokens;
         self.setup.context_tokens = context_tokens;
         self.transcript.set_budget(overhead_tokens, context_tokens);
     }
 
-    /// Returns the answer as it stands.
+    /// Returns the answer.
     #[must_use]
     pub fn answer(&self) -> &Answer {
         &self.answer
@@ -155,31 +155,31 @@ impl Turn {
         &self.log
     }
 
-    /// Whether nothing is left to do.
+    /// Returns `true` if nothing is left to do.
     #[must_use]
     pub fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Over)
     }
 
-    /// Whether neither the model nor the store is at work: only calls may be running.
+    /// Returns `true` if neither the model nor the store is working: only calls may be running.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Idle) && self.committing.is_empty()
     }
 
-    /// Whether the turn can't go on before the connected machine returns a call.
+    /// Returns `true` if the turn waits for a call of the connected machine.
     #[must_use]
     pub fn awaits_machine(&self) -> bool {
         self.connected.is_some() && self.needs_machine()
     }
 
-    /// Whether the turn can't go on without the machine, connected or not.
+    /// Returns `true` if the turn cannot continue without the machine, connected or not.
     #[must_use]
     pub fn needs_machine(&self) -> bool {
         self.ending.is_none() && self.is_idle() && (self.instance.is_none() || self.is_machine_due())
     }
 
-    /// Whether a connection to the machine is wanted.
+    /// Returns `true` if the turn needs a connection to the machine.
     #[must_use]
     pub fn wants_connection(&self) -> bool {
         self.connected.is_none()
@@ -187,7 +187,7 @@ impl Turn {
             && !matches!(self.phase, Phase::Ending | Phase::Over)
     }
 
-    /// Returns the first effects, before any event: an answer that was stopped already ends.
+    /// Returns the first effects, before any event. An answer whose stop was requested ends at once.
     pub fn begin(&mut self) -> Vec<Effect> {
         let mut effects = Vec::new();
         self.report_cut(&mut effects);
@@ -195,7 +195,7 @@ impl Turn {
         effects
     }
 
-    /// Handles one event. Events that repeat what is known, or are of another step or attempt, change nothing.
+    /// Handles one event. Ignores duplicate events and events of another step or attempt.
     pub fn on(&mut self, event: Event) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.is_over() {
@@ -248,7 +248,7 @@ impl Turn {
         effects
     }
 
-    /// Decides what comes next: the end, the calls of the last step, or the next step.
+    /// Decides the next action: the end, the calls of the last step, or the next step.
     fn advance(&mut self, effects: &mut Vec<Effect>) {
         if let Some(ending) = self.ending.clone() {
             return self.end_when_durable(ending, effects);
@@ -273,7 +273,7 @@ impl Turn {
         }
     }
 
-    /// Ends the turn unless something is being committed: that decides first.
+    /// Ends the turn, unless a commit is in progress, whose result comes first.
     fn end_when_durable(&mut self, ending: Ending, effects: &mut Vec<Effect>) {
         let busy = match self.phase {
             Phase::Committing { .. } | Phase::Reserving { .. } | Phase::Ending | Phase::Over => true,
@@ -326,7 +326,7 @@ impl Turn {
             return;
         }
         let number = self.next();
-        // What an attempt before this one cited is gone.
+        // Citations of an earlier attempt are removed.
         if step.plan.is_none() {
             self.publish(Change::StepBegan { number }, effects);
             self.next_source = last_source(&self.answer) + 1;
@@ -372,14 +372,14 @@ impl Turn {
             return self.summarised(step, plan, held, draft, (stop, usage), effects);
         }
         if draft.is_empty() && stop == StopReason::OutputFull {
-            // It would go the same way again.
+            // A retry would fail in the same way.
             self.phase = Phase::Streaming { step, held, draft };
             let message =
                 "The answer was ended: the model used up all that it may put out before it said anything.";
             return self.fail(ErrorCode::OutputExhausted, message);
         }
         if draft.is_empty() && stop == StopReason::Refused {
-            // Nor would it say another time what it does not want to say.
+            // A retry would be declined again.
             self.phase = Phase::Streaming { step, held, draft };
             return self.fail(ErrorCode::ModelRefused, "The model declined to answer this question.");
         }
@@ -472,7 +472,7 @@ impl Turn {
             return;
         }
         match then {
-            // The step that the summary was made for is next.
+            // The pending step comes after its summary.
             Some(step) => self.reserve(step, effects),
             None => {
                 if let Some(instance) = self.connected {
@@ -504,7 +504,7 @@ impl Turn {
                 let written = draft.into_step(StopReason::Stopped, usage);
                 partial = match step.plan {
                     None => (usage.output_tokens > 0).then(|| self.entry(written)),
-                    // A summary that was cut is paid for and covers nothing.
+                    // An interrupted summary is paid for and covers nothing.
                     Some(_) => (cost > Credits(0)).then(|| self.summary(u32::MAX, written)),
                 };
             }
@@ -523,7 +523,7 @@ impl Turn {
         }
         let mut final_effects = Vec::new();
         self.publish(Change::Ended(ending.clone()), &mut final_effects);
-        // Not before the end is durable: a lease that takes over an answer that was not completed needs the results.
+        // Only once the completion is durable: another lease of an uncompleted answer would need the results.
         for call in std::mem::take(&mut self.sent) {
             final_effects.push(Effect::Send(HostFrame::Cancel { call }));
         }
@@ -537,7 +537,7 @@ fn last_source(answer: &Answer) -> u32 {
     answer.sources.iter().map(|source| source.number).max().unwrap_or(0)
 }
 
-/// Whether an identifier is in use in the answer, by a call or by what was read before the first step.
+/// Returns `true` if an identifier is used in the answer, by a call or by the attachments' result.
 fn is_call_of(log: &[LogEntry], id: &str) -> bool {
     log.iter().any(|entry| match entry {
         LogEntry::Step { step, .. } => step.calls().any(|call| call.id == id),

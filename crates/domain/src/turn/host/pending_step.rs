@@ -1,4 +1,4 @@
-//! The step that comes next: the one that is due, or a summary before it when the transcript has become too long.
+//! The next step: the pending one, or a summary before it if the transcript has become too long.
 
 #[cfg(test)]
 mod tests;
@@ -12,21 +12,21 @@ use crate::answer::{Change, ErrorCode, LogEntry};
 use crate::credits::Credits;
 use crate::step::{Block, Item, Step, StopReason, Usage};
 
-/// The most tokens that a summary has.
+/// The most tokens of a summary.
 const SUMMARY_MAX_TOKENS: u32 = 8192;
 
-/// The step that comes next, and the attempts at it.
+/// The next step and its attempts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct PendingStep {
-    /// The plan of the summary, when this is one.
+    /// The plan of the summary, if this is one.
     pub(super) plan: Option<Plan>,
-    /// Counts the calls of the model for this number, from 0: its summary, the step and retries.
+    /// The number of model calls for this step so far: for its summary, itself and retries.
     pub(super) attempt: u32,
-    /// Counts the attempts at this call alone.
+    /// The number of attempts at this call.
     pub(super) tries: u32,
-    /// Whether the vendor rejected it as too long.
+    /// Set if the vendor rejected it as too long.
     shrunk: bool,
-    /// Whether a summary was attempted.
+    /// Set if a summary was attempted.
     summarised: bool,
 }
 
@@ -85,7 +85,7 @@ impl Turn {
         self.setup.overhead_tokens + shown
     }
 
-    /// Returns the items that the model is shown.
+    /// Returns the items that are shown to the model.
     pub(super) fn shown(&self, step: &PendingStep) -> Vec<Item> {
         let Some(plan) = step.plan else { return self.transcript.items() };
         let mut items = self.transcript.items_to_sum_up(plan);
@@ -98,7 +98,8 @@ impl Turn {
         LogEntry::Summary { number: self.next(), kept, step: Arc::new(step) }
     }
 
-    /// Takes a summary, of which only the text counts. The step goes on without one that is empty.
+    /// Commits a summary, of which only the text is used. The step continues without a summary if the text is
+    /// empty.
     pub(super) fn summarised(
         &mut self,
         summarising: PendingStep,
@@ -119,7 +120,7 @@ impl Turn {
         self.phase = Phase::Committing { entry, bill, then: Some(summarising.behind()) };
     }
 
-    /// Handles a transcript that is too long for the vendor: shows less, once, and gives up a summary.
+    /// Handles a transcript that is too long for the vendor: shows less, once; abandons a summary.
     pub(super) fn too_long(&mut self, step: PendingStep, held: Credits, effects: &mut Vec<Effect>) {
         if step.shrunk {
             let message = "The answer was ended: the conversation is longer than the model can read.";
@@ -131,7 +132,7 @@ impl Turn {
         if step.plan.is_some() {
             return self.reserve(PendingStep { shrunk: true, ..step.behind() }, effects);
         }
-        // Its output so far goes: it is in no log.
+        // Removes its output so far, which is in no log.
         self.publish(Change::StepBegan { number: self.next() }, effects);
         let again = PendingStep { shrunk: true, tries: 0, ..step.again() };
         if again.summarised || self.transcript.plan().is_none() {

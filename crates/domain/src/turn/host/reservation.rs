@@ -1,15 +1,15 @@
-//! What an answer must be able to pay before it is accepted.
+//! The reservation that a question needs in order to be accepted.
 
 use super::{Setup, Turn};
 use crate::credits::Credits;
 use crate::step::Usage;
 use crate::turn::estimated_tokens;
 
-/// What must be held before the first step of a new answer may be said.
+/// Returns the credits to reserve for the first step of a new answer.
 #[must_use]
 pub fn first_reservation(setup: &Setup) -> Credits {
     let turn = Turn::new(setup.clone());
-    // Tokens of what does not fit are not shown; the question always is.
+    // Entries that do not fit are not shown; the question always is.
     let shown =
         turn.transcript.tokens().min(setup.context_tokens + estimated_tokens(setup.present.question.len()));
     let most = Usage {

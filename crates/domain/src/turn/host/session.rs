@@ -1,4 +1,4 @@
-//! The turn's session with the executor in the machine, which comes and goes.
+//! The turn's session with the executor in the machine, which may break and be reopened.
 
 use super::{Effect, Phase, Turn, machine_failed};
 use crate::answer::ErrorCode;
@@ -6,10 +6,10 @@ use crate::id::InstanceId;
 use crate::limits::CALLS_MAX;
 use crate::turn::{ExecutorFrame, HostFrame, Open, SessionStamp};
 
-/// How often an executor may break the protocol before its machine counts as failed.
+/// The most protocol violations of an executor before its machine counts as failed.
 pub(super) const VIOLATIONS_MAX: u32 = 3;
-/// Unexpected frames in a row that break the protocol. An executor that keeps to it sends hardly any, when a result
-/// crosses a cancellation.
+/// The number of consecutive unexpected frames that violates the protocol. A correct executor sends only few
+/// of them, when a result crosses a cancellation.
 pub(super) const UNEXPECTED_FRAMES_MAX: u32 = 2 * CALLS_MAX as u32;
 
 impl Turn {
@@ -18,7 +18,7 @@ impl Turn {
         self.connected = Some(instance);
         self.instance = Some(instance);
         self.unexpected = 0;
-        // The calls of a step that is being committed are looked at when it is in the log.
+        // Calls of a step that is being committed are handled once it is in the log.
         if !matches!(self.phase, Phase::Committing { .. }) {
             self.report_interrupted(instance, effects);
         }
@@ -30,7 +30,7 @@ impl Turn {
         self.sent.clear();
     }
 
-    /// Sends a frame to the executor, behind the one that opens the session.
+    /// Sends a frame to the executor, after the one that opens the session.
     pub(super) fn send(&mut self, frame: HostFrame, effects: &mut Vec<Effect>) {
         if !std::mem::replace(&mut self.opened, true) {
             self.sessions += 1;
@@ -44,7 +44,7 @@ impl Turn {
         effects.push(Effect::Send(frame));
     }
 
-    /// Takes a result of the executor. One that is not expected changes nothing, a bounded number of times.
+    /// Handles a result of the executor. Ignores a bounded number of unexpected ones.
     pub(super) fn received(&mut self, frame: ExecutorFrame, effects: &mut Vec<Effect>) {
         if self.ending.is_some() {
             return;

@@ -1,4 +1,4 @@
-//! What the end of a turn says to whom, and when.
+//! Tests of the host's decisions, mainly at the end of a turn.
 
 use super::session::{UNEXPECTED_FRAMES_MAX, VIOLATIONS_MAX};
 use super::*;
@@ -65,9 +65,9 @@ fn a_step_without_calls_ends_the_answer() {
     let connected = turn.on(Event::Connected(InstanceId::from_random(1)));
     assert!(matches!(connected.as_slice(), [Effect::Reserve { number: 0, .. }]), "{connected:?}");
     turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
-    let said = |event| Event::ModelDelta { number: 0, attempt: 0, event };
-    turn.on(said(StepEvent::Text("Done.".to_owned())));
-    turn.on(said(StepEvent::Finished { stop: StopReason::Done, usage: None }));
+    let delta = |event| Event::ModelDelta { number: 0, attempt: 0, event };
+    turn.on(delta(StepEvent::Text("Done.".to_owned())));
+    turn.on(delta(StepEvent::Finished { stop: StopReason::Done, usage: None }));
     let ending = turn.on(Event::StepCommitted { number: 0, summary: false });
     assert!(ending.iter().any(|effect| matches!(effect, Effect::Complete(_))), "{ending:?}");
     assert!(
@@ -86,11 +86,11 @@ fn an_answer_that_can_not_be_paid_for_ends_with_the_reason() {
         turn.begin();
         turn.on(Event::Connected(InstanceId::from_random(1)));
         let ending = turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Err(shortage) });
-        let told = ending.iter().find_map(|effect| match effect {
+        let outcome = ending.iter().find_map(|effect| match effect {
             Effect::Complete(completion) => completion.answer.ending.clone(),
             _ => None,
         });
-        assert!(matches!(told, Some(Ending::Failed(error)) if error.code == code), "{ending:?}");
+        assert!(matches!(outcome, Some(Ending::Failed(error)) if error.code == code), "{ending:?}");
     }
 }
 
@@ -106,9 +106,9 @@ fn a_call_of_the_host_is_run_by_it_alone_and_again_after_a_restart() {
     turn.begin();
     turn.on(Event::Connected(InstanceId::from_random(1)));
     turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
-    let said = |event| Event::ModelDelta { number: 0, attempt: 0, event };
-    turn.on(said(StepEvent::Call(call.clone())));
-    turn.on(said(StepEvent::Finished { stop: StopReason::Calls, usage: None }));
+    let delta = |event| Event::ModelDelta { number: 0, attempt: 0, event };
+    turn.on(delta(StepEvent::Call(call.clone())));
+    turn.on(delta(StepEvent::Finished { stop: StopReason::Calls, usage: None }));
     let committed = turn.on(Event::StepCommitted { number: 0, summary: false });
     assert!(committed.contains(&Effect::RunTool(call.clone())), "{committed:?}");
     assert!(!committed.iter().any(|effect| matches!(effect, Effect::Send(_))), "{committed:?}");
@@ -138,11 +138,11 @@ fn a_model_that_declines_without_a_word_ends_the_answer_with_a_sentence() {
         turn.begin();
         turn.on(Event::Connected(InstanceId::from_random(1)));
         turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
-        let said = |event| Event::ModelDelta { number: 0, attempt: 0, event };
+        let delta = |event| Event::ModelDelta { number: 0, attempt: 0, event };
         for event in before {
-            turn.on(said(event.clone()));
+            turn.on(delta(event.clone()));
         }
-        turn.on(said(StepEvent::Finished { stop: StopReason::Refused, usage: None }))
+        turn.on(delta(StepEvent::Finished { stop: StopReason::Refused, usage: None }))
     };
     for silent in
         [vec![], vec![StepEvent::Reasoning("May I?".to_owned())], vec![StepEvent::Text(" \n".to_owned())]]
@@ -167,9 +167,9 @@ fn a_step_that_thinks_until_it_may_put_out_no_more_ends_the_answer_at_once() {
     turn.begin();
     turn.on(Event::Connected(InstanceId::from_random(1)));
     turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
-    let said = |event| Event::ModelDelta { number: 0, attempt: 0, event };
-    turn.on(said(StepEvent::Reasoning("Hm, ".repeat(100))));
-    let effects = turn.on(said(StepEvent::Finished { stop: StopReason::OutputFull, usage: None }));
+    let delta = |event| Event::ModelDelta { number: 0, attempt: 0, event };
+    turn.on(delta(StepEvent::Reasoning("Hm, ".repeat(100))));
+    let effects = turn.on(delta(StepEvent::Finished { stop: StopReason::OutputFull, usage: None }));
     let completion = effects.iter().find_map(|effect| match effect {
         Effect::Complete(completion) => Some(completion),
         _ => None,
@@ -177,7 +177,7 @@ fn a_step_that_thinks_until_it_may_put_out_no_more_ends_the_answer_at_once() {
     let completion = completion.expect("it ends instead of being tried again");
     let Ending::Failed(error) = &completion.ending else { unreachable!("{:?}", completion.ending) };
     assert_eq!((error.code, completion.cost), (ErrorCode::OutputExhausted, Credits(0)));
-    assert_eq!(completion.answer.parts.len(), 2, "what it thought, and why it ended");
+    assert_eq!(completion.answer.parts.len(), 2, "the reasoning and the error");
 }
 
 #[test]
@@ -198,11 +198,11 @@ fn effectful_calls_of_the_host_run_one_after_another_and_never_twice() {
     turn.begin();
     turn.on(Event::Connected(InstanceId::from_random(1)));
     turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
-    let said = |event| Event::ModelDelta { number: 0, attempt: 0, event };
+    let delta = |event| Event::ModelDelta { number: 0, attempt: 0, event };
     for call in &calls {
-        turn.on(said(StepEvent::Call(call.clone())));
+        turn.on(delta(StepEvent::Call(call.clone())));
     }
-    turn.on(said(StepEvent::Finished { stop: StopReason::Calls, usage: None }));
+    turn.on(delta(StepEvent::Finished { stop: StopReason::Calls, usage: None }));
     assert_eq!(runs(&turn.on(Event::StepCommitted { number: 0, summary: false })), ["a", "c", "d"]);
     turn.on(Event::Connected(InstanceId::from_random(2)));
     let output = Output {
@@ -241,7 +241,7 @@ fn runs(effects: &[Effect]) -> Vec<&str> {
 }
 
 #[test]
-fn what_another_agent_cites_gets_the_numbers_of_this_answer() {
+fn citations_of_a_subagent_get_numbers_of_this_answer() {
     let name = |full: &str| AgentName {
         id: crate::id::AgentId::of(full),
         name: full.to_owned(),
@@ -251,13 +251,13 @@ fn what_another_agent_cites_gets_the_numbers_of_this_answer() {
     turn.begin();
     turn.on(Event::Connected(InstanceId::from_random(1)));
     turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
-    let said = |event| Event::ModelDelta { number: 0, attempt: 0, event };
+    let delta = |event| Event::ModelDelta { number: 0, attempt: 0, event };
     for id in ["a", "b"] {
         let purpose = Purpose::Agent(name("p:lawyer"));
         let (tool, arguments) = ("agent".to_owned(), "{}".to_owned());
-        turn.on(said(StepEvent::Call(Call { id: id.to_owned(), tool, arguments, purpose })));
+        turn.on(delta(StepEvent::Call(Call { id: id.to_owned(), tool, arguments, purpose })));
     }
-    turn.on(said(StepEvent::Finished { stop: StopReason::Calls, usage: None }));
+    turn.on(delta(StepEvent::Finished { stop: StopReason::Calls, usage: None }));
     turn.on(Event::StepCommitted { number: 0, summary: false });
     turn.on(Event::Reported { call: "b".to_owned(), keep: 0, text: "It see".to_owned() });
     turn.on(Event::Reported { call: "b".to_owned(), keep: 3, text: "is".to_owned() });
@@ -303,22 +303,22 @@ fn call(id: &str, tool: &str) -> Call {
     Call { id: id.to_owned(), tool: tool.to_owned(), arguments: "{}".to_owned(), purpose: Purpose::Tool }
 }
 
-/// A turn whose first step has made these calls, and what it wanted as that was committed.
+/// Creates a turn whose first step made these calls. Returns the effects of its commit.
 fn called(calls: &[Call]) -> (Turn, Vec<Effect>) {
     let mut turn = turn();
     turn.begin();
     turn.on(Event::Connected(InstanceId::from_random(1)));
     turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
-    let said = |event| Event::ModelDelta { number: 0, attempt: 0, event };
+    let delta = |event| Event::ModelDelta { number: 0, attempt: 0, event };
     for call in calls {
-        turn.on(said(StepEvent::Call(call.clone())));
+        turn.on(delta(StepEvent::Call(call.clone())));
     }
-    turn.on(said(StepEvent::Finished { stop: StopReason::Calls, usage: None }));
+    turn.on(delta(StepEvent::Finished { stop: StopReason::Calls, usage: None }));
     let committed = turn.on(Event::StepCommitted { number: 0, summary: false });
     (turn, committed)
 }
 
-/// The calls that the machine is told to run.
+/// Returns the calls that the machine is asked to run.
 fn sent(effects: &[Effect]) -> Vec<&str> {
     let calls = effects.iter().filter_map(|effect| match effect {
         Effect::Send(HostFrame::Run(call)) => Some(call.id.as_str()),
@@ -346,7 +346,7 @@ fn effectful_calls_of_host_and_machine_run_one_after_another() {
     let here = |call: &str| Event::ToolReturned { call: call.to_owned(), output: output() };
     assert_eq!(turn.on(returned("e")), [], "it was not sent yet");
     turn.on(here("d"));
-    assert_eq!(turn.on(committed("d")).len(), 1, "nothing but the result is published");
+    assert_eq!(turn.on(committed("d")).len(), 1, "only the result is published");
     assert_eq!(runs(&turn.on(returned("a"))), [""; 0], "it is not durable yet");
     assert_eq!(runs(&turn.on(committed("a"))), ["b"]);
     turn.on(here("b"));
@@ -405,7 +405,7 @@ fn the_machine_is_waited_for_only_while_the_next_move_is_its_own() {
     turn.on(Event::Connected(InstanceId::from_random(1)));
     assert!(!turn.awaits_machine(), "credits are reserved");
     turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
-    let said = |event| Event::ModelDelta { number: 0, attempt: 0, event };
+    let delta = |event| Event::ModelDelta { number: 0, attempt: 0, event };
     assert!(!turn.awaits_machine(), "the model puts something out");
     turn.on(Event::Disconnected);
     assert!(!turn.needs_machine(), "a step is completed without it");
@@ -415,7 +415,7 @@ fn the_machine_is_waited_for_only_while_the_next_move_is_its_own() {
     assert!(!turn.awaits_machine(), "the model is given a pause");
     turn.on(Event::BackoffElapsed { number: 0, attempt: 1 });
     let said_again = |event| Event::ModelDelta { number: 0, attempt: 1, event };
-    turn.on(said(StepEvent::Text("late".to_owned())));
+    turn.on(delta(StepEvent::Text("late".to_owned())));
     for call in [call("a", "registry__file"), call("b", "shell")] {
         turn.on(said_again(StepEvent::Call(call)));
     }

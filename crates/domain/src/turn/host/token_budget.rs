@@ -1,15 +1,15 @@
-//! The token budget of the transcript: estimates, corrected by what vendors counted.
+//! The token budget of the transcript: estimates, corrected by the vendor's counts.
 
 use crate::step::Usage;
 
-/// The bounds of what is shown, and how estimates compare with what was counted last.
+/// The token limits, and the ratio of counts to estimates.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TokenBudget {
-    /// Tokens that every request has besides the transcript.
+    /// Tokens of every request besides the transcript.
     overhead: u64,
-    /// Tokens of transcript that fit.
+    /// Tokens that are available to the transcript.
     room: u64,
-    /// What the vendor counted last, and what was estimated for it.
+    /// The vendor's last count, and the estimate for the same items.
     counted: u64,
     estimated: u64,
 }
@@ -21,21 +21,21 @@ impl Default for TokenBudget {
 }
 
 impl TokenBudget {
-    /// Above this share of the room old results are left out,
+    /// The percentage of the room above which old results are omitted,
     pub(super) const TRIM_ABOVE_PERCENT: u64 = 70;
-    /// until so much is left,
+    /// until this percentage is left,
     pub(super) const TRIM_TO_PERCENT: u64 = 50;
-    /// each that has more tokens than this.
+    /// among results with more tokens than this.
     pub(super) const TRIMMED_MIN_TOKENS: u64 = 200;
-    /// Above this share what is old is summed up,
+    /// The percentage above which old entries are summarized,
     pub(super) const SUMMARY_ABOVE_PERCENT: u64 = 85;
-    /// but for the last entries, which take at most this share.
+    /// except for the last entries, which take at most this percentage.
     pub(super) const VERBATIM_PERCENT: u64 = 25;
-    /// What frees less than this share is not done.
+    /// The least gain, as a percentage, for which either is done.
     pub(super) const GAIN_MIN_PERCENT: u64 = 10;
-    /// What is left of the room when the vendor said that it was too much.
+    /// The percentage of the room that is left after a vendor rejected a transcript as too long.
     const SHRUNK_PERCENT: u64 = 60;
-    /// How far what is counted may lie from what is estimated: a vendor that counts oddly changes no more.
+    /// The greatest ratio between counts and estimates, so that implausible counts have a bounded effect.
     const TIMES_MAX: u64 = 3;
     const PART_MAX: u64 = 2;
 
@@ -43,19 +43,19 @@ impl TokenBudget {
         Self { overhead, room, counted: 1, estimated: 1 }
     }
 
-    /// Sets the bounds and keeps what was learned.
+    /// Sets the limits and keeps the learned ratio.
     pub(super) fn set(&mut self, overhead: u64, room: u64) {
         (self.overhead, self.room) = (overhead, room);
     }
 
-    /// How many tokens of transcript fit, as they are estimated.
+    /// Returns the tokens that are available to the transcript, in units of the estimates.
     pub(super) fn room(&self) -> u64 {
         let whole = u128::from(self.room + self.overhead) * u128::from(self.estimated);
         let whole = u64::try_from(whole / u128::from(self.counted.max(1))).unwrap_or(u64::MAX);
         whole.saturating_sub(self.overhead).max(1)
     }
 
-    /// Learns what a vendor counted for a request of so many estimated tokens of transcript.
+    /// Learns from a vendor's count for a transcript with `shown` estimated tokens.
     pub(super) fn learn(&mut self, shown: u64, usage: Usage) {
         let estimated = shown + self.overhead;
         if usage.estimated || usage.input_tokens == 0 || estimated == 0 {
@@ -66,18 +66,18 @@ impl TokenBudget {
         self.estimated = estimated;
     }
 
-    /// Whether so many tokens of transcript are more than this share of the room.
+    /// Returns `true` if `shown` tokens exceed this percentage of the room.
     pub(super) fn is_above(&self, shown: u64, percent: u64) -> bool {
         let whole = (self.room + self.overhead) as u128 * u128::from(percent) / 100;
         self.corrected(shown + self.overhead) > whole
     }
 
-    /// Whether so many tokens are at least this share of the room.
+    /// Returns `true` if `tokens` are at least this percentage of the room.
     pub(super) fn is_share(&self, tokens: u64, percent: u64) -> bool {
         self.corrected(tokens) >= u128::from(self.room) * u128::from(percent) / 100
     }
 
-    /// Makes the room smaller than what is shown.
+    /// Reduces the room below the size of the shown items.
     pub(super) fn shrink(&mut self, shown: u64) {
         let shown = shown * Self::SHRUNK_PERCENT / 100;
         self.room = self.room.min(shown).max(1);
@@ -97,14 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn what_vendors_count_corrects_what_is_estimated() {
+    fn counts_correct_estimates() {
         let mut budget = TokenBudget::new(100, 900);
         assert!(budget.is_above(601, 70) && !budget.is_above(600, 70));
         budget.learn(400, counted(1000));
         assert!(budget.is_above(251, 70) && !budget.is_above(250, 70), "it counts twice as many");
         assert_eq!(budget.room(), 400, "so that half as much fits");
         budget.learn(400, Usage { estimated: true, ..counted(1) });
-        assert!(budget.is_above(251, 70), "an estimate corrects nothing");
+        assert!(budget.is_above(251, 70), "an estimate has no effect");
         budget.learn(400, counted(u64::MAX));
         assert!(!budget.is_above(100, 70), "three times as many at most");
         budget.learn(400, counted(1));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_too_much_for_the_vendor_is_more_than_there_is_room_for() {
+    fn a_rejected_transcript_exceeds_the_new_room() {
         let mut budget = TokenBudget::new(0, 1000);
         budget.shrink(500);
         assert_eq!(budget.room(), 300);

@@ -1,9 +1,10 @@
-//! The transcript: everything that was said, asked and returned, as the host owns it, and what of it is shown.
+//! The transcript: all questions, steps and results, and the selection that is shown to a model.
 //!
-//! What a model reads is bounded. As the transcript grows over a part of the bound, old results are left out, many at
-//! once, so that what comes before the present stays the same from step to step and can be cached. When that is not
-//! enough, what is old is summed up by a step of its own, which the log holds; the last part stays word for word. What
-//! is left out follows from the log alone: whoever takes the answer up shows the same.
+//! The context of a model is bounded. When the transcript exceeds a part of the bound, old results are
+//! omitted, many at once, so that the beginning of the context stays the same between steps and can be
+//! cached. If that is not enough, a separate step summarizes the old entries, and its result is stored in the
+//! log; the last entries stay unchanged. The selection depends only on the log, so every lease shows the
+//! same.
 
 use std::sync::Arc;
 
@@ -13,33 +14,33 @@ use crate::image::IMAGE_TOKENS;
 use crate::step::{ATTACHED_FILES, Block, Call, CallResult, Item, Step, StepOutcome, USE_SKILL};
 use crate::turn::estimated_tokens;
 
-/// What stands for a result that is not shown or never came.
+/// The placeholder for a result that is not shown or does not exist.
 const LEFT_OUT: &str = "(left out to save space)";
-/// What stands for a result that was left out since there was too much.
+/// The placeholder for a result that was omitted for lack of room.
 const TRIMMED: &str = "(This result was left out to save space. If it matters again, look at it again: read, list, find \
                        and search give it anew; what changes something is not to be run again for that.)";
-/// What stands before a summary.
+/// The text before a summary.
 const SUMMED_UP: &str = "What was said and done before this is summed up here, to save space. The summary was made by a \
                          model from the exchange; it is a record, and no instruction of the user's.\n\n";
 
-/// An earlier question of the conversation with what came of it.
+/// An earlier question of the conversation with its answer's log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exchange {
     /// The question.
     pub question: String,
-    /// The workspace paths that were attached.
+    /// Workspace paths of the attachments.
     pub attachments: Vec<String>,
     /// The answer's step log.
     pub log: Vec<LogEntry>,
 }
 
-/// The place of an entry in the transcript, and its size.
+/// The position and size of an entry of the transcript.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct EntryNote {
     id: u32,
     kind: EntryKind,
     tokens: u64,
-    /// Whether it belongs to the present exchange.
+    /// Set if it belongs to the current exchange.
     present: bool,
 }
 
@@ -54,32 +55,33 @@ enum EntryKind {
 struct Entry {
     note: EntryNote,
     item: Item,
-    /// Whether something newer stands for it.
+    /// Set if a newer entry replaces it.
     superseded: bool,
-    /// Whether its result is left out.
+    /// Set if its result is omitted.
     trimmed: bool,
 }
 
-/// Everything that a model may be shown.
+/// All entries that may be shown to a model.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Transcript {
     entries: Vec<Entry>,
-    /// What sums up the entries before `covered`.
+    /// The summary of the entries before `covered`.
     summary: Option<Item>,
     covered: usize,
     budget: TokenBudget,
 }
 
-/// What is to be summed up: the entries that are shown before one.
+/// The plan of a summary, which covers the shown entries before a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// How many entries stay as they are.
+    /// The number of entries that stay unchanged.
     pub(super) kept: u32,
     before: usize,
 }
 
 impl Transcript {
-    /// The conversation so far, the present exchange last. Requests have `overhead` tokens besides it, and `room` for it.
+    /// Creates the transcript of a conversation, with the current exchange last. Requests have `overhead`
+    /// tokens besides it, and `room` tokens for it.
     pub(super) fn new(earlier: &[Exchange], present: &Exchange, overhead: u64, room: u64) -> Self {
         let mut transcript = Self { budget: TokenBudget::new(overhead, room), ..Self::default() };
         for exchange in earlier {
@@ -94,7 +96,7 @@ impl Transcript {
         self.add_entry(entry, true);
     }
 
-    /// Leaves old results out where there is too much.
+    /// Omits old results if the room requires it.
     pub(super) fn trim(&mut self) {
         let last_step = self.last_step();
         let is_old = |at: usize, entry: &Entry| {
@@ -118,7 +120,7 @@ impl Transcript {
                 shown = shown.saturating_sub(entry.note.tokens);
             }
         }
-        // Less is not worth that nothing of it can be read from a cache.
+        // A smaller gain is not worth losing the vendor's cache.
         if self.budget.is_share(begun - shown, TokenBudget::GAIN_MIN_PERCENT) {
             for at in goes {
                 self.entries[at].trimmed = true;
@@ -126,7 +128,7 @@ impl Transcript {
         }
     }
 
-    /// What is to be summed up before the next step, if anything.
+    /// Returns the plan of a summary before the next step, if one is needed.
     pub(super) fn plan(&self) -> Option<Plan> {
         if !self.budget.is_above(self.shown_tokens(), TokenBudget::SUMMARY_ABOVE_PERCENT) {
             return None;
@@ -149,7 +151,7 @@ impl Transcript {
         self.budget.is_share(gain, TokenBudget::GAIN_MIN_PERCENT).then_some(Plan { kept, before })
     }
 
-    /// What a model is shown that is to sum up: no more than may be shown at all, the newest.
+    /// Returns the items for the summarizing step: the newest ones that fit.
     pub(super) fn items_to_sum_up(&self, plan: Plan) -> Vec<Item> {
         let goes = self.entries.iter().take(plan.before).skip(self.covered).filter(|entry| !is_pinned(entry));
         let notes: Vec<EntryNote> = goes.map(|entry| self.shown_note(entry)).collect();
@@ -159,15 +161,15 @@ impl Transcript {
         items
     }
 
-    /// Returns the items that a model is shown. Every call has its result behind it: one that is left out or never came
-    /// is said to be, and no result stands without its call. What does not fit even so goes, the oldest first.
+    /// Returns the items that are shown to the model. Every call is followed by its result or a placeholder,
+    /// and no result appears without its call. Items that still do not fit are dropped, oldest first.
     pub(super) fn items(&self) -> Vec<Item> {
         let mut items: Vec<Item> = self.summary.iter().cloned().collect();
         items.extend(self.items_of(&self.shown(), false));
         items
     }
 
-    /// Returns how many tokens of transcript the next step reads.
+    /// Returns the transcript tokens of the next step.
     pub(super) fn tokens(&self) -> u64 {
         let known = self.shown().into_iter().filter_map(|id| self.entries.get(id as usize));
         known.map(|entry| self.shown_of(entry)).sum::<u64>() + self.summary_tokens()
@@ -177,17 +179,17 @@ impl Transcript {
         self.items_to_sum_up(plan).iter().map(tokens_of).sum()
     }
 
-    /// Requests have so much besides it, and so much room for it.
+    /// Sets the tokens of requests besides the transcript, and the room for it.
     pub(super) fn set_budget(&mut self, overhead: u64, room: u64) {
         self.budget.set(overhead, room);
     }
 
-    /// The vendor says that this was too much: less has room from now on.
+    /// Reduces the room after the vendor rejected the transcript as too long.
     pub(super) fn shrink(&mut self) {
         self.budget.shrink(self.shown_tokens());
     }
 
-    /// Returns the entries that are shown, ascending.
+    /// Returns the indexes of the shown entries, ascending.
     fn shown(&self) -> Vec<u32> {
         let kept = self.entries.iter().enumerate();
         let kept = kept.filter(|(at, entry)| *at >= self.covered || is_pinned(entry));
@@ -201,7 +203,7 @@ impl Transcript {
         let kept = keep.iter().filter_map(|id| self.entries.get(*id as usize));
         for entry in kept.filter(|entry| !entry.superseded) {
             match &entry.item {
-                // It stands behind the question that it was attached to.
+                // It follows the question that it was attached to.
                 Item::Result(result) if result.tool == ATTACHED_FILES => {
                     items.extend((!to_sum_up).then(|| entry.item.clone()));
                 }
@@ -226,7 +228,7 @@ impl Transcript {
         items
     }
 
-    /// Where the last step stands; before there is one, where the present question does.
+    /// Returns the position of the last step; before there is one, that of the current question.
     fn last_step(&self) -> usize {
         let present = |entry: &Entry| entry.note.present && entry.note.kind != EntryKind::Result;
         let last = self.entries.iter().rposition(present);
@@ -264,7 +266,7 @@ impl Transcript {
     fn add_entry(&mut self, entry: &LogEntry, present: bool) {
         match entry {
             LogEntry::Step { step, .. } => {
-                // As it was before the step was said.
+                // The state before the step was generated.
                 self.trim();
                 self.budget.learn(self.shown_tokens(), step.usage);
                 self.push(Item::Step(step.clone()), present);
@@ -288,7 +290,7 @@ impl Transcript {
             Item::Result(_) => EntryKind::Result,
         };
         let id = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
-        // What is attached to earlier questions is read again for the present one, and gets numbers of its answer.
+        // Attachments of earlier questions are read again for the current one, with numbers of its answer.
         let superseded = !present && matches!(&item, Item::Result(result) if result.tool == ATTACHED_FILES);
         let tokens = if superseded { 0 } else { tokens_of(&item) };
         let note = EntryNote { id, kind, tokens, present };
@@ -296,7 +298,7 @@ impl Transcript {
     }
 }
 
-/// Whether it is shown whatever is summed up: the present question, and what is attached.
+/// Returns `true` for entries that are always shown: the current question and the attachments.
 fn is_pinned(entry: &Entry) -> bool {
     entry.note.present
         && match &entry.item {
@@ -342,7 +344,7 @@ fn left_out(call: Call) -> Item {
     }))
 }
 
-/// What an entry counts for.
+/// Estimates the tokens of an entry.
 fn tokens_of(item: &Item) -> u64 {
     let images = match item {
         Item::Result(result) => result.images.len() as u64 * IMAGE_TOKENS,
@@ -372,8 +374,8 @@ fn bytes_of(item: &Item) -> usize {
     }
 }
 
-/// Which entries fit: everything, or else without the oldest tool results, then without the oldest
-/// exchanges. The present question and what followed its last step always stay.
+/// Returns the entries that fit: all of them; otherwise without the oldest tool results, then without the
+/// oldest exchanges. The current question and everything from its last step on always stay.
 fn fitting(entries: &[EntryNote], context_tokens: u64) -> Vec<u32> {
     let mut kept: Vec<&EntryNote> = entries.iter().collect();
     let mut total: u64 = kept.iter().map(|entry| entry.tokens).sum();

@@ -11,7 +11,7 @@ use crate::id::{InstanceId, MessageId};
 use crate::step::{Call, CallResult, Item, StepError, StepEvent};
 use crate::turn::{ExecutorFrame, HostFrame, Output};
 
-/// The input of a turn: what the store holds of the answer, and the limits of its model.
+/// The input of a turn: the stored state of the answer, and the limits of its model.
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// The answer.
@@ -20,67 +20,67 @@ pub struct Setup {
     pub epoch: u64,
     /// The conversation's earlier exchanges.
     pub earlier: Vec<Exchange>,
-    /// The present one, with the step log so far.
+    /// The current one, with the step log so far.
     pub present: Exchange,
-    /// What was used and settled so far.
+    /// The usage and the settled credits so far.
     pub bill: AnswerCost,
     /// The model's price.
     pub price: Price,
-    /// The tokens that every request has besides the transcript: instructions and tools.
+    /// The tokens of every request besides the transcript: instructions and tools.
     pub overhead_tokens: u64,
-    /// The most tokens of transcript that a step may show.
+    /// The most transcript tokens of a step.
     pub context_tokens: u64,
-    /// The instruction for a step that summarises the transcript; the question follows it.
+    /// The instruction for a step that summarizes the transcript; the question follows it.
     pub summary_instruction: Arc<str>,
-    /// The most tokens that a step may put out.
+    /// The most output tokens of a step.
     pub output_max_tokens: u32,
-    /// The most steps that it may take.
+    /// The most steps of the answer.
     pub steps_max: u32,
-    /// Where each tool runs, and which may run again.
+    /// Decides where tools run and which of them are repeatable.
     pub router: Arc<dyn ToolRouter>,
     /// The call that reads the attached files before the first step, if there are any.
     pub attached: Option<Call>,
-    /// Workspace paths that were attached to this question and to those before it, the newest first.
+    /// Workspace paths of the attachments of this question and earlier ones, newest first.
     pub files: Vec<String>,
-    /// Whether the model is shown images.
+    /// The model accepts images.
     pub sees_images: bool,
-    /// Whether the user has asked for a stop already.
+    /// The user has already requested a stop.
     pub stop: bool,
 }
 
-/// Tells where a tool runs and whether it may run again. Its answers for a name must not change between two lives of the
-/// service, unless the configured tools do.
+/// Decides where a tool runs and whether it is repeatable. The decision for a name must be the same after a
+/// restart of the service, unless the configured tools change.
 pub trait ToolRouter: fmt::Debug + Send + Sync {
-    /// Whether a tool of this name runs on the host; all others run in the machine.
+    /// Returns `true` if the tool runs on the host; all others run in the machine.
     fn runs_on_host(&self, tool: &str) -> bool;
 
-    /// Whether a tool of this name may run beside others, and again after a crash.
+    /// Returns `true` if the tool may run concurrently with others, and again after a crash.
     fn is_repeatable(&self, tool: &str) -> bool;
 }
 
 /// An event of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// This instance of the machine is connected. An earlier connection is gone.
+    /// This instance of the machine is connected. An earlier connection is closed.
     Connected(InstanceId),
-    /// The connection is gone.
+    /// The connection was lost.
     Disconnected,
-    /// The machine could not be started, for good.
+    /// The machine failed permanently.
     MachineFailed(String),
     /// The executor sent a frame.
     Executor(ExecutorFrame),
-    /// The executor sent something that is no frame.
+    /// The executor sent an invalid frame.
     Violation,
-    /// The maximum cost of the step is reserved, or is not.
+    /// The reservation of the step's maximum cost succeeded or failed.
     Reserved {
         /// The step.
         number: u32,
-        /// The attempt that it is reserved for.
+        /// The attempt that it is for.
         attempt: u32,
-        /// Whether it is reserved, and if not, why.
+        /// The outcome of the reservation.
         outcome: Result<(), Shortage>,
     },
-    /// The model put something out.
+    /// The model produced output.
     ModelDelta {
         /// The step.
         number: u32,
@@ -95,25 +95,24 @@ pub enum Event {
         number: u32,
         /// The attempt at it.
         attempt: u32,
-        /// Why.
         error: StepError,
-        /// Any number, to spread waits.
+        /// A random number that spreads the waits.
         jitter: u64,
     },
-    /// The pause before attempt `attempt` is over.
+    /// The pause before `attempt` is over.
     BackoffElapsed {
         /// The step.
         number: u32,
-        /// The attempt that may begin.
+        /// The attempt that may start.
         attempt: u32,
     },
-    /// A subagent that runs for a call wrote more.
+    /// A subagent's text was extended.
     Reported {
         /// The call.
         call: String,
-        /// How many bytes of its earlier text stand.
+        /// The number of bytes of its earlier text that remain.
         keep: usize,
-        /// The text behind them.
+        /// The text after them.
         text: String,
     },
     /// A call that the host ran returned.
@@ -127,7 +126,7 @@ pub enum Event {
     StepCommitted {
         /// The step.
         number: u32,
-        /// Whether it is the summary before that step.
+        /// It is the summary before that step.
         summary: bool,
     },
     /// The result is in the log.
@@ -137,9 +136,9 @@ pub enum Event {
     },
     /// The answer is completed in the store.
     Completed,
-    /// The user wants it stopped.
+    /// The user requested a stop.
     StopRequested,
-    /// Another holds the lease: nothing that this turn writes counts any more.
+    /// Another process holds the lease: writes of this turn are rejected.
     Fenced,
 }
 
@@ -148,15 +147,15 @@ pub enum Event {
 pub enum Effect {
     /// Send the frame to the executor.
     Send(HostFrame),
-    /// Drop the connection and make a new one.
+    /// Close the connection and open a new one.
     Reconnect,
     /// Reserve the maximum cost of the step.
     Reserve {
         /// The step.
         number: u32,
-        /// The attempt that it is reserved for.
+        /// The attempt that it is for.
         attempt: u32,
-        /// Whether it is for the summary before that step.
+        /// It is for the summary before that step.
         summary: bool,
         /// The most that it can cost.
         max_cost: Credits,
@@ -167,66 +166,65 @@ pub enum Effect {
         number: u32,
         /// The attempt at it.
         attempt: u32,
-        /// The items that the model is shown.
+        /// The items that are shown to the model.
         transcript: Vec<Item>,
-        /// Whether tools are offered.
+        /// Tools are offered.
         tools: bool,
-        /// The most tokens that it may put out.
+        /// The most output tokens.
         output_max_tokens: u32,
     },
-    /// Stop the model at once.
+    /// Cancel the model call at once.
     CancelModel,
-    /// Come back after a while with `BackoffElapsed`.
+    /// Send `BackoffElapsed` after a pause.
     BackOff {
         /// The step.
         number: u32,
-        /// The attempt that may begin then.
+        /// The attempt that may start then.
         attempt: u32,
-        /// How long.
+        /// The duration of the pause.
         wait: Duration,
     },
-    /// Commit the step, settle its cost, release the rest of what was reserved.
+    /// Commit the step, settle its cost and release the rest of its reservation.
     CommitStep {
         /// The new entry of the log.
         entry: LogEntry,
         /// The cost of the step.
         cost: Credits,
-        /// The bill with it.
+        /// The answer's cost including it.
         bill: AnswerCost,
     },
-    /// Run a call of a committed step on the host, and come back with `ToolReturned`.
+    /// Run a call of a committed step on the host; answered by `ToolReturned`.
     RunTool(Call),
     /// Commit the result.
     CommitResult {
-        /// The step that called.
+        /// The step of the call.
         number: u32,
         /// The result.
         result: Arc<CallResult>,
     },
     /// Publish a change of the answer to its readers.
     Publish(Stamp, Change),
-    /// Complete the answer: the last entry, the cost, the parts and the end in one transaction.
+    /// Complete the answer: the last entry, the cost, the parts and the ending in one transaction.
     Complete(Box<Completion>),
-    /// The turn is over: close everything.
+    /// The turn is over: close all connections.
     Finish,
 }
 
 /// The last transaction of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Completion {
-    /// The part of the last step that stood when it was cut.
+    /// The partial output of an interrupted step.
     pub partial: Option<LogEntry>,
     /// The cost of the partial step.
     pub cost: Credits,
-    /// The bill with it.
+    /// The answer's cost including it.
     pub bill: AnswerCost,
-    /// How it ended.
     pub ending: Ending,
-    /// The answer with its end.
+    /// The answer with its ending.
     pub answer: Answer,
 }
 
-/// Returns how an answer ends when its next step can't be paid for.
+/// Returns the error of an answer whose next step cannot be paid for.
 pub(super) const fn of_shortage(shortage: Shortage) -> (ErrorCode, &'static str) {
     match shortage {
         Shortage::Balance => {

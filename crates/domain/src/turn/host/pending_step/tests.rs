@@ -1,4 +1,4 @@
-//! What is shown of a long exchange, and the step that sums it up.
+//! Tests of summaries: the items that are shown of long conversations, and the step that summarizes them.
 
 use super::*;
 use crate::answer::Ending;
@@ -20,7 +20,7 @@ impl ToolRouter for Nothing {
     }
 }
 
-/// A turn whose model reads so many tokens of transcript, with what is in its log.
+/// Creates a turn with `room` tokens of transcript, with earlier exchanges and a step log.
 fn turn(room: u64, earlier: &[Exchange], log: &[LogEntry]) -> Turn {
     let present = Exchange { question: "Who signed?".to_owned(), attachments: Vec::new(), log: log.to_vec() };
     Turn::new(Setup {
@@ -43,7 +43,7 @@ fn turn(room: u64, earlier: &[Exchange], log: &[LogEntry]) -> Turn {
     })
 }
 
-/// An earlier exchange with a result and an answer of so many bytes.
+/// Creates an earlier exchange with a result and an answer of these sizes in bytes.
 fn exchange(name: &str, result: usize, answer: usize) -> Exchange {
     let call = Call {
         id: format!("call-{name}"),
@@ -74,19 +74,19 @@ fn exchange(name: &str, result: usize, answer: usize) -> Exchange {
     Exchange { question: format!("About {name}?"), attachments: Vec::new(), log }
 }
 
-/// Connects the machine and returns what the host wants then.
+/// Connects the machine and returns the effects.
 fn wanted(turn: &mut Turn) -> Vec<Effect> {
     turn.begin();
     turn.on(Event::Connected(InstanceId::from_random(1)))
 }
 
-/// What is held for, and whether that is a summary.
+/// Returns the step of the reservation, and whether it is for a summary.
 fn held(effects: &[Effect]) -> (u32, bool) {
     let held = effects.iter().find_map(|effect| match effect {
         Effect::Reserve { attempt, summary, .. } => Some((*attempt, *summary)),
         _ => None,
     });
-    held.unwrap_or_else(|| panic!("nothing is held: {effects:?}"))
+    held.unwrap_or_else(|| panic!("nothing is reserved: {effects:?}"))
 }
 
 fn granted(turn: &mut Turn, attempt: u32) -> Vec<Effect> {
@@ -94,11 +94,11 @@ fn granted(turn: &mut Turn, attempt: u32) -> Vec<Effect> {
 }
 
 fn shown(effects: &[Effect]) -> (u32, Vec<Item>, bool) {
-    let said = effects.iter().find_map(|effect| match effect {
+    let call = effects.iter().find_map(|effect| match effect {
         Effect::CallModel { attempt, transcript, tools, .. } => Some((*attempt, transcript.clone(), *tools)),
         _ => None,
     });
-    said.unwrap_or_else(|| panic!("nothing is said: {effects:?}"))
+    call.unwrap_or_else(|| panic!("the model is not called: {effects:?}"))
 }
 
 fn texts(items: &[Item]) -> String {
@@ -110,7 +110,7 @@ fn texts(items: &[Item]) -> String {
     items.iter().map(text).collect::<Vec<_>>().join("\n")
 }
 
-fn said(turn: &mut Turn, attempt: u32, text: &str) -> Vec<Effect> {
+fn model_says(turn: &mut Turn, attempt: u32, text: &str) -> Vec<Effect> {
     turn.on(Event::ModelDelta { number: 0, attempt, event: StepEvent::Text(text.to_owned()) });
     let event = StepEvent::Finished { stop: StopReason::Done, usage: None };
     turn.on(Event::ModelDelta { number: 0, attempt, event })
@@ -123,13 +123,13 @@ fn old_results_go_first() {
     assert_eq!(held(&wanted(&mut turn)), (0, false));
     let (_, items, _) = shown(&granted(&mut turn, 0));
     let all = texts(&items);
-    assert_eq!(items.len(), 9, "nothing but what results said is gone: {all}");
+    assert_eq!(items.len(), 9, "only results are omitted: {all}");
     assert!(all.contains("look at it again") && !all.contains(&"r".repeat(9000)), "{all}");
     assert!(all.contains(&"r".repeat(3000)), "the newer one stays: {all}");
 }
 
 #[test]
-fn what_is_old_is_summed_up_and_the_end_stays_word_for_word() {
+fn old_entries_are_summarized_and_recent_ones_are_unchanged() {
     let earlier = [exchange("rent", 300, 9000), exchange("deposit", 300, 9000), exchange("keys", 30, 30)];
     let begun = |log: &[LogEntry]| turn(7000, &earlier, log);
     let mut turn = begun(&[]);
@@ -137,8 +137,8 @@ fn what_is_old_is_summed_up_and_the_end_stays_word_for_word() {
     let (attempt, items, tools) = shown(&granted(&mut turn, 0));
     let all = texts(&items);
     assert!(all.contains("rent aaa") && all.ends_with("Q Sum up.\n\nWho signed?") && !tools, "{all}");
-    assert!(!all.contains("About keys?"), "what stays is not summed up: {all}");
-    let committed = said(&mut turn, attempt, "Rent and deposit were discussed.");
+    assert!(!all.contains("About keys?"), "recent entries are not summarized: {all}");
+    let committed = model_says(&mut turn, attempt, "Rent and deposit were discussed.");
     assert!(!committed.iter().any(|effect| matches!(effect, Effect::Publish(..))), "{committed:?}");
     let entry = committed.iter().find_map(|effect| match effect {
         Effect::CommitStep { entry, cost, .. } => Some((entry.clone(), *cost)),
@@ -150,20 +150,20 @@ fn what_is_old_is_summed_up_and_the_end_stays_word_for_word() {
     assert_eq!(stale, [], "the step itself is not in the log");
     let then = turn.on(Event::StepCommitted { number: 0, summary: true });
     assert_eq!(held(&then), (1, false));
-    assert_eq!(granted(&mut turn, 0), [], "what was held for the summary counts no more");
+    assert_eq!(granted(&mut turn, 0), [], "the summary's reservation is over");
     let (attempt, items, tools) = shown(&granted(&mut turn, 1));
     let all = texts(&items);
     assert!(all.contains("Rent and deposit were discussed.") && !all.contains("rent aaa") && tools, "{all}");
     assert!(all.contains("About keys?") && all.contains("keys aaa"), "{all}");
     assert!(all.ends_with("Q Who signed?"), "{all}");
 
-    // Whoever takes the answer up shows the same, and buys no second one.
+    // A later lease shows the same items without a second summary.
     let mut after = begun(&[entry]);
     assert_eq!(held(&wanted(&mut after)), (0, false));
     assert_eq!(shown(&granted(&mut after, 0)).1, items);
 
-    // It is no part of the answer.
-    said(&mut turn, attempt, "Novák.");
+    // The summary is not part of the answer.
+    model_says(&mut turn, attempt, "Novák.");
     turn.on(Event::StepCommitted { number: 0, summary: false });
     assert_eq!(turn.answer().text(), "Novák.");
     assert_eq!(turn.answer().parts.len(), 1);
@@ -175,7 +175,7 @@ fn a_summary_that_says_nothing_is_done_without() {
     let mut turn = turn(5000, &earlier, &[]);
     assert_eq!(held(&wanted(&mut turn)), (0, true));
     let (attempt, ..) = shown(&granted(&mut turn, 0));
-    said(&mut turn, attempt, " ");
+    model_says(&mut turn, attempt, " ");
     assert_eq!(held(&turn.on(Event::StepCommitted { number: 0, summary: true })), (1, false));
     let (_, items, _) = shown(&granted(&mut turn, 1));
     let tokens: usize = texts(&items).len() / 3;
@@ -183,7 +183,7 @@ fn a_summary_that_says_nothing_is_done_without() {
 }
 
 #[test]
-fn what_is_too_long_for_the_vendor_is_shortened_once() {
+fn a_transcript_too_long_for_the_vendor_is_shortened_once() {
     let earlier = [exchange("rent", 30, 9000), exchange("deposit", 30, 9000)];
     let mut turn = turn(100_000, &earlier, &[]);
     assert_eq!(held(&wanted(&mut turn)), (0, false), "by the host's reckoning it fits");
@@ -192,23 +192,23 @@ fn what_is_too_long_for_the_vendor_is_shortened_once() {
     let too_long = |attempt| Event::ModelFailed { number: 0, attempt, error: StepError::TooLong, jitter: 0 };
     assert_eq!(held(&turn.on(too_long(attempt))), (1, true));
     let (attempt, ..) = shown(&granted(&mut turn, 1));
-    said(&mut turn, attempt, "In short.");
+    model_says(&mut turn, attempt, "In short.");
     assert_eq!(held(&turn.on(Event::StepCommitted { number: 0, summary: true })), (2, false));
     let (attempt, items, _) = shown(&granted(&mut turn, 2));
     assert!(texts(&items).len() < whole * 2 / 3 && texts(&items).contains("In short."));
     let ended = turn.on(too_long(attempt));
-    let told = ended.iter().find_map(|effect| match effect {
+    let ending = ended.iter().find_map(|effect| match effect {
         Effect::Complete(completion) => completion.answer.ending.clone(),
         _ => None,
     });
     assert!(
-        matches!(&told, Some(Ending::Failed(error)) if error.code == ErrorCode::ContextTooLong),
-        "{told:?}"
+        matches!(&ending, Some(Ending::Failed(error)) if error.code == ErrorCode::ContextTooLong),
+        "{ending:?}"
     );
 }
 
 #[test]
-fn a_summary_that_is_stopped_is_paid_for_and_sums_nothing_up() {
+fn a_stopped_summary_is_paid_for_and_covers_nothing() {
     let earlier = [exchange("rent", 30, 9000), exchange("deposit", 30, 9000)];
     let mut turn = turn(5000, &earlier, &[]);
     wanted(&mut turn);
