@@ -1,5 +1,5 @@
-//! Background jobs: which there are, and when each runs again. A job is stored beside the data that it is about, written
-//! in the transaction that makes it necessary, and runs at least once. So whatever runs a job must be idempotent.
+//! Background jobs: their kinds and schedules. A job is stored beside the data that it concerns, in the
+//! transaction that makes it necessary, and runs at least once. Therefore jobs must be idempotent.
 //!
 //! ```text
 //!            claim               success, recurring
@@ -10,21 +10,21 @@
 //!      └──lease over────┤      attempts used up
 //!                       └─────────────────────────────> failed: kept for the operator
 //! ```
-//! A recurring job never ends as failed: after its last attempt it waits for its next run.
+//! A recurring job never fails permanently: after its last attempt it waits for its next run.
 
 use std::time::Duration;
 
 use crate::id::ConversationId;
 use crate::time::Timestamp;
 
-/// The wait after the first failure; doubles with each further one.
+/// The wait after the first failure; doubled by each further one.
 const BACKOFF: Duration = Duration::from_secs(2);
 /// The longest wait after a failure.
 const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
-/// How often a job is tried before it counts as failed: with the waits between the attempts this takes two hours.
+/// The most attempts before a job fails permanently: with the waits in between, about two hours.
 pub const ATTEMPTS_MAX: u32 = 16;
-/// The longest interval of a recurring job, and so the longest that any job waits for its run. A later time was
-/// written by a clock that was wrong.
+/// The longest interval of a recurring job, and so the longest wait of any job. A later time was written by a
+/// wrong clock.
 pub const INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A job.
@@ -43,7 +43,7 @@ pub enum Job {
 }
 
 impl Job {
-    /// The jobs that run again and again.
+    /// The recurring jobs.
     pub const RECURRING: [Self; 4] =
         [Self::RemoveIdempotencyKeys, Self::TrimAuditLog, Self::RemoveStaleUploads, Self::RemoveFailedJobs];
 
@@ -57,10 +57,10 @@ impl Job {
     ];
     /// The name of [`Job::RemoveConversation`].
     pub const REMOVE_CONVERSATION: &'static str = "remove_conversation";
-    /// Stands for all kinds that this version does not know.
+    /// The label for all kinds that this version does not know.
     pub const UNKNOWN: &'static str = "unknown";
 
-    /// The kind's name: it is stored, and a label of metrics and log lines.
+    /// Returns the kind's name, which is stored and used as a label in metrics and logs.
     #[must_use]
     pub const fn kind(self) -> &'static str {
         match self {
@@ -72,13 +72,13 @@ impl Job {
         }
     }
 
-    /// The name as one of [`Job::KINDS`], else [`Job::UNKNOWN`].
+    /// Returns the name if it is one of [`Job::KINDS`], otherwise [`Job::UNKNOWN`].
     #[must_use]
     pub fn known_kind(name: &str) -> &'static str {
         Self::KINDS.into_iter().find(|kind| *kind == name).unwrap_or(Self::UNKNOWN)
     }
 
-    /// The interval of a recurring job, at most [`INTERVAL_MAX`]; `None` for one that runs once.
+    /// Returns the interval of a recurring job, at most [`INTERVAL_MAX`]; `None` for other jobs.
     #[must_use]
     pub const fn interval(self) -> Option<Duration> {
         match self {
@@ -91,20 +91,21 @@ impl Job {
     }
 }
 
-/// What becomes of a job after a run.
+/// The next state of a job after a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// It is removed.
     Remove,
-    /// It runs again at this time, and its attempts count from zero.
+    /// It runs again at this time, with its attempts reset.
     Rerun(Timestamp),
-    /// It is tried again at this time.
+    /// It is retried at this time.
     Retry(Timestamp),
-    /// It is kept as failed.
+    /// It is stored as failed.
     Fail,
 }
 
-/// Returns what becomes of a job that succeeded; it had been due at `due`. `None` is a job of an unknown kind.
+/// Returns the next state of a job that succeeded after it was due at `due`. `None` is a job of an unknown
+/// kind.
 #[must_use]
 pub fn after_success(job: Option<Job>, due: Timestamp, now: Timestamp) -> Next {
     match job.and_then(Job::interval) {
@@ -113,34 +114,36 @@ pub fn after_success(job: Option<Job>, due: Timestamp, now: Timestamp) -> Next {
     }
 }
 
-/// Returns what becomes of a job whose `attempts`th attempt in a row has failed. `random` spreads the retries of many.
+/// Returns the next state of a job whose `attempts`th consecutive attempt failed. `random` spreads the
+/// retries of many jobs.
 #[must_use]
 pub fn after_failure(job: Option<Job>, attempts: u32, due: Timestamp, now: Timestamp, random: u64) -> Next {
     let is_last = attempts >= ATTEMPTS_MAX;
     match job.and_then(Job::interval) {
         Some(interval) if is_last => Next::Rerun(next_run(due, now, interval)),
         None if is_last => Next::Fail,
-        // Retries of a recurring job are no rarer than its runs.
+        // Retries of a recurring job are at least as frequent as its runs.
         Some(interval) => Next::Retry(now.plus(backoff(attempts, random).min(interval))),
         None => Next::Retry(now.plus(backoff(attempts, random))),
     }
 }
 
-/// Whether a job that was claimed for the `attempts`th time in a row may run. The attempts of a job that kills its
-/// process count, too, although none of them was seen to fail.
+/// Returns `true` if a job may run after its `attempts`th consecutive claim. Attempts of a job that crashes
+/// its process count as well, although no failure was reported.
 #[must_use]
 pub const fn may_run(attempts: u32) -> bool {
     attempts <= ATTEMPTS_MAX
 }
 
-/// Returns the next run of a recurring job: one interval after it was due, so that runs do not drift. Runs that were
-/// missed are not made up for, and the next one is never further away than one interval, whatever the clock did.
+/// Returns the next run of a recurring job: one interval after it was due, so that runs do not drift. Missed
+/// runs are skipped, and the next run is at most one interval away even if the clock was changed.
 fn next_run(due: Timestamp, now: Timestamp, interval: Duration) -> Timestamp {
     let (next, latest) = (due.plus(interval), now.plus(interval));
     if next > now && next <= latest { next } else { latest }
 }
 
-/// The wait after the `attempts`th failure in a row, from half of the doubled wait to the whole.
+/// Returns the wait after the `attempts`th consecutive failure, between half of the doubled wait and all of
+/// it.
 fn backoff(attempts: u32, random: u64) -> Duration {
     let doublings = attempts.saturating_sub(1);
     let whole = BACKOFF.saturating_mul(2_u32.saturating_pow(doublings)).min(BACKOFF_MAX);
@@ -205,7 +208,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn waits_are_bounded_whatever_the_clock_says(
+        fn waits_are_bounded_for_any_clock(
             attempts in 1_u32.., due in any::<i64>(), now in -(1_i64 << 60)..1 << 60, random: u64
         ) {
             let (due, now) = (Timestamp::from_micros(due), Timestamp::from_micros(now));

@@ -26,18 +26,18 @@ use crate::time::Timestamp;
 /// The state of a machine as the interface shows it (section 2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MachineStatus {
-    /// Its agent answers.
+    /// Its agent responds.
     Running,
-    /// Nothing of it runs.
+    /// It is not running.
     Stopped,
-    /// On the way to running.
+    /// It is starting.
     Starting,
-    /// On the way to stopped.
+    /// It is stopping.
     Stopping,
 }
 
 impl MachineStatus {
-    /// The word of the interface.
+    /// Returns the value on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -52,13 +52,11 @@ impl MachineStatus {
 /// The desired state of a machine. It is stored, so that it survives a restart of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Desired {
-    /// It is meant to run.
     Running,
-    /// It is meant to be stopped.
     Stopped,
 }
 
-/// The bounds that a machine lives by.
+/// The timing rules of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     /// The number of failed starts in a row after which the machine fails. At least 1.
@@ -92,44 +90,44 @@ impl Default for Rules {
     }
 }
 
-/// Where a machine is.
+/// The internal state of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// The service has begun and looks whether the machine runs.
+    /// The service has started and checks whether the machine runs.
     Attaching,
-    /// Nothing of it runs.
+    /// It is not running.
     Stopped,
-    /// Nothing of it runs, because its start was given up.
+    /// It is not running, because its start or stop failed permanently.
     Failed {
-        /// Why, for its owner.
+        /// The reason, for its owner.
         reason: String,
     },
     /// The driver is starting it.
     Starting {
-        /// Which start in a row this is, from 1.
+        /// The number of consecutive starts, from 1.
         attempt: u32,
     },
-    /// It is there and its agent has not answered yet.
+    /// It runs, but its agent has not answered yet.
     Greeting {
-        /// Which start in a row this is, from 1.
+        /// The number of consecutive starts, from 1.
         attempt: u32,
     },
     /// A start failed and the next one is due at `until`.
     Backoff {
-        /// Which start in a row the next one is.
+        /// The number of the next start.
         attempt: u32,
-        /// When it is due.
+        /// The time of the next start.
         until: Timestamp,
     },
-    /// Its agent answers.
+    /// Its agent responds.
     Running {
-        /// The agent's life.
+        /// The agent's instance.
         instance: InstanceId,
-        /// Since when.
+        /// The time at which it began to run.
         since: Timestamp,
-        /// Since when it has had nothing to do.
+        /// The time since which no turn needs it.
         idle_since: Option<Timestamp>,
-        /// Which start in a row brought it here.
+        /// The number of consecutive starts that led here.
         attempt: u32,
     },
     /// The driver is stopping it.
@@ -148,45 +146,44 @@ pub enum AfterStop {
     Stay,
     /// It was started while it stopped.
     Start,
-    /// It was lost or did not come up, and is started again.
+    /// It was lost or failed to start, and is started again.
     Retry {
-        /// Which start in a row the next one is; the first is due at once.
+        /// The number of the next start; the first one is immediate.
         attempt: u32,
     },
-    /// It is given up.
+    /// It has failed permanently.
     GiveUp {
-        /// Why, for its owner.
+        /// The reason, for its owner.
         reason: String,
     },
 }
 
-/// An event in the life of a machine.
+/// An event of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Its owner or a new question starts it.
+    /// Its owner or a new question requests a start.
     StartRequested,
-    /// Its owner stops it.
+    /// Its owner requests a stop.
     StopRequested,
-    /// A question wants the machine from now on.
+    /// A turn needs the machine.
     TurnBegan,
-    /// A question no longer wants the machine.
+    /// A turn no longer needs the machine.
     TurnEnded,
-    /// The machine of an earlier service runs.
+    /// The machine of an earlier service is running.
     Attached,
-    /// No machine of an earlier service runs.
+    /// No machine of an earlier service is running.
     NothingToAttach,
     /// The driver has started it; its agent has not answered yet.
     DriverStarted,
-    /// The driver could not start it, or its agent did not answer rightly.
+    /// The driver could not start it, or its agent's answer was invalid.
     StartFailed {
-        /// Why.
         reason: String,
         /// True if a retry cannot succeed.
         permanent: bool,
     },
     /// The agent answered.
     AgentAnswered {
-        /// The agent's life.
+        /// The agent's instance.
         instance: InstanceId,
     },
     /// The machine died or its agent no longer answers.
@@ -194,33 +191,31 @@ pub enum Event {
     /// The driver has stopped it.
     DriverStopped,
     /// The driver could not stop it.
-    StopFailed {
-        /// Why.
-        reason: String,
-    },
-    /// Time has passed: [`Machine::wake_at`] came.
+    StopFailed { reason: String },
+    /// The time of [`Machine::wake_at`] was reached.
     Tick,
 }
 
 /// An action for the driver or the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Look whether the machine runs; answered by `Attached` or `NothingToAttach`.
+    /// Check whether the machine runs; answered by `Attached` or `NothingToAttach`.
     Attach,
     /// Start it; answered by `DriverStarted` or `StartFailed`.
     StartDriver,
-    /// Ask the agent who it is; answered by `AgentAnswered` or `StartFailed`.
+    /// Request the agent's `hello`; answered by `AgentAnswered` or `StartFailed`.
     Greet,
-    /// Abandon whatever is under way and stop it; answered by `DriverStopped` or `StopFailed`.
+    /// Abort other operations and stop it; answered by `DriverStopped` or `StopFailed`.
     StopDriver,
-    /// Keep what the machine is meant to be.
+    /// Store the desired state.
     Save(Desired),
-    /// Keep that the machine is meant to be stopped, though its owner did not stop it, unless a question waits for
-    /// it that was accepted meanwhile. Then, where the machine is not given up, `StartRequested` follows.
+    /// Store the desired state `Stopped`, although the owner did not request it, unless an accepted question
+    /// waits for the machine. In that case `StartRequested` follows, unless the machine has failed.
     Lapse,
 }
 
-/// One account's machine: what it is meant to be, where it is, and the turns that want it.
+/// The state machine of one account's machine: its desired state, its state, and the number of turns that
+/// need it.
 #[derive(Debug, Clone)]
 pub struct Machine {
     rules: Rules,
@@ -230,7 +225,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine of which the service knows only what it is meant to be, and the first thing to do.
+    /// Creates a machine of which only the desired state is known. Returns the first effect.
     #[must_use]
     pub fn new(desired: Desired, rules: Rules) -> (Self, Effect) {
         (Self { rules, desired, turns: 0, state: State::Attaching }, Effect::Attach)
@@ -255,7 +250,7 @@ impl Machine {
         }
     }
 
-    /// Where it is.
+    /// Returns the internal state.
     #[must_use]
     pub const fn state(&self) -> &State {
         &self.state
@@ -273,7 +268,7 @@ impl Machine {
         self.turns
     }
 
-    /// When [`Event::Tick`] is due, if nothing else happens.
+    /// Returns the time of the next [`Event::Tick`], if no other event comes first.
     #[must_use]
     pub fn wake_at(&self) -> Option<Timestamp> {
         match self.state {
@@ -291,7 +286,7 @@ impl Machine {
         }
     }
 
-    /// Takes one event and says what is to be done for it, in order.
+    /// Handles one event. Returns the effects, in order.
     pub fn on(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
         match event {
             Event::TurnBegan => {
@@ -322,12 +317,12 @@ impl Machine {
         let mut effects = self.set_desired(Desired::Running);
         match &mut self.state {
             State::Stopped => effects.extend(self.launch(1)),
-            // What could not be stopped may be there still, so that it is stopped first.
+            // A machine that could not be stopped may still exist, so it is stopped first.
             State::Failed { .. } => effects.extend(self.halt(AfterStop::Retry { attempt: 1 })),
             State::Stopping { then: then @ (AfterStop::Stay | AfterStop::GiveUp { .. }), .. } => {
                 *then = AfterStop::Start
             }
-            // Whoever starts it is about to use it.
+            // The caller is about to use it, so the idle time starts anew.
             State::Running { idle_since, .. } => *idle_since = (self.turns == 0).then_some(now),
             State::Stopping { then: AfterStop::Start | AfterStop::Retry { .. }, .. }
             | State::Attaching
@@ -341,7 +336,7 @@ impl Machine {
     fn stop(&mut self) -> Vec<Effect> {
         let mut effects = self.set_desired(Desired::Stopped);
         if effects.is_empty() && matches!(self.state, State::Failed { .. }) {
-            effects.push(Effect::Save(Desired::Stopped)); // as it was given up a question may have waited
+            effects.push(Effect::Save(Desired::Stopped)); // a question may have set it to Running
         }
         match &mut self.state {
             State::Starting { .. } | State::Greeting { .. } | State::Running { .. } => {
@@ -479,7 +474,7 @@ impl Machine {
         vec![Effect::Save(desired)]
     }
 
-    /// It is to be stopped, and not because its owner said so.
+    /// Stops it without a request of its owner.
     fn stop_unrequested(&mut self) -> Vec<Effect> {
         if self.desired == Desired::Stopped {
             return Vec::new();
@@ -511,7 +506,7 @@ impl Machine {
         }
     }
 
-    /// The first start after a long good run is due at once; each further one waits twice as long.
+    /// The first start after a long stable run is immediate; each further one waits twice as long.
     fn back_off(&mut self, attempt: u32, now: Timestamp) -> Vec<Effect> {
         let pause = match attempt.checked_sub(2) {
             None => Duration::ZERO,

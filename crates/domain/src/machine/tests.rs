@@ -1,10 +1,10 @@
-//! Tests of machines under any sequence of events.
+//! Property tests of machines with arbitrary sequences of events.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// The outside world of one machine: at most one operation under way, and perhaps a process.
+/// The environment of one machine: at most one operation in progress, and possibly a process.
 struct World {
     machine: Machine,
     now: Timestamp,
@@ -43,7 +43,7 @@ impl World {
         }
     }
 
-    /// The operation under way ends.
+    /// Completes the operation in progress.
     fn finish(&mut self, well: bool) {
         let failed = || Event::StartFailed { reason: "because".into(), permanent: false };
         let event = match (self.under_way.take(), well) {
@@ -71,7 +71,7 @@ impl World {
         }
     }
 
-    /// Everything under way ends well, and due pauses pass, until nothing more happens by itself.
+    /// Completes all operations successfully and lets pauses pass until the machine is at rest.
     fn settle(&mut self) {
         for _ in 0..100 {
             if self.under_way.is_some() {
@@ -125,7 +125,7 @@ fn play(world: &mut World, act: &Act) {
             world.now = world.now.plus(Duration::from_secs(*seconds));
             world.feed(Event::Tick);
         }
-        // Late reports of operations that were superseded.
+        // Late reports of superseded operations.
         Act::Stray(0) if !matches!(world.machine.state(), State::Attaching) => world.feed(Event::Attached),
         Act::Stray(1) if !matches!(world.machine.state(), State::Attaching) => {
             world.feed(Event::NothingToAttach)
@@ -136,7 +136,7 @@ fn play(world: &mut World, act: &Act) {
 
 proptest! {
     #[test]
-    fn whatever_happens_it_rests_where_it_was_told(
+    fn it_comes_to_rest_in_the_desired_state(
         meant in any::<bool>(),
         process in any::<bool>(),
         acts in acts(),
@@ -152,7 +152,7 @@ proptest! {
                     prop_assert_eq!(world.machine.desired(), Desired::Running);
                     prop_assert_ne!(world.machine.status(), MachineStatus::Stopped);
                     if matches!(before, MachineStatus::Running | MachineStatus::Starting) {
-                        prop_assert_eq!(world.machine.status(), before, "a start changes nothing here");
+                        prop_assert_eq!(world.machine.status(), before, "a start has no effect here");
                     }
                 }
                 Act::Stop => {
@@ -222,7 +222,7 @@ fn a_stop_while_starting_abandons_the_start() {
     assert_eq!(world.machine.status(), MachineStatus::Stopping);
     assert_eq!(world.under_way, Some(Effect::StopDriver));
     world.feed(Event::DriverStarted);
-    assert_eq!(world.machine.status(), MachineStatus::Stopping, "a late report changes nothing");
+    assert_eq!(world.machine.status(), MachineStatus::Stopping, "a late report is ignored");
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn it_is_stopped_when_idle_and_only_then() {
 }
 
 #[test]
-fn what_an_earlier_service_left_is_taken_over() {
+fn a_running_machine_of_an_earlier_service_is_attached() {
     let mut world = World::new(Desired::Running, true);
     world.finish(true);
     assert_eq!(world.under_way, Some(Effect::Greet), "it is not started anew");
@@ -303,14 +303,14 @@ fn a_machine_that_stops_by_itself_is_started_for_a_question_that_came_meanwhile(
     let mut world = World::running();
     let effects = world.machine.on(Event::AgentLost { reason: "gone".into() }, world.now);
     assert_eq!(effects, [Effect::Lapse, Effect::StopDriver]);
-    // The store knows of a question, and says so.
+    // A question waits in the store, so the service requests a start.
     let effects = world.machine.on(Event::StartRequested, world.now);
     assert_eq!(effects, [Effect::Save(Desired::Running)]);
     assert_eq!(world.machine.on(Event::DriverStopped, world.now), [Effect::StartDriver]);
 }
 
 #[test]
-fn its_owner_stops_what_was_given_up_for_good() {
+fn its_owner_can_stop_a_failed_machine() {
     let mut world = World::running();
     world.feed(Event::TurnBegan);
     for _ in 0..Rules::default().start_attempts_max {
@@ -318,7 +318,7 @@ fn its_owner_stops_what_was_given_up_for_good() {
         world.settle();
     }
     assert_eq!(world.machine.status(), MachineStatus::Stopped);
-    world.saved = Desired::Running; // a question waited as it was given up
+    world.saved = Desired::Running; // a question was waiting when it failed
     world.feed(Event::StopRequested);
     assert_eq!(world.saved, Desired::Stopped);
 }
