@@ -5,7 +5,7 @@ use crate::time::Timestamp;
 /// The licence for the agent product: keys work exactly as long as it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Licence {
-    /// The first moment at which it no longer holds; `None` when there never was one.
+    /// The end of its validity, exclusive; `None` without a licence.
     pub until: Option<Timestamp>,
 }
 

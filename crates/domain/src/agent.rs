@@ -5,10 +5,10 @@ use crate::id::AgentId;
 /// The name of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct AgentName {
-    /// Its identifier, made from its full name.
+    /// Its identifier, derived from its full name.
     pub id: AgentId,
-    /// Its short name, which another agent may have as well.
+    /// Its short name, not necessarily unique.
     pub name: String,
-    /// `<plugin>:<file name>`, which no other has.
+    /// `<plugin>:<file name>`, unique.
     pub full_name: String,
 }

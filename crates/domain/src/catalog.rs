@@ -5,7 +5,7 @@ use crate::credits::Price;
 /// A language of the service's own texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Language {
-    /// Czech, also whenever nothing else was agreed.
+    /// Czech, the default.
     #[default]
     Cs,
     /// English.
@@ -18,7 +18,7 @@ impl Language {
     /// Every language, the default first.
     pub const ALL: [Self; 3] = [Self::Cs, Self::En, Self::Sk];
 
-    /// The code of ISO 639-1, as in `Content-Language`.
+    /// Returns the code of ISO 639-1, as in `Content-Language`.
     #[must_use]
     pub const fn code(self) -> &'static str {
         match self {
@@ -37,8 +37,9 @@ impl Language {
 /// The maximum number of ranges of an `Accept-Language` header that are read.
 const ACCEPT_LANGUAGE_RANGES_MAX: usize = 64;
 
-/// The language that an `Accept-Language` header asks for, by its weights; the earlier of equal ones. Czech
-/// when the header is absent, broken, or names none of ours; `*` stands for the best that was not refused.
+/// Returns the language that an `Accept-Language` header prefers by its weights; the first of equal ones.
+/// Czech if the header is absent, malformed, or names no supported language; `*` stands for the best language
+/// that is not excluded.
 #[must_use]
 pub fn negotiate(accept_language: Option<&str>) -> Language {
     let ranges: Vec<(&str, u16)> = accept_language
@@ -73,7 +74,7 @@ pub fn negotiate(accept_language: Option<&str>) -> Language {
     best.map_or(Language::Cs, |(language, _)| language)
 }
 
-/// A weight from 0 to 1 with up to three decimals, in thousandths; 0 when it is none.
+/// Parses a weight from 0 to 1 with up to three decimals, in thousandths; 0 if it is malformed.
 fn thousandths(value: &str) -> u16 {
     let (whole, decimals) = value.split_once('.').unwrap_or((value, ""));
     if decimals.len() > 3 || !decimals.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -98,19 +99,19 @@ pub struct Localized {
 }
 
 impl Localized {
-    /// The three texts.
+    /// Creates a text from its three translations.
     #[must_use]
     pub fn new(cs: impl Into<String>, en: impl Into<String>, sk: impl Into<String>) -> Self {
         Self { cs: cs.into(), en: en.into(), sk: sk.into() }
     }
 
-    /// A text that is the same in every language, such as a model's name.
+    /// Creates a text that is the same in every language, such as a model's name.
     #[must_use]
     pub fn same(text: &str) -> Self {
         Self::new(text, text, text)
     }
 
-    /// The text in `language`.
+    /// Returns the text in `language`.
     #[must_use]
     pub fn in_language(&self, language: Language) -> &str {
         match language {
@@ -126,14 +127,14 @@ impl Localized {
 pub enum ProviderName {
     /// Anthropic.
     Anthropic,
-    /// OpenAI, every server that speaks its protocol, and the built-in reader.
+    /// OpenAI, every compatible server, and the built-in reader.
     OpenAi,
     /// Google.
     Google,
 }
 
 impl ProviderName {
-    /// The value on the wire.
+    /// Returns the value on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -158,7 +159,7 @@ pub enum ModelStatus {
 }
 
 impl ModelStatus {
-    /// The value on the wire.
+    /// Returns the value on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -186,14 +187,14 @@ pub struct ModelEntry {
     pub deprecated: bool,
     /// The available settings; empty when deprecated.
     pub settings: Vec<Setting>,
-    /// True for the built-in reader, which is no language model.
+    /// Set for the built-in reader, which is not a language model.
     pub builtin: bool,
     pub price: Price,
     /// The context window: input and output tokens together.
     pub context_tokens: u32,
-    /// The most tokens that one step may write.
+    /// The most output tokens of one step.
     pub output_max_tokens: u32,
-    /// The name by which its vendor knows it.
+    /// The vendor's name of the model.
     pub vendor_name: String,
     /// True if it accepts images.
     pub sees_images: bool,
@@ -205,12 +206,12 @@ pub struct ModelLimits {
     pub price: Price,
     /// The context window: input and output tokens together.
     pub context_tokens: u32,
-    /// The most tokens that one step may write.
+    /// The most output tokens of one step.
     pub output_max_tokens: u32,
 }
 
 impl ModelEntry {
-    /// Its measures as they are now.
+    /// Returns its price and token limits.
     #[must_use]
     pub const fn model_limits(&self) -> ModelLimits {
         ModelLimits {
@@ -221,7 +222,7 @@ impl ModelEntry {
     }
 }
 
-/// The key of the setting that says how much a model thinks before it answers.
+/// The key of the setting for the reasoning effort.
 pub const REASONING_EFFORT: &str = "reasoningEffort";
 
 /// A setting of a model (section 2.2).
@@ -231,14 +232,14 @@ pub struct Setting {
     pub key: String,
     /// Its label.
     pub label: Localized,
-    /// The values that it takes, at least one.
+    /// The accepted values, at least one.
     pub options: Vec<SettingOption>,
-    /// The value that stands when a question sets none.
+    /// The value for questions that set none.
     pub default_value: String,
 }
 
 impl Setting {
-    /// The reasoning effort: `LOW`, `MEDIUM` (the default) or `HIGH`.
+    /// Creates the setting for the reasoning effort: `LOW`, `MEDIUM` (the default) or `HIGH`.
     #[must_use]
     pub fn reasoning_effort() -> Self {
         let option = |value: &str, label| SettingOption { value: value.to_owned(), label };
@@ -273,7 +274,7 @@ pub struct Jurisdiction {
     pub label: Localized,
 }
 
-/// The jurisdictions that are there when the operator lists none.
+/// Returns the jurisdictions that are offered unless the operator configures others.
 #[must_use]
 pub fn builtin_jurisdictions() -> Vec<Jurisdiction> {
     [
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn every_builtin_label_is_said_in_every_language() {
+    fn every_builtin_label_is_translated() {
         let jurisdictions = builtin_jurisdictions();
         assert_eq!(jurisdictions.len(), 6);
         for jurisdiction in jurisdictions {

@@ -13,11 +13,11 @@ pub struct Credits(pub u64);
 /// The price of a model, in thousandths of a credit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Price {
-    /// Once for each answer in which a step succeeded.
+    /// Charged once per answer with a successful step.
     pub base_millis: u64,
-    /// For each thousand tokens read.
+    /// Per thousand input tokens.
     pub input_millis: u64,
-    /// For each thousand tokens written.
+    /// Per thousand output tokens.
     pub output_millis: u64,
 }
 
@@ -34,7 +34,7 @@ impl Price {
 }
 
 impl Usage {
-    /// Both together; estimated when either is.
+    /// Adds both; estimated if either is.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -50,7 +50,7 @@ impl Usage {
 /// The usage and cost of an answer so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AnswerCost {
-    /// The usage of the steps that succeeded.
+    /// The usage of the successful steps.
     pub used: Usage,
     pub settled: Credits,
 }
@@ -62,8 +62,8 @@ impl AnswerCost {
         Credits(price.of(self.used.plus(most)).0.saturating_sub(self.settled.0))
     }
 
-    /// The bill after a step that used `usage` and for which `reserved` was held, and what the step costs:
-    /// never more than was reserved.
+    /// Returns the answer's cost after a step with this `usage`, and the credits to settle for the step: at
+    /// most `reserved`.
     #[must_use]
     pub fn settle(self, price: Price, usage: Usage, reserved: Credits) -> (Self, Credits) {
         let cost = self.max_cost(price, usage).min(reserved);
@@ -72,16 +72,16 @@ impl AnswerCost {
     }
 }
 
-/// A posting's kind. Postings are never changed.
+/// The kind of a posting. Postings are immutable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PostingKind {
-    /// Credits came to the account: raises the balance.
+    /// Credits are added to the balance.
     Grant,
-    /// Credits are held for a step: from the balance to the reserved.
+    /// Credits are moved from the balance to the reserved credits.
     Reserve,
-    /// Held credits are spent.
+    /// Reserved credits are spent.
     Settle,
-    /// Held credits go back to the balance.
+    /// Reserved credits are returned to the balance.
     Release,
 }
 
@@ -94,31 +94,31 @@ pub struct Balance {
     pub reserved: Credits,
 }
 
-/// Why a posting was not made.
+/// The reason why a posting was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PostingError {
-    /// The balance does not cover it.
+    /// The balance is insufficient.
     #[error("not enough credits")]
     Insufficient,
-    /// More was to be settled or released than is held, or the sum has no room.
+    /// The amount exceeds the reserved credits, or the sum overflows.
     #[error("the posting does not fit the balance")]
     Impossible,
 }
 
-/// Why credits can't be held.
+/// The reason why credits could not be reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shortage {
-    /// The account's balance does not cover them.
+    /// The account's balance is insufficient.
     Balance,
-    /// The key through which the question came would have spent more than it may.
+    /// The key of the question would exceed its spending limit.
     SpendingLimit,
 }
 
 impl Balance {
-    /// The purse after one posting.
+    /// Returns the balance after one posting.
     ///
     /// # Errors
-    /// [`PostingError`]; the purse stays as it was.
+    /// [`PostingError`]; the balance is then unchanged.
     pub fn post(self, kind: PostingKind, amount: Credits) -> Result<Self, PostingError> {
         let take = |from: Credits, refusal| from.0.checked_sub(amount.0).map(Credits).ok_or(refusal);
         let add = |to: Credits| to.0.checked_add(amount.0).map(Credits).ok_or(PostingError::Impossible);
@@ -159,7 +159,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn steps_cost_together_what_their_sum_costs(steps in prop::collection::vec((0_u64..50_000, 0_u64..9000), 1..20)) {
+        fn the_costs_of_steps_add_up_to_the_cost_of_their_sum(steps in prop::collection::vec((0_u64..50_000, 0_u64..9000), 1..20)) {
             let mut bill = AnswerCost::default();
             let mut paid = 0;
             for (input, output) in &steps {

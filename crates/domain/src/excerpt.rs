@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// Characters of what a client sent that a message repeats.
+/// The most characters of client input in a message.
 pub const EXCERPT_MAX_CHARS: usize = 100;
 
-/// The beginning of a text in quotes, as a message repeats it: whatever its length, the message stays short.
+/// Shows the beginning of a text in quotes, so that a message stays short.
 #[derive(Debug, Clone, Copy)]
 pub struct Excerpt<'a>(pub &'a str);
 

@@ -1,4 +1,4 @@
-//! Bytes as hexadecimal digits, in lower case, two a byte.
+//! Lower-case hexadecimal digits, two per byte.
 
 /// Encodes bytes.
 #[must_use]
@@ -8,17 +8,17 @@ pub fn encode(bytes: &[u8]) -> String {
     digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }
 
-/// Decodes digits of either case; `None` when there are others, or half a byte.
+/// Decodes digits of either case; `None` for other characters or an odd number of digits.
 #[must_use]
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    // No parser of numbers, which takes a sign for a digit.
+    // Number parsers would accept a sign.
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
     if rest.is_empty() { bytes.collect() } else { None }
 }
 
-/// Decodes so many bytes; `None` for more or fewer.
+/// Decodes exactly `LENGTH` bytes; `None` for any other length.
 #[must_use]
 pub fn decode_array<const LENGTH: usize>(text: &str) -> Option<[u8; LENGTH]> {
     if text.len() == 2 * LENGTH { decode(text)?.try_into().ok() } else { None }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::time::Timestamp;
 
-/// The text is no UUID.
+/// The text is not a UUID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a UUID")]
 pub struct InvalidId;
@@ -19,14 +19,14 @@ macro_rules! ids {
         pub struct $name(Uuid);
 
         impl $name {
-            /// The identifier of these 128 bits, marked as a random (version 4) UUID.
+            /// Creates a random (version 4) UUID from 128 random bits.
             #[must_use]
             pub fn from_random(bits: u128) -> Self {
                 Self(uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid())
             }
 
-            /// An identifier made at this time, of these random bits (version 7): those that are made one after
-            /// another are neighbours in an index, so that writing many of them touches few of its pages.
+            /// Creates a time-ordered (version 7) UUID. Consecutive identifiers are neighbours in an index,
+            /// so that inserting many of them touches few pages.
             #[must_use]
             pub fn made_at(at: Timestamp, bits: u128) -> Self {
                 let millis = u64::try_from(at.micros() / 1000).unwrap_or(0);
@@ -36,7 +36,7 @@ macro_rules! ids {
                 Self(uuid::Builder::from_unix_timestamp_millis(millis, &rest).into_uuid())
             }
 
-            /// The 128 bits as they stand.
+            /// Returns the 128 bits.
             #[must_use]
             pub fn bits(self) -> u128 {
                 self.0.as_u128()
@@ -68,9 +68,9 @@ macro_rules! ids {
 ids! {
     /// The owner of keys, licence, credits, machine and workspace.
     AccountId,
-    /// A person who signs in; belongs to an account.
+    /// A user; belongs to an account.
     UserId,
-    /// A key of the interface (not the key itself).
+    /// An API key's public identifier (not the key itself).
     KeyId,
     /// A conversation: `chatId` on the wire.
     ConversationId,
@@ -80,7 +80,7 @@ ids! {
     PartId,
     /// A posting of the ledger.
     PostingId,
-    /// One life of the agent's program in a machine; another after each start.
+    /// An instance of the agent program in a machine; each start creates a new one.
     InstanceId,
     /// A process of the service that holds leases.
     NodeId,
@@ -96,11 +96,11 @@ ids! {
 
 /// The UUID namespace of skill names.
 const SKILLS: Uuid = Uuid::from_u128(0x6d0f_2f5c_8a53_4a0e_9b1d_37c1_5be0_42a7);
-/// The same for agents.
+/// The UUID namespace of agent names.
 const AGENTS: Uuid = Uuid::from_u128(0xb2c4_91de_0f7a_4c36_8e55_d40a_6f19_73ec);
 
 impl TraceId {
-    /// The trace of these 128 bits: clients choose them as they like.
+    /// Creates a trace id from 128 arbitrary bits, which clients may choose.
     #[must_use]
     pub fn from_bits(bits: u128) -> Self {
         Self(Uuid::from_u128(bits))
@@ -108,7 +108,7 @@ impl TraceId {
 }
 
 impl SkillId {
-    /// The identifier of the skill of this full name: the same wherever and whenever it is made (version 5).
+    /// Derives the identifier of the skill with this full name (version 5).
     #[must_use]
     pub fn of(full_name: &str) -> Self {
         Self(Uuid::new_v5(&SKILLS, full_name.as_bytes()))
@@ -116,7 +116,7 @@ impl SkillId {
 }
 
 impl AgentId {
-    /// The identifier of the agent of this full name, in the same way.
+    /// Derives the identifier of the agent with this full name (version 5).
     #[must_use]
     pub fn of(full_name: &str) -> Self {
         Self(Uuid::new_v5(&AGENTS, full_name.as_bytes()))
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_later_stands_later() {
+    fn later_identifiers_sort_after_earlier_ones() {
         let at = |micros, bits| MessageId::made_at(Timestamp::from_micros(micros), bits).to_string();
         let (before, after) = (at(1_700_000_000_000_000, u128::MAX), at(1_700_000_000_001_000, 0));
         assert!(before < after, "{before} {after}");

@@ -13,17 +13,17 @@ const SECRET_DIGITS: usize = 33;
 /// 32 bits in base 62.
 const CHECK_DIGITS: usize = 6;
 
-/// A key in the clear: exists while it is made and while a request is resolved, never longer.
+/// A key in clear text, which exists only while it is created or resolved.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretKey(String);
 
-/// The text is no key: it lacks the prefix or the form, or its check sum is wrong.
+/// The text is not a key: its prefix, form or checksum is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a key")]
 pub struct InvalidKey;
 
 impl SecretKey {
-    /// The key of these random bits.
+    /// Creates a key from random bits.
     #[must_use]
     pub fn from_random(bits: [u8; 24]) -> Self {
         let mut text = String::with_capacity(PREFIX.len() + SECRET_DIGITS + CHECK_DIGITS);
@@ -34,10 +34,10 @@ impl SecretKey {
         Self(text)
     }
 
-    /// Reads a key as a client sends it.
+    /// Parses a key.
     ///
     /// # Errors
-    /// [`InvalidKey`] when the form or the check sum is wrong.
+    /// [`InvalidKey`] if the form or the checksum is wrong.
     pub fn parse(text: &str) -> Result<Self, InvalidKey> {
         let whole = PREFIX.len() + SECRET_DIGITS + CHECK_DIGITS;
         if text.len() != whole || !text.starts_with(PREFIX) {
@@ -56,7 +56,7 @@ impl SecretKey {
         KeyFingerprint(Sha256::digest(self.0.as_bytes()).into())
     }
 
-    /// The key itself, to be shown once.
+    /// Returns the key itself, which is shown once.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -78,7 +78,7 @@ fn check_sum(text: &str) -> String {
     base62(&digest[..4], CHECK_DIGITS)
 }
 
-/// The bytes as a number in base 62, padded to `digits`.
+/// Encodes the bytes as a number in base 62, padded to `digits`.
 fn base62(bytes: &[u8], digits: usize) -> String {
     let mut number = bytes.to_vec();
     let mut out = vec![ALPHABET[0]; digits];

@@ -1,10 +1,9 @@
 //! The domain types and rules of Causerie.
 //!
-//! This crate does no I/O, reads no clock, draws no random numbers and has no serialization. Callers pass in time,
-//! identifiers and randomness, and each edge (wire, store, machine, vendor) has its own form of these types. The
-//! invariants of answers, machines and credits are kept by pure functions from (state, event) to (state, effects),
-//! which
-//! `tests/simulation` simulates.
+//! This crate does no I/O, reads no clock, draws no random numbers and has no serialization. Callers pass in
+//! time, identifiers and randomness, and each edge (wire, store, machine, vendor) has its own form of these
+//! types. The invariants of answers, machines and credits are kept by pure functions from (state, event) to
+//! (state, effects), which `tests/simulation` exercises.
 
 pub mod account;
 pub mod agent;

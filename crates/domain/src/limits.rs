@@ -10,13 +10,13 @@ pub const PATH_MAX_BYTES: usize = 4096;
 pub const ATTACHMENTS_MAX: usize = 100;
 /// The most steps of one answer.
 pub const STEPS_MAX: u32 = 60;
-/// The most steps of another agent on a task that it was given.
+/// The most steps of a subagent's task.
 pub const DELEGATED_STEPS_MAX: u32 = 30;
 /// The most calls of one step.
 pub const CALLS_MAX: usize = 32;
-/// The most that one step may put out, in bytes of its text, reasoning and arguments together.
+/// The largest output of one step: the bytes of its text, reasoning and arguments together.
 pub const STEP_MAX_BYTES: usize = 4 * 1024 * 1024;
-/// The most files that enter one answer as parts of their own; those that tools write beyond it are not shown.
+/// The most files that are parts of one answer; further files written by tools are not shown.
 pub const FILE_PARTS_MAX: usize = 500;
-/// The most passages that one answer numbers: a mark has at most three digits.
+/// The most numbered passages of one answer, because a mark has at most three digits.
 pub const SOURCES_MAX: u32 = 999;

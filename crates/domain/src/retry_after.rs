@@ -1,11 +1,11 @@
-//! The value of the header `Retry-After`, as servers of others send it.
+//! Parses the header `Retry-After` of other servers.
 
 use std::time::{Duration, SystemTime};
 
-/// The longest wait that a server's word is taken for.
+/// The longest accepted wait.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 
-/// Parses seconds, with a fraction or without, or a date; an hour at most. `None` for anything else.
+/// Parses seconds, with or without a fraction, or a date; caps at an hour. `None` for anything else.
 #[must_use]
 pub fn parse(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
@@ -16,7 +16,7 @@ pub fn parse(value: &str, now: SystemTime) -> Option<Duration> {
     Some(wait.min(RETRY_AFTER_MAX))
 }
 
-/// Parses seconds, with a fraction or without; an hour at most.
+/// Parses seconds, with or without a fraction; caps at an hour.
 #[must_use]
 pub fn seconds(text: &str) -> Option<Duration> {
     let wait = Duration::try_from_secs_f64(text.parse().ok()?).ok()?;

@@ -2,24 +2,24 @@
 
 use std::fmt;
 
-/// One thing that a key may be allowed.
+/// A permission of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permission {
-    /// To see conversations and their answers.
+    /// Reading conversations and answers.
     Read,
-    /// To ask, and to change and delete conversations.
+    /// Asking, and changing and deleting conversations.
     Ask,
-    /// To use the workspace's files and folders.
+    /// Using the workspace's files and folders.
     Files,
-    /// To start and stop the machine.
+    /// Starting and stopping the machine.
     Machine,
 }
 
 impl Permission {
-    /// All of them.
+    /// Every permission.
     pub const ALL: [Self; 4] = [Self::Read, Self::Ask, Self::Files, Self::Machine];
 
-    /// Its word.
+    /// Returns its name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -44,26 +44,26 @@ impl Permission {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scope(u8);
 
-/// The text is no scope.
+/// The text is not a scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no scope: it is one or more of read, ask, files, machine, with commas between them")]
 pub struct InvalidScope(pub String);
 
 impl Scope {
-    /// Everything.
+    /// All permissions.
     pub const ALL: Self = Self(15);
 
-    /// Exactly these; `None` when there are none.
+    /// Creates a scope of exactly these permissions; `None` for an empty list.
     #[must_use]
     pub fn of(permissions: &[Permission]) -> Option<Self> {
         let bits = permissions.iter().fold(0, |bits, permission| bits | permission.bit());
         (bits != 0).then_some(Self(bits))
     }
 
-    /// Reads words with commas between them, in any order.
+    /// Parses names separated by commas, in any order.
     ///
     /// # Errors
-    /// [`InvalidScope`] when there is none or one that is unknown.
+    /// [`InvalidScope`] if there is none, or an unknown one.
     pub fn parse(text: &str) -> Result<Self, InvalidScope> {
         let read = |word: &str| Permission::ALL.into_iter().find(|one| one.as_str() == word.trim());
         let permissions: Option<Vec<Permission>> = text.split(',').map(read).collect();
@@ -82,7 +82,7 @@ impl Scope {
     }
 }
 
-/// The words with commas between them.
+/// Formats the names, separated by commas.
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, permission) in self.permissions().enumerate() {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_scope_is_refused() {
+    fn invalid_scopes_are_rejected() {
         for wrong in ["", ",", "read,", "READ", "write", "read,everything"] {
             assert_eq!(Scope::parse(wrong), Err(InvalidScope(wrong.to_owned())));
         }

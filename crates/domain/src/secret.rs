@@ -1,13 +1,13 @@
-//! Secrets of the operator, such as keys of vendors, that no log and no error shows.
+//! Secrets of the operator, such as vendors' keys, which no log or error reveals.
 
 use std::fmt;
 
-/// From this length on a word of a secret counts as a secret of its own, in bytes.
+/// The length in bytes from which on a word of a secret is redacted on its own.
 const WORD_MIN_BYTES: usize = 16;
-/// Stands for a secret.
+/// The replacement for a secret.
 const REDACTED: &str = "[secret]";
 
-/// A text that only its server may see.
+/// A text that is only sent to its server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -18,16 +18,16 @@ impl Secret {
         Self(text.into())
     }
 
-    /// Returns the text itself, for whoever sends it.
+    /// Returns the text itself, for sending it.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Returns a server's text without the secret, should the server have repeated it.
+    /// Removes the secret from a server's text, in case the server repeated it.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
-        // Of `Bearer …` the second word is the secret; what is short is none.
+        // In `Bearer …` the second word is the secret; short words are not.
         let words = self.0.split_whitespace().filter(|word| word.len() >= WORD_MIN_BYTES || *word == self.0);
         words.fold(text.to_owned(), |text, word| text.replace(word, REDACTED))
     }

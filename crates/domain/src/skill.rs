@@ -5,10 +5,10 @@ use crate::id::SkillId;
 /// The name of a skill.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SkillName {
-    /// Its identifier, made from its full name.
+    /// Its identifier, derived from its full name.
     pub id: SkillId,
-    /// Its short name, which another skill may have as well.
+    /// Its short name, not necessarily unique.
     pub name: String,
-    /// `<plugin>:<folder>`, which no other has.
+    /// `<plugin>:<folder>`, unique.
     pub full_name: String,
 }

@@ -8,19 +8,19 @@ use std::time::Duration;
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// The point this many microseconds after the epoch.
+    /// Creates a time from microseconds since the epoch.
     #[must_use]
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
-    /// Microseconds since the epoch.
+    /// Returns the microseconds since the epoch.
     #[must_use]
     pub const fn micros(self) -> i64 {
         self.0
     }
 
-    /// The point `after` this one; the last representable one when that overflows.
+    /// Returns the time `after` this one, saturating.
     #[must_use]
     pub fn plus(self, after: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(after.as_micros()).unwrap_or(i64::MAX)))
@@ -34,7 +34,7 @@ impl Timestamp {
 }
 
 impl fmt::Display for Timestamp {
-    /// ISO 8601 in UTC with milliseconds: `2026-11-21T08:37:00.000Z`.
+    /// Formats as ISO 8601 in UTC with milliseconds: `2026-11-21T08:37:00.000Z`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match jiff::Timestamp::from_microsecond(self.0) {
             Ok(at) => write!(f, "{at:.3}"),
@@ -43,9 +43,9 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Where time comes from. The service hands in the system's clock, tests one of their own.
+/// A source of time: the system clock in the service, a simulated one in tests.
 pub trait Clock: Send + Sync {
-    /// The present.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 }
 
