@@ -1,7 +1,7 @@
-//! The heart, simulated: the turn's two state machines, the step log, leases with epochs, the answer's fold
-//! and the credits, through kills, freezes, delays, duplicates and stale leases, on simulated time.
+//! A simulation of the core: the turn's two state machines, the step log, leases with epochs, the answer's
+//! fold and the credits, with kills, freezes, delays, duplicates and stale leases, in simulated time.
 //!
-//! `CAUSERIE_SEEDS=N` runs N seeds instead of the usual number; `CAUSERIE_SEED=K` runs seed K alone.
+//! `CAUSERIE_SEEDS=N` runs N seeds instead of the default number; `CAUSERIE_SEED=K` runs only seed K.
 
 mod rng;
 mod store;
@@ -23,25 +23,25 @@ struct Totals {
     effects: u64,
     handovers: u64,
     summaries: u64,
-    /// Those that are in a log.
+    /// The summaries in the logs.
     summed_up: u64,
 }
 
-/// Runs one seed to its rest and checks what must hold of every answer.
+/// Runs one seed until it is at rest and checks the invariants of every answer.
 fn live_through(seed: u64) -> Totals {
     let (world, trace) = World::new(seed).run();
     assert_eq!(world.store.rows.len() as u64, world.accepted);
     let mut settled = 0;
     for (id, row) in &world.store.rows {
         let ending = row.ending.as_ref().expect("every accepted answer is completed");
-        let answer = row.answer.as_ref().expect("a completed answer is kept");
+        let answer = row.answer.as_ref().expect("a completed answer is stored");
         let rebuilt = Answer::rebuild(*id, &[], &row.log, Some(ending.clone()));
         assert_eq!(answer.text(), rebuilt.text(), "the text is the fold of the log");
         assert_eq!(settled_parts(answer), settled_parts(&rebuilt), "the parts are the fold of the log");
         let used = row.charged.iter().fold(Usage::default(), |sum, usage| sum.plus(*usage));
         let owed = if row.charged.is_empty() { Credits(0) } else { store::PRICE.of(used) };
         assert_eq!(row.settled, owed, "each answer is paid exactly once");
-        assert_eq!(row.held, Credits(0), "what was held is settled or given back");
+        assert_eq!(row.held, Credits(0), "reservations are settled or released");
         settled += row.settled.0;
     }
     let balance = world.store.balance;
@@ -61,13 +61,13 @@ fn live_through(seed: u64) -> Totals {
     }
 }
 
-/// The parts of a completed answer, without what other agents were saying as the answer was cut: it shows that, but
-/// nobody builds on it.
+/// Returns the parts of a completed answer, without the text of subagents that were interrupted, which is
+/// shown but not used.
 fn settled_parts(answer: &Answer) -> Vec<Part> {
     let mut parts = answer.parts.clone();
     for part in &mut parts {
         if let Body::Run(run) = &mut part.body {
-            assert_ne!(run.state, RunState::Pending, "nothing of a completed answer is pending");
+            assert_ne!(run.state, RunState::Pending, "no part of a completed answer is pending");
             if run.state == RunState::Error {
                 run.report.clear();
             }
@@ -106,7 +106,7 @@ fn every_seed_comes_to_rest_with_all_promises_kept_and_runs_the_same_twice() {
     let count = seeds.end - seeds.start;
     println!("{count} seeds: {events} events, {accepted} answers, {kills} kills, {effects} effectful calls");
     println!("{handovers} effectful calls were run behind one of the other side");
-    println!("{summaries} times a model was asked to sum up, {summed_up} summaries are kept");
+    println!("{summaries} summaries were requested, {summed_up} are in the logs");
     if count >= 1000 {
         assert!(accepted > count && kills > count && effects > count, "the simulation has lost its teeth");
         assert!(handovers > count / 10, "hardly any order of effects is tried");

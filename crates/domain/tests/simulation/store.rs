@@ -1,4 +1,4 @@
-//! The store as the turn sees it: transactions that either happen or are refused, and that survive everything.
+//! The simulated store: transactions that either happen or are rejected, and that survive all crashes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use domain::step::{ATTACHED_FILES, Call, Purpose, Usage};
 use domain::turn::host::{Completion, Exchange, Setup, ToolRouter};
 
 pub(crate) const PRICE: Price = Price { base_millis: 1000, input_millis: 100, output_millis: 2000 };
-/// What a model is told that sums up.
+/// The instruction of the summarizing step.
 pub(crate) const SUMMING_UP: &str = "Sum up.";
 const OUTPUT_MAX_TOKENS: u32 = 1000;
 
-/// What the host runs: tools of its own, and those of a server, of which one may run again.
+/// The tools of the host: its own, and those of a server, one of which is repeatable.
 #[derive(Debug)]
 pub(crate) struct OfHost;
 
@@ -38,11 +38,11 @@ pub(crate) struct Row {
     pub(crate) held: Credits,
     pub(crate) settled: Credits,
     pub(crate) epoch: u64,
-    /// Node, its life, and until when.
+    /// The node, its instance number, and the end of the lease.
     pub(crate) lease: Option<(usize, u64, u64)>,
     pub(crate) stop: bool,
     pub(crate) ending: Option<Ending>,
-    /// Whether it went with its conversation.
+    /// Set if its conversation was deleted.
     pub(crate) deleted: bool,
     pub(crate) answer: Option<Answer>,
 }
@@ -68,7 +68,7 @@ pub(crate) enum Done {
 #[derive(Default)]
 pub(crate) struct Store {
     pub(crate) rows: BTreeMap<MessageId, Row>,
-    /// One account owns all conversations: they compete for its credits.
+    /// One account owns all conversations, which compete for its credits.
     pub(crate) balance: Balance,
     pub(crate) granted: u64,
 }
@@ -93,7 +93,7 @@ impl Store {
         self.rows.values().any(|row| row.ending.is_none())
     }
 
-    /// Accepts a question, or refuses it: busy, or not enough credits.
+    /// Accepts a question, or rejects it as busy or for lack of credits.
     pub(crate) fn ask(&mut self, answer: MessageId, conversation: usize, question: &str) -> bool {
         if self.open_in(conversation).is_some() {
             return false;
@@ -141,7 +141,7 @@ impl Store {
             bill: row.bill,
             price: PRICE,
             overhead_tokens: 500,
-            // Some models read so little that much of what is said must be summed up.
+            // Some models have so small a window that much of the transcript must be summarized.
             context_tokens: if row.question.len().is_multiple_of(4) { 4000 } else { 900 },
             summary_instruction: SUMMING_UP.into(),
             output_max_tokens: OUTPUT_MAX_TOKENS,
@@ -154,7 +154,7 @@ impl Store {
         }
     }
 
-    /// Leases every answer that nobody holds to the node.
+    /// Leases every answer without a holder to the node.
     pub(crate) fn claim(&mut self, node: usize, life: u64, now: u64, until: u64) -> Vec<MessageId> {
         let mut claimed = Vec::new();
         for (id, row) in &mut self.rows {
@@ -173,13 +173,13 @@ impl Store {
         claimed
     }
 
-    /// Deletes the conversation of an open answer: it is found no more, and stopped.
+    /// Deletes the conversation of an open answer: hides it and requests a stop.
     pub(crate) fn delete(&mut self, answer: MessageId) {
         let row = self.row(answer);
         (row.deleted, row.stop) = (true, true);
     }
 
-    /// Whether the answer was taken from the node: another has it. One that it has completed was not.
+    /// Returns `true` if the node lost the answer to another one. Completed answers do not count.
     pub(crate) fn took(&self, from: (usize, u64), answer: MessageId, epoch: u64) -> bool {
         let row = &self.rows[&answer];
         let holds = row.lease.is_some_and(|(node, life, _)| (node, life) == from);
@@ -281,7 +281,7 @@ impl Store {
     }
 }
 
-/// What reads the files that are attached to some questions.
+/// Creates the call that reads the attachments of some questions.
 fn attached() -> Call {
     let (id, arguments) = ("attached".to_owned(), "{}".to_owned());
     Call { id, tool: ATTACHED_FILES.to_owned(), arguments, purpose: Purpose::Tool }

@@ -1,5 +1,5 @@
-//! The simulated world: two nodes of the service, one machine with its agent, a model, a store, and users,
-//! on one queue of events in simulated time. Everything that can be late, twice, cut or killed is.
+//! The simulated world: two nodes of the service, one machine with its agent, a model, a store, and users, on
+//! one event queue in simulated time. Every event can be delayed, duplicated, interrupted or lost.
 
 mod effects;
 mod faults;
@@ -22,7 +22,7 @@ pub(crate) const CONVERSATIONS: usize = 3;
 const NODES: usize = 2;
 const LEASE: u64 = 10_000;
 const TICK: u64 = 2_500;
-/// After this nothing is killed any more, so that every seed can come to rest.
+/// The time after which nothing is killed, so that every seed comes to rest.
 const PEACE_AFTER: u64 = 60_000;
 const EVENTS_MAX: u64 = 100_000;
 
@@ -33,11 +33,11 @@ enum What {
     Delete { conversation: usize },
     Grant { amount: u64 },
     Tick { node: usize, life: u64 },
-    Connect { at: Seat },
-    ToTurn { at: Seat, connection: Option<u64>, event: Event },
+    Connect { at: TurnKey },
+    ToTurn { at: TurnKey, connection: Option<u64>, event: Event },
     ToExecutor { connection: u64, answer: MessageId, stamp: SessionStamp, frame: HostFrame },
     Finished { machine_life: u64, answer: MessageId, call: String, output: Output },
-    Transact { at: Seat, op: Op },
+    Transact { at: TurnKey, op: Op },
     KillNode { node: usize },
     StartNode { node: usize },
     Freeze { node: usize, until: u64 },
@@ -45,9 +45,9 @@ enum What {
     StartMachine,
 }
 
-/// A turn's place: node, its life, the answer and the epoch.
+/// The position of a turn: node, its instance number, the answer and the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Seat {
+struct TurnKey {
     node: usize,
     life: u64,
     answer: MessageId,
@@ -67,14 +67,14 @@ struct Running {
     connection: Option<u64>,
     stamp: SessionStamp,
     connecting: bool,
-    /// The answer as a reader of the published changes folds it.
+    /// The answer as folded by a reader from the published changes.
     reader: Answer,
 }
 
 struct Connection {
-    at: Seat,
+    at: TurnKey,
     machine_life: u64,
-    /// Bytes of a stream arrive in order.
+    /// The last arrival time, because bytes of a stream arrive in order.
     last_to_executor: u64,
     last_to_host: u64,
 }
@@ -86,7 +86,7 @@ struct Machine {
     life: u64,
     executors: BTreeMap<MessageId, Executor>,
     routes: BTreeMap<MessageId, (SessionStamp, u64)>,
-    /// Calls that were killed because nobody waits for them.
+    /// Calls that were killed because they are no longer needed.
     killed: BTreeSet<(MessageId, String)>,
 }
 
@@ -107,17 +107,17 @@ pub(crate) struct World {
     machine: Machine,
     connections: BTreeMap<u64, Connection>,
     next_connection: u64,
-    /// How often each effectful call was run.
+    /// The number of runs of each effectful call.
     pub(crate) effects: BTreeMap<(MessageId, String), u32>,
-    /// Calls that came to their end in the machine.
+    /// Calls that finished in the machine.
     finished: BTreeSet<(MessageId, String)>,
-    /// How many effectful calls were run behind one that the other side had run.
+    /// The number of effectful calls that ran after one of the other side.
     pub(crate) handovers: u64,
     pub(crate) asked: u64,
     pub(crate) accepted: u64,
     asks_left: u64,
     pub(crate) kills: u64,
-    /// How often a model was asked to sum up.
+    /// The number of requested summaries.
     pub(crate) summaries: u64,
     trace: u64,
     pub(crate) handled: u64,
@@ -152,7 +152,7 @@ impl World {
         world
     }
 
-    /// Runs until nothing is left to happen. The trace tells one run from another.
+    /// Runs until no event is left. Returns a hash that identifies the run.
     pub(crate) fn run(mut self) -> (Self, u64) {
         while let Some(Reverse((at, order))) = self.queue.pop() {
             self.handled += 1;
@@ -299,7 +299,7 @@ impl World {
         let row = self.store.rows.get_mut(&answer).expect("an open answer has a row");
         row.stop = true;
         if let Some((node, life, _)) = row.lease {
-            let at = Seat { node, life, answer, epoch: row.epoch };
+            let at = TurnKey { node, life, answer, epoch: row.epoch };
             self.after(0, 20, What::ToTurn { at, connection: None, event: Event::StopRequested });
         }
     }
@@ -313,17 +313,17 @@ impl World {
         let turns = self.nodes[node].turns.iter().map(|(answer, running)| (*answer, running.epoch));
         for (answer, epoch) in turns.collect::<Vec<_>>() {
             if self.store.took((node, life), answer, epoch) {
-                let at = Seat { node, life, answer, epoch };
+                let at = TurnKey { node, life, answer, epoch };
                 self.after(0, 20, What::ToTurn { at, connection: None, event: Event::Fenced });
             } else if self.store.rows[&answer].stop {
-                let at = Seat { node, life, answer, epoch };
+                let at = TurnKey { node, life, answer, epoch };
                 self.after(0, 20, What::ToTurn { at, connection: None, event: Event::StopRequested });
             }
         }
         for answer in self.store.claim(node, life, self.now, until) {
             let setup = self.store.setup(answer);
             let late = self.now < PEACE_AFTER && self.rng.chance(30) && self.unsettle(answer);
-            let at = Seat { node, life, answer, epoch: setup.epoch };
+            let at = TurnKey { node, life, answer, epoch: setup.epoch };
             let mut turn = Turn::new(setup);
             let reader = turn.answer().clone();
             let effects = turn.begin();
@@ -340,7 +340,7 @@ impl World {
         }
     }
 
-    fn running(&mut self, at: Seat) -> Option<&mut Running> {
+    fn running(&mut self, at: TurnKey) -> Option<&mut Running> {
         let node = &mut self.nodes[at.node];
         if !node.up || node.life != at.life {
             return None;
@@ -348,7 +348,7 @@ impl World {
         node.turns.get_mut(&at.answer).filter(|running| running.epoch == at.epoch)
     }
 
-    fn connect(&mut self, at: Seat) {
+    fn connect(&mut self, at: TurnKey) {
         if self.running(at).is_none_or(|running| !running.turn.wants_connection()) {
             if let Some(running) = self.running(at) {
                 running.connecting = false;
@@ -377,7 +377,7 @@ impl World {
         self.reach_turn(at, Some(connection), Event::Connected(instance));
     }
 
-    fn reach_turn(&mut self, at: Seat, connection: Option<u64>, event: Event) {
+    fn reach_turn(&mut self, at: TurnKey, connection: Option<u64>, event: Event) {
         let Some(running) = self.running(at) else { return };
         if connection.is_some() && running.connection != connection {
             return;
@@ -389,7 +389,7 @@ impl World {
         self.carry_out(at, effects);
     }
 
-    fn carry_out(&mut self, at: Seat, effects: Vec<Effect>) {
+    fn carry_out(&mut self, at: TurnKey, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
                 Effect::Send(frame) => self.send(at, frame),
@@ -425,7 +425,7 @@ impl World {
                     let running = self.running(at).expect("the turn that published");
                     assert!(running.reader.fold(stamp, change.clone()), "a change arrives in order");
                     if twice {
-                        assert!(!running.reader.fold(stamp, change), "a duplicate changes nothing");
+                        assert!(!running.reader.fold(stamp, change), "a duplicate is ignored");
                     }
                 }
                 Effect::Finish => {
@@ -439,16 +439,17 @@ impl World {
             running.connecting = true;
             self.after(1, 30, What::Connect { at });
         } else if running.connection.is_none() && !running.connecting && !running.turn.is_over() {
-            // Told at once: the shell sees its own stream end.
+            // The caller detects the end of its own stream at once.
             let effects = running.turn.on(Event::Disconnected);
             assert!(
                 effects.iter().all(|effect| !matches!(effect, Effect::Send(_))),
-                "nothing is sent without a link"
+                "nothing is sent without a connection"
             );
         }
     }
 
-    /// What a model is shown fits what it reads, ends with a question or results, and has a result behind each call.
+    /// Checks that the shown items fit the model's window, end with a question or results, and have a result
+    /// after each call.
     fn check_shown(&mut self, transcript: &[Item]) {
         let mut open: Vec<&str> = Vec::new();
         for item in transcript {
@@ -470,24 +471,24 @@ impl World {
         self.summaries += u64::from(transcript.last().is_some_and(asks));
     }
 
-    /// What a reader has folded is what the store has kept.
-    fn check_reader(&mut self, at: Seat) {
+    /// Checks that the reader's answer equals the stored one.
+    fn check_reader(&mut self, at: TurnKey) {
         let Some(running) = self.nodes[at.node].turns.get(&at.answer) else { return };
         let row = &self.store.rows[&at.answer];
         if row.epoch == at.epoch && row.ending.is_some() {
             assert_eq!(
                 Some(&running.reader),
                 row.answer.as_ref(),
-                "the reader's fold and the kept answer differ"
+                "the reader's fold and the stored answer differ"
             );
         }
     }
 
-    fn transact_soon(&mut self, at: Seat, op: Op) {
+    fn transact_soon(&mut self, at: TurnKey, op: Op) {
         self.after(1, 40, What::Transact { at, op });
     }
 
-    fn transact(&mut self, at: Seat, op: Op) {
+    fn transact(&mut self, at: TurnKey, op: Op) {
         let killed = !self.nodes[at.node].up || self.nodes[at.node].life != at.life;
         if killed && self.rng.chance(50) {
             return; // it had not reached the store when its node was killed
@@ -509,7 +510,7 @@ impl World {
         self.after(1, 20, what);
     }
 
-    fn send(&mut self, at: Seat, frame: HostFrame) {
+    fn send(&mut self, at: TurnKey, frame: HostFrame) {
         let running = self.running(at).expect("the turn that sends");
         if let HostFrame::Open(open) = &frame {
             running.stamp = open.stamp;
@@ -548,9 +549,9 @@ impl World {
                 executor::Effect::Send(frame) => self.send_to_host(answer, frame),
                 executor::Effect::Start(call) => {
                     let killed = self.machine.killed.contains(&(answer, call.id.clone()));
-                    assert!(!killed, "a call starts that nobody waits for");
+                    assert!(!killed, "an unneeded call is started");
                     let of_machine = ["read", "write", ATTACHED_FILES].contains(&call.tool.as_str());
-                    assert!(of_machine, "the machine runs nothing of the host's");
+                    assert!(of_machine, "the machine runs no calls of the host");
                     if !OfHost.is_repeatable(&call.tool) {
                         self.count_effect(answer, &call.id);
                     }
@@ -565,9 +566,9 @@ impl World {
         }
     }
 
-    /// The host runs a call; another agent speaks before it comes back.
-    fn run_here(&mut self, at: Seat, call: &Call) {
-        assert!(call.tool != "read" && call.tool != "write", "the host runs nothing of the agent's");
+    /// Runs a call on the host; a subagent publishes text before it returns.
+    fn run_here(&mut self, at: TurnKey, call: &Call) {
+        assert!(call.tool != "read" && call.tool != "write", "the host runs no calls of the machine");
         if call.tool == "registry__file" {
             self.count_effect(at.answer, &call.id);
         }

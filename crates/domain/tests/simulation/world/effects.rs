@@ -1,11 +1,11 @@
-//! What must hold of calls that change something: each runs once, and those of a step in its order.
+//! The invariants of effectful calls: each runs once, and those of a step run in order.
 
 use domain::answer::LogEntry;
 use domain::id::MessageId;
 use domain::step::{Call, CallResult, StepOutcome};
 use domain::turn::host::ToolRouter;
 
-use super::{Seat, World};
+use super::{TurnKey, World};
 use crate::store::OfHost;
 
 impl World {
@@ -16,7 +16,7 @@ impl World {
         self.check_order(answer, call);
     }
 
-    /// The effectful calls of a step run one after another in the step's order, whoever runs them.
+    /// Checks that the effectful calls of a step run one after another in the step's order, on either side.
     fn check_order(&mut self, answer: MessageId, call: &str) {
         let log = &self.store.rows[&answer].log;
         let of_call = |entry: &LogEntry| matches!(entry, LogEntry::Step { step, .. } if step.calls().any(|one| one.id == call));
@@ -33,20 +33,20 @@ impl World {
         }
     }
 
-    /// A call of the machine is given up only when the instance that the step names is gone.
-    pub(super) fn check_interrupted(&self, at: Seat, result: &CallResult) {
+    /// Checks that a machine's call is interrupted only if the instance of its step is lost.
+    pub(super) fn check_interrupted(&self, at: TurnKey, result: &CallResult) {
         if result.outcome != StepOutcome::Interrupted || OfHost.runs_on_host(&result.tool) {
             return;
         }
         let row = &self.store.rows[&at.answer];
         if row.epoch != at.epoch {
-            return; // refused: another lease has it
+            return; // rejected: another lease holds the answer
         }
         let named = row.log.iter().rev().find_map(|entry| match entry {
             LogEntry::Step { instance, .. } => Some(*instance),
             LogEntry::Result { .. } | LogEntry::Summary { .. } => None,
         });
         let is_there = self.machine.up && named == Some(self.machine.instance());
-        assert!(!is_there, "a call is given up whose machine is there");
+        assert!(!is_there, "a call is interrupted although its machine runs");
     }
 }

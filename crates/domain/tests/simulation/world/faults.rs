@@ -1,11 +1,11 @@
-//! What goes wrong in the simulated world.
+//! The faults of the simulated world.
 
 use std::collections::BTreeMap;
 
 use domain::id::MessageId;
 use domain::turn::host::Event;
 
-use super::{NODES, Node, Seat, What, World};
+use super::{NODES, Node, TurnKey, What, World};
 
 impl World {
     pub(super) fn kill_node(&mut self, node: usize) {
@@ -32,7 +32,7 @@ impl World {
         }
     }
 
-    /// Whoever works on the answer is told, or finds out later.
+    /// Deletes a conversation. The node that works on its answer is notified, or finds out later.
     pub(super) fn delete(&mut self, conversation: usize) {
         let Some(answer) = self.store.open_in(conversation) else { return };
         self.store.delete(answer);
@@ -41,14 +41,14 @@ impl World {
             if let Some(running) = self.nodes[node].turns.get(&answer)
                 && self.rng.chance(80)
             {
-                let at = Seat { node, life, answer, epoch: running.epoch };
+                let at = TurnKey { node, life, answer, epoch: running.epoch };
                 self.after(0, 50, What::ToTurn { at, connection: None, event: Event::StopRequested });
             }
         }
     }
 
-    /// An answer is taken over from a node that hangs: that one comes back just now, and the conversation is deleted,
-    /// while whoever has it now is slow to reach the agent. Tells whether it was so.
+    /// Lets another node take over an answer from a hanging one, which resumes while the conversation is
+    /// deleted and the new holder is slow to connect. Returns whether that was possible.
     pub(super) fn unsettle(&mut self, answer: MessageId) -> bool {
         let hangs = |node: &&mut Node| node.frozen_until > self.now && node.turns.contains_key(&answer);
         let Some(before) = self.nodes.iter_mut().find(hangs) else { return false };
