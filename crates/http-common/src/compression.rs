@@ -1,8 +1,8 @@
-//! Compression of responses, event streams among them.
+//! Compression of responses, including event streams.
 //!
-//! What is compressed is decided by the type of the content; an event stream is flushed after every event. It
-//! is done here and not by a ready-made layer for the sake of three things: a window that is large enough to
-//! find the event before, a bound on the memory of all encoders together, and the pace of event streams.
+//! The content type determines whether a response is compressed; an event stream is flushed after every
+//! event. Existing middleware lacks three features: a window that is large enough to contain the previous
+//! event, a bound on the memory of all encoders together, and flow control of event streams.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,14 +25,14 @@ use crate::encoder::{Encoder, Encoding};
 use crate::events::{BoxError, COPIED_MAX_BYTES, StreamSlot};
 use crate::limits::{COMPRESSED_MIN_BYTES, READER_IN_FLIGHT_MAX_BYTES};
 
-/// Marks a response that is sent as it is, whatever its type.
+/// Marks a response that must not be compressed, whatever its type.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Uncompressed;
 
-/// How a response is to be compressed: with zstd, brotli or gzip, as the client accepts it.
+/// The negotiated compression of a response: zstd, brotli or gzip.
 ///
-/// Downloads, parts of content, and small or already compressed content go as they are. A strong entity tag
-/// becomes a weak one, as other bytes are sent than those that it names.
+/// Downloads, partial content, and small or already compressed content are not compressed. A strong entity
+/// tag becomes a weak one, because the bytes differ.
 #[derive(Debug, Clone, Copy)]
 pub struct Compression {
     encoding: Option<Encoding>,
@@ -40,7 +40,7 @@ pub struct Compression {
 }
 
 impl Compression {
-    /// As the request asks for it.
+    /// Negotiates the compression of the response to a request.
     #[must_use]
     pub fn requested(method: &Method, headers: &HeaderMap) -> Self {
         Self {
@@ -49,8 +49,8 @@ impl Compression {
         }
     }
 
-    /// Compresses the response to that request while the holder has a place for it in the budget; otherwise it goes as
-    /// it is. Nothing may compress it again.
+    /// Compresses the response if the budget has room for `holder`; otherwise leaves it unchanged. The result
+    /// must not be compressed again.
     #[must_use]
     pub fn of(self, mut response: Response, places: &Arc<Budget>, holder: Holder) -> Response {
         if self.is_head || !is_compressible(&response) {
@@ -112,24 +112,25 @@ fn compressed(response: Response, encoding: Encoding, place: Share) -> Response 
 /// The encoder of an event stream, flushed after every event.
 pub(crate) struct EventEncoder {
     encoder: Encoder,
-    /// What is not compressed yet of the present event.
+    /// The part of the current event that is not compressed yet.
     input: VecDeque<Bytes>,
     unflushed: bool,
     _place: Share,
 }
 
 impl EventEncoder {
-    /// Takes in an event.
+    /// Appends an event.
     pub(crate) fn extend(&mut self, event: impl IntoIterator<Item = Bytes>) {
         self.input.extend(event);
     }
 
-    /// Compresses until enough is there to be sent, or the event is whole; nothing when it was sent.
+    /// Compresses until enough output is ready or the event is complete; `None` once it is sent.
     pub(crate) fn output(&mut self) -> io::Result<Option<Bytes>> {
         while let Some(piece) = self.input.pop_front() {
             self.encoder.write(&piece)?;
             self.unflushed = true;
-            // What stands between long texts, which the next event goes on with whatever stands between them there.
+            // Separates short pieces between long texts, because the next event may have other short pieces
+            // there.
             if piece.len() < COPIED_MAX_BYTES && !self.input.is_empty() {
                 self.encoder.part()?;
             }
@@ -144,15 +145,15 @@ impl EventEncoder {
         Ok(Some(self.encoder.take()))
     }
 
-    /// Ends the content and takes the rest of the output.
+    /// Ends the content and returns the rest of the output.
     pub(crate) fn finish(self) -> io::Result<Bytes> {
         self.encoder.finish()
     }
 }
 
-/// A body whose content is compressed as it comes.
+/// A body that is compressed while it is read.
 struct Compressed {
-    /// Nothing once it has ended: it is not asked again.
+    /// `None` once it has ended, so that it is not polled again.
     body: Option<Body>,
     encoder: Option<Encoder>,
     unflushed: bool,
@@ -160,8 +161,8 @@ struct Compressed {
 }
 
 impl Compressed {
-    /// Compresses content until there is something to be sent: enough has gathered, or nothing more comes for now.
-    /// Nothing when the content has ended.
+    /// Compresses until enough output has accumulated or no more content is available for now. Returns `None`
+    /// at the end of the content.
     fn poll_output(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BoxError>> {
         let (Some(body), Some(encoder)) = (&mut self.body, &mut self.encoder) else {
             return Poll::Ready(Ok(None));

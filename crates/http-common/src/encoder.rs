@@ -1,4 +1,4 @@
-//! The three encodings that responses are compressed with.
+//! The encoders for compressed responses.
 
 use std::io::{self, Write};
 
@@ -6,26 +6,26 @@ use axum::http::HeaderValue;
 use bytes::Bytes;
 use zstd::stream::raw::CParameter;
 
-/// Level of zstd: event streams are compressed while somebody waits.
+/// The level of zstd: low, because readers wait for each event.
 const ZSTD_LEVEL: i32 = 1;
 
-/// The shortest repetition that zstd looks for. What an answer grew by stands in its state twice, as text and as HTML,
-/// and is often but a word; the level alone would look for seven bytes.
+/// The shortest repetition that zstd searches for. New text appears twice in an answer's state, as text and
+/// as HTML, and is often only a word; the level's default is seven bytes.
 const ZSTD_REPEAT_MIN_BYTES: u32 = 5;
 
-/// An event repeats the one before, so the window (1 MiB) should hold one.
+/// The window (1 MiB) should contain the previous event, which the next one mostly repeats.
 const WINDOW_LOG: u32 = 20;
 
-/// Quality of brotli: the least that makes use of the window.
+/// The quality of brotli: the lowest that uses the window.
 const BROTLI_QUALITY: u32 = 4;
 
-/// Bytes that brotli gathers before it hands them on.
+/// The bytes that brotli buffers before it returns them.
 const BROTLI_BUFFER_BYTES: usize = 4 << 10;
 
-/// Level of gzip.
+/// The level of gzip.
 const GZIP_LEVEL: u32 = 4;
 
-/// How a response is compressed, the best first.
+/// The encoding of a response, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Zstd,
@@ -34,7 +34,7 @@ pub(crate) enum Encoding {
 }
 
 impl Encoding {
-    /// What the client likes best of what there is, by its weights, and ours among equals; nothing when it
+    /// Returns the encoding that the client prefers by its weights; among equals, the best one. `None` if it
     /// accepts none of them.
     pub(crate) fn negotiated<'a>(accepted: impl Iterator<Item = &'a HeaderValue>) -> Option<Self> {
         let mut weights = [None::<u16>; 3];
@@ -69,7 +69,7 @@ impl Encoding {
     }
 }
 
-/// A weight in thousandths; what cannot be read counts as whole.
+/// Parses a weight, in thousandths; 1000 if it is malformed.
 fn weight(parameters: &str) -> u16 {
     let value = parameters.split(';').find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
@@ -82,7 +82,7 @@ fn weight(parameters: &str) -> u16 {
     }
 }
 
-/// An encoder that writes into memory.
+/// An encoder that writes to memory.
 pub(crate) enum Encoder {
     Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
     Brotli(Box<brotli::CompressorWriter<Vec<u8>>>),
@@ -90,7 +90,7 @@ pub(crate) enum Encoder {
 }
 
 impl Encoder {
-    /// `size` is that of the whole content where it is known; then less memory may do.
+    /// Creates an encoder. `size` is the size of the complete content if known, which can reduce memory.
     pub(crate) fn new(encoding: Encoding, size: Option<u64>) -> io::Result<Self> {
         Ok(match encoding {
             Encoding::Zstd => {
@@ -123,9 +123,9 @@ impl Encoder {
         }
     }
 
-    /// Parts what was written from what comes, so that the next event repeats the latter from here on also when it does
-    /// not repeat the former. Of a long repetition zstd remembers where it began and ended, and nothing in between: a
-    /// state that begins otherwise than the one before would find none of a long text that both go on with.
+    /// Starts a new block at this position, so that later events can refer to it even if their preceding text
+    /// differs. zstd remembers only the beginning and end of a long repetition: without the block, a state
+    /// with a different beginning would not find the long text that both contain.
     pub(crate) fn part(&mut self) -> io::Result<()> {
         match self {
             Self::Zstd(encoder) => encoder.flush(),
@@ -133,7 +133,7 @@ impl Encoder {
         }
     }
 
-    /// Makes the output such that all that was written can be read from it.
+    /// Flushes, so that all input can be decoded from the output so far.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Zstd(encoder) => encoder.flush(),
@@ -142,7 +142,7 @@ impl Encoder {
         }
     }
 
-    /// Takes the output that is there.
+    /// Removes and returns the available output.
     pub(crate) fn take(&mut self) -> Bytes {
         let output = match self {
             Self::Zstd(encoder) => encoder.get_mut(),
@@ -152,7 +152,7 @@ impl Encoder {
         std::mem::take(output).into()
     }
 
-    /// Bytes of output that are there.
+    /// Returns the bytes of available output.
     pub(crate) fn ready(&self) -> usize {
         match self {
             Self::Zstd(encoder) => encoder.get_ref().len(),
@@ -161,7 +161,7 @@ impl Encoder {
         }
     }
 
-    /// Ends the content and takes the rest of the output.
+    /// Ends the content and returns the rest of the output.
     pub(crate) fn finish(self) -> io::Result<Bytes> {
         Ok(match self {
             Self::Zstd(encoder) => encoder.finish()?,

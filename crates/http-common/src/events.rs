@@ -1,7 +1,7 @@
 //! Event streams: section 6 of the interface.
 //!
-//! An event is encoded once, for all its readers. What becomes of a stream is up to its connection: over HTTP/1.1 an
-//! [`crate::EventWriter`] writes it, otherwise it is the body of its response.
+//! An event is encoded once for all its readers. The connection determines how a stream is sent: over
+//! HTTP/1.1 by an [`crate::EventWriter`], otherwise as the body of its response.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -20,28 +20,29 @@ use crate::compression::EventEncoder;
 use crate::flow_control::FlowControl;
 use crate::limits::{HEARTBEAT, READER_IN_FLIGHT_MAX_BYTES, READER_STALL_TIMEOUT};
 
-/// A segment shorter than this is copied beside its neighbours; a longer one is shared.
+/// Shorter segments are copied together with their neighbours; longer ones are shared.
 pub(crate) const COPIED_MAX_BYTES: usize = 4 << 10;
-/// What an event takes besides its data.
+/// The bytes of an event besides its data.
 const EVENT_BYTES: usize = 128;
-/// The end of the first event: how long a client waits until it connects again, in milliseconds.
+/// The end of the first event, with the reconnection time in milliseconds.
 const RETRY: &[u8] = b"retry: 1000\n\n";
-/// Shows that the service is there.
+/// A comment that shows that the connection is alive.
 const COMMENT: &[u8] = b":\n\n";
-/// The end of a chunk of HTTP/1.1.
+/// The end of a chunk in HTTP/1.1.
 const CHUNK_END: &[u8] = b"\r\n";
-/// The last chunk.
+/// The final chunk.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// An event of a stream: a state that supersedes the ones before. It is encoded once, as a chunk of HTTP/1.1, and its
-/// clones share that.
+/// An event with a state that supersedes earlier ones. It is encoded once, as a chunk of HTTP/1.1, and shared
+/// by its clones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event(Arc<[Bytes]>);
 
 impl Event {
-    /// The event of this name and id with one line of JSON, whose longer segments are shared and never put together.
+    /// Creates an event with this name, id and one line of JSON, whose longer segments are shared and not
+    /// copied.
     #[must_use]
     pub fn new(name: &str, id: &str, data: &[Bytes]) -> Self {
         let (name, id) = (one_line(name), one_line(id));
@@ -73,30 +74,30 @@ impl Event {
         Self(pieces.into())
     }
 
-    /// The event that [`Self::pieces`] gave.
+    /// Creates an event from the result of [`Self::pieces`].
     #[must_use]
     pub fn of(pieces: Arc<[Bytes]>) -> Self {
         Self(pieces)
     }
 
-    /// What it is made of, to be kept for other readers.
+    /// Returns its encoded pieces, for caching.
     #[must_use]
     pub fn pieces(self) -> Arc<[Bytes]> {
         self.0
     }
 
-    /// Its pieces as the first of a stream, without what makes a chunk of them.
+    /// Returns its pieces as the first event of a stream, without the chunk framing.
     fn first(&self) -> Vec<Bytes> {
         let mut pieces: Vec<_> = self.content().collect();
         if let Some(last) = pieces.last_mut() {
-            // The empty line that ends it comes later.
+            // The final empty line follows the reconnection time.
             last.truncate(last.len() - 1);
         }
         pieces.push(Bytes::from_static(RETRY));
         pieces
     }
 
-    /// Its pieces without what makes a chunk of them.
+    /// Returns its pieces without the chunk framing.
     fn content(&self) -> impl Iterator<Item = Bytes> {
         let last = self.0.len().saturating_sub(1);
         self.0.iter().enumerate().map(move |(at, piece)| {
@@ -113,16 +114,16 @@ fn chunk_begin(size: usize) -> String {
     format!("{size:x}\r\n")
 }
 
-/// A field of an event cannot end it.
+/// Replaces line ends, which would end the field.
 fn one_line(text: &str) -> std::borrow::Cow<'_, str> {
     if text.contains(['\n', '\r', '\0']) { text.replace(['\n', '\r', '\0'], " ").into() } else { text.into() }
 }
 
-/// The events as a response of type `text/event-stream`, which ends when they end.
+/// Creates a response of type `text/event-stream`, which ends with `events`.
 ///
-/// The next event is asked for only when the connection has sent the one before, so `events` should give the
-/// newest state whenever it is asked. A reader costs what is in flight ([`READER_IN_FLIGHT_MAX_BYTES`]) and
-/// one event; one that takes nothing for [`crate::limits::READER_STALL_TIMEOUT`] is let go.
+/// The next event is polled only when the connection has sent the previous one, so `events` should return the
+/// newest state when polled. A reader costs its data in flight ([`READER_IN_FLIGHT_MAX_BYTES`]) and one
+/// event. A reader that takes no data for [`crate::limits::READER_STALL_TIMEOUT`] is disconnected.
 pub fn event_stream(events: impl Stream<Item = Event> + Send + 'static) -> Response {
     let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -143,17 +144,17 @@ pub fn event_stream(events: impl Stream<Item = Event> + Send + 'static) -> Respo
     response
 }
 
-/// Where a response's source is, until somebody sends it.
+/// Holds a response's source until it is sent.
 #[derive(Clone)]
 pub(crate) struct StreamSlot(Arc<Mutex<Option<Source>>>);
 
 impl StreamSlot {
-    /// The source, for whoever is to send it.
+    /// Takes the source for sending.
     pub(crate) fn take(&self) -> Option<Source> {
         self.lock().take()
     }
 
-    /// Has what is sent compressed.
+    /// Enables compression of the source.
     pub(crate) fn pack(&self, packed: EventEncoder) {
         if let Some(source) = &mut *self.lock() {
             source.packed = Some(Box::new(packed));
@@ -165,18 +166,18 @@ impl StreamSlot {
     }
 }
 
-/// How pieces are framed.
+/// The framing of the pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// As chunks of HTTP/1.1, the last one among them.
+    /// Chunks of HTTP/1.1, including the final one.
     Chunks,
-    /// Not at all.
+    /// No framing.
     Plain,
 }
 
-/// What is to be sent: events, comments between them, all of it compressed where the client asked for that.
+/// The source of a stream: events, with comments in between, optionally compressed.
 pub(crate) struct Source {
-    /// Nothing once they have ended: they are not asked again.
+    /// `None` once they have ended, so that they are not polled again.
     events: Option<Pin<Box<dyn Stream<Item = Event> + Send>>>,
     heartbeat: Interval,
     began: bool,
@@ -184,7 +185,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Appends what is to be sent next, when there is something; false at the end. It is asked again when all of that
+    /// Appends the next data to `pieces`; returns false at the end. Must be called again only once all of it
     /// is sent.
     pub(crate) fn poll_pieces(
         &mut self,
@@ -243,12 +244,12 @@ impl Source {
         }
     }
 
-    /// Whether no event was there before.
+    /// Returns `true` for the first event.
     fn begins(&mut self) -> bool {
         !std::mem::replace(&mut self.began, true)
     }
 
-    /// The next event, or nothing where a comment is due; none when they have ended.
+    /// Returns the next event, `Some(None)` when a comment is due, or `None` at the end.
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<Option<Event>>> {
         let Some(events) = &mut self.events else { return Poll::Ready(None) };
         match events.as_mut().poll_next(context) {
@@ -262,11 +263,11 @@ impl Source {
     }
 }
 
-/// Appends content, as a chunk where it is to be one.
+/// Appends content, framed as a chunk if required.
 fn frame(framing: Framing, content: Vec<Bytes>, pieces: &mut VecDeque<Bytes>) {
     let size: usize = content.iter().map(Bytes::len).sum();
     match framing {
-        // A chunk of nothing would be the last one.
+        // An empty chunk would be the final one.
         _ if size == 0 => {}
         Framing::Plain => pieces.extend(content),
         Framing::Chunks => {
@@ -277,12 +278,12 @@ fn frame(framing: Framing, content: Vec<Bytes>, pieces: &mut VecDeque<Bytes>) {
     }
 }
 
-/// A stream as the body of its response, handed over as the connection sends it.
+/// The body of a response that polls the stream as the connection sends it.
 struct EventBody {
     stream_slot: StreamSlot,
-    /// Since it was first asked; nothing once it has ended.
+    /// Set when polled for the first time; `None` once it has ended.
     source: Option<Source>,
-    /// What is not handed over yet.
+    /// Data that is not passed to the connection yet.
     pieces: VecDeque<Bytes>,
     flow_control: FlowControl,
 }

@@ -1,8 +1,8 @@
-//! Pace: nothing is handed to a connection before it has sent what it was handed.
+//! Flow control: passes data to a connection only once the earlier data was sent.
 //!
-//! A connection asks for more of a body long before the client took what came before. For a stream of states
-//! that supersede each other this would make a queue of old ones. So each piece is handed over in a wrapping
-//! that tells when the connection is done with it.
+//! A connection polls a body long before the client has received the earlier data. For a stream of states
+//! that supersede each other, this would create a queue of outdated states. Therefore each piece is wrapped
+//! so that dropping it signals that the connection has sent it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,17 +15,17 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use crate::limits::READER_IN_FLIGHT_MAX_PIECES;
 
-/// A reader took nothing for too long and is let go; the connection is cut.
+/// The reader took no data for too long; the connection is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the reader took nothing for too long")]
 pub struct Stalled;
 
-/// What one body has in flight.
+/// The data in flight of one body.
 pub(crate) struct FlowControl {
     flight: Arc<Mutex<InFlight>>,
     timeout: Duration,
     bytes_max: usize,
-    /// While it waits: until when, and how much was taken when that was set.
+    /// While it waits: the deadline, and the amount sent when it was set.
     stall: Option<(Pin<Box<Sleep>>, u64)>,
 }
 
@@ -43,23 +43,24 @@ struct Piece {
 }
 
 impl FlowControl {
-    /// With so many bytes in flight at most, and a reader that may take nothing for so long.
+    /// Creates the flow control of a body with at most `bytes_max` in flight and this timeout for a stalled
+    /// reader.
     pub(crate) fn new(timeout: Duration, bytes_max: usize) -> Self {
         Self { flight: Arc::default(), timeout, bytes_max, stall: None }
     }
 
-    /// Ready once another piece may be handed over.
+    /// Ready when another piece may be passed on.
     pub(crate) fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Stalled>> {
         let bytes_max = self.bytes_max;
         self.poll(context, |flight| flight.pieces < READER_IN_FLIGHT_MAX_PIECES && flight.bytes < bytes_max)
     }
 
-    /// Ready once all that was handed over is sent.
+    /// Ready when all pieces were sent.
     pub(crate) fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Stalled>> {
         self.poll(context, |flight| flight.pieces == 0)
     }
 
-    /// Wraps a piece that is handed over.
+    /// Wraps a piece, to track when it is sent.
     pub(crate) fn wrap(&mut self, bytes: Bytes) -> Bytes {
         let mut flight = lock(&self.flight);
         flight.pieces += 1;

@@ -1,29 +1,30 @@
-//! Text in JSON that is also safe as one line of an event stream, whatever the reader takes for a line.
+//! Escaping of text for JSON that is also safe as one line of an event stream, for all readers' definitions
+//! of a line.
 
-/// Most text needs no escape, and is looked at in runs of so many bytes.
+/// The bytes that are checked at once, because most text needs no escape.
 const RUN_BYTES: usize = 16;
 
-/// A text that is not longer is looked at in one run, first of all.
+/// Texts up to this length are checked at once as a whole.
 const SHORT_BYTES: usize = 64;
 
-/// Whether nothing in the run may need an escape. Without a branch for each byte.
+/// Returns `true` if no byte of the run needs an escape. Has no branch per byte.
 fn plain(run: &[u8]) -> bool {
     let may_need = |byte: &u8| *byte < 0x20 || matches!(byte, b'"' | b'\\' | 0xC2 | 0xE2);
     !run.iter().fold(false, |any, byte| any | may_need(byte))
 }
 
-/// Appends text as the inside of a JSON string, without the quotes around it. Besides what JSON demands,
-/// U+0085, U+2028 and U+2029 are escaped, because some readers of event streams end a line there. Pieces
-/// escaped one by one and put together are the whole escaped at once.
+/// Appends text as the inside of a JSON string, without the quotes. Also escapes U+0085, U+2028 and U+2029,
+/// because some readers of event streams treat them as line ends. Escaping pieces separately gives the same
+/// result as escaping the complete text.
 pub fn json_escape_into(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
-    // Words, identifiers and times: looked at once as a whole.
+    // Words, identifiers and times are checked as a whole.
     if bytes.len() <= SHORT_BYTES && plain(bytes) {
         out.extend_from_slice(bytes);
         return;
     }
     out.reserve(bytes.len() + bytes.len() / 16);
-    let (mut kept, mut at) = (0, 0);
+    let (mut copied, mut at) = (0, 0);
     while let Some(byte) = bytes.get(at) {
         let (length, escaped): (usize, &[u8]) = match byte {
             b'"' => (1, b"\\\""),
@@ -43,7 +44,7 @@ pub fn json_escape_into(text: &str, out: &mut Vec<u8>) {
                 continue;
             }
         };
-        out.extend_from_slice(&bytes[kept..at]);
+        out.extend_from_slice(&bytes[copied..at]);
         if escaped.is_empty() {
             let digit = |nibble: u8| b"0123456789abcdef"[usize::from(nibble)];
             out.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte & 15)]);
@@ -51,9 +52,9 @@ pub fn json_escape_into(text: &str, out: &mut Vec<u8>) {
             out.extend_from_slice(escaped);
         }
         at += length;
-        kept = at;
+        copied = at;
     }
-    out.extend_from_slice(&bytes[kept..]);
+    out.extend_from_slice(&bytes[copied..]);
 }
 
 #[cfg(test)]
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_a_line_anywhere_is_escaped() {
+    fn all_line_ends_are_escaped() {
         assert_eq!(
             escaped("a\"\\\n\r\t\u{1}\u{7f}č\u{85}\u{2028}\u{2029}\u{2027}"),
             "a\\\"\\\\\\n\\r\\t\\u0001\u{7f}č\\u0085\\u2028\\u2029\u{2027}"

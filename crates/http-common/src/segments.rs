@@ -1,4 +1,4 @@
-//! JSON in segments: serde's types as one line of JSON, in which long texts that many readers share are not copied.
+//! Serializes JSON in segments: one line of JSON in which long, shared texts are not copied.
 
 use std::fmt::{self, Display, Write as _};
 use std::io::Write as _;
@@ -8,10 +8,11 @@ use serde::ser::{self, Impossible, Serialize, SerializeSeq, SerializeStruct, Ser
 
 use crate::json::json_escape_into;
 
-/// A shorter text is copied beside its neighbours.
+/// The length in bytes from which on a text may be shared.
 pub const SHARED_MIN_BYTES: usize = 4 << 10;
 
-/// The value has something that is not written: a map, a float, bytes, or a variant with content that is tagged.
+/// The value contains an unsupported type: a map, a float, bytes, or an externally tagged variant with
+/// content.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot be written as segments of JSON: {0}")]
 pub struct SegmentsError(String);
@@ -22,11 +23,12 @@ impl ser::Error for SegmentsError {
     }
 }
 
-/// Writes `value` as one line of JSON, safe as a line of an event stream, in segments to be sent one after another.
+/// Serializes `value` as one line of JSON, safe as a line of an event stream, in consecutive segments.
 ///
-/// Each text of [`SHARED_MIN_BYTES`] or more is offered to `shared`, which may give it as the inside of a JSON string
-/// ([`json_escape_into`]); it then becomes a segment of its own. Texts are offered as they are written: a value that
-/// is shown with `Serializer::collect_str` offers each piece of its `Display`. `room` is the size that is expected.
+/// Each text of at least [`SHARED_MIN_BYTES`] is offered to `shared`, which may return it as the inside of a
+/// JSON string ([`json_escape_into`]); it then becomes a segment of its own. Texts are offered as they are
+/// written: a value that uses `Serializer::collect_str` offers each piece of its `Display`. `room` is the
+/// expected size in bytes.
 ///
 /// # Errors
 /// [`SegmentsError`].
@@ -59,9 +61,9 @@ impl<S: FnMut(&str) -> Option<Bytes>> Writer<S> {
         }
     }
 
-    /// A number, which needs no escaping.
+    /// Writes a number, which needs no escaping.
     fn number(&mut self, value: impl Display) {
-        // A buffer that grows takes everything.
+        // Writing to a growing buffer does not fail.
         let _ = write!(self.open, "{value}");
     }
 }
@@ -252,7 +254,7 @@ impl<'w, S: FnMut(&str) -> Option<Bytes>> Serializer for &'w mut Writer<S> {
     }
 }
 
-/// An array or an object that is being written.
+/// An array or object that is being written.
 struct Compound<'w, S> {
     out: &'w mut Writer<S>,
     first: bool,
@@ -334,7 +336,7 @@ mod tests {
         absent: Option<char>,
     }
 
-    /// Shown piece by piece.
+    /// Displays its pieces one by one.
     struct Shown<'a>(&'a [&'a str]);
 
     impl Serialize for Shown<'_> {
@@ -344,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_json_and_shared_texts_are_segments_of_their_own() {
+    fn the_output_is_json_and_shared_texts_are_separate_segments() {
         let long = "ž\"\u{2028}".repeat(SHARED_MIN_BYTES);
         let whole = Whole {
             some_text: "a\n\u{85}",
@@ -356,7 +358,7 @@ mod tests {
         let mut escaped = Vec::new();
         json_escape_into(&long, &mut escaped);
         let escaped = Bytes::from(escaped);
-        let told = json!({
+        let expected = json!({
             "someText": "a\n\u{85}", "shown": format!("short{long}"), "numbers": [7, -1], "list": [true, null],
         });
         let copied = to_segments(&whole, 0, |_| None).unwrap();
@@ -365,7 +367,7 @@ mod tests {
         assert_eq!(shared.len(), 3);
         assert_eq!(shared[1].as_ptr(), escaped.as_ptr());
         assert_eq!(shared.concat(), copied.concat());
-        assert_eq!(serde_json::from_slice::<serde_json::Value>(&copied[0]).unwrap(), told);
+        assert_eq!(serde_json::from_slice::<serde_json::Value>(&copied[0]).unwrap(), expected);
         assert!(!copied[0].windows(2).any(|pair| pair == "\u{85}".as_bytes()), "a line of an event stream");
         assert!(to_segments(&0.5, 0, |_| None).is_err());
     }
