@@ -1,4 +1,4 @@
-//! Whose request it is, by address: the connection's, or what proxies that the operator trusts say of it.
+//! The client's address of a request: that of the connection, or the one reported by trusted proxies.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -7,22 +7,22 @@ use std::str::FromStr;
 use axum::http::{HeaderMap, HeaderName, header};
 use ipnet::IpNet;
 
-/// Where proxies write whom they forward for, unless they use `Forwarded`.
+/// The header with the forwarding chain of proxies that do not use `Forwarded`.
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// The most addresses of a chain that are looked at.
+/// The most addresses of a chain that are examined.
 const HOPS_MAX: usize = 32;
-/// One customer has the whole of such a network, so its addresses count as one.
+/// The prefix that is assigned to one customer, whose addresses count as one.
 const IPV6_PREFIX_BITS: u32 = 64;
 
-/// The other end of the connection that a request came over.
+/// The remote address of a request's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer(pub IpAddr);
 
-/// Addresses that begin alike.
+/// A network: addresses with a common prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network(IpNet);
 
-/// The text is no network.
+/// The text is not a network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is neither an address nor a network such as 10.0.0.0/8")]
 pub struct InvalidNetwork(pub String);
@@ -38,7 +38,8 @@ impl FromStr for Network {
 }
 
 impl Network {
-    /// IPv4 addresses are in IPv6 networks as those that map them.
+    /// Returns `true` if the network contains the address. IPv6 networks contain IPv4 addresses in their
+    /// mapped form.
     pub(crate) fn holds(&self, address: IpAddr) -> bool {
         let mapped = match address {
             IpAddr::V4(address) => address.to_ipv6_mapped().into(),
@@ -54,8 +55,8 @@ impl fmt::Display for Network {
     }
 }
 
-/// The address that a request is counted under. What proxies say is believed only of those in `trusted`, from the
-/// nearest on: whatever else a client writes into these headers counts for nothing.
+/// Returns the client's address for rate limits. Reads the forwarding headers from the nearest proxy on, as
+/// long as the sender is in `trusted`; other entries can be forged and are ignored.
 #[must_use]
 pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) -> IpAddr {
     let trusts = |address: IpAddr| trusted.iter().any(|network| network.holds(address));
@@ -63,10 +64,10 @@ pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) ->
     if trusted.is_empty() || !trusts(client) {
         return client;
     }
-    for said in forwarded_for(headers).into_iter().rev().take(HOPS_MAX) {
-        // Beyond what can't be read nothing is known.
-        let Some(said) = said else { break };
-        client = said;
+    for forwarded in forwarded_for(headers).into_iter().rev().take(HOPS_MAX) {
+        // An unreadable entry hides the ones before it.
+        let Some(forwarded) = forwarded else { break };
+        client = forwarded;
         if !trusts(client) {
             break;
         }
@@ -74,7 +75,7 @@ pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) ->
     client
 }
 
-/// The address as it is counted: of IPv6 the network of one customer.
+/// Normalizes an address for counting: an IPv6 address to its customer's prefix.
 #[must_use]
 pub fn counted(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
@@ -86,7 +87,7 @@ pub fn counted(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What proxies wrote, the nearest last; `None` for what is no address.
+/// Returns the entries of the forwarding headers, nearest last; `None` for an invalid address.
 fn forwarded_for(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
     let lines = |name: HeaderName| headers.get_all(name).iter().map(|line| line.to_str().unwrap_or_default());
     if headers.contains_key(X_FORWARDED_FOR) {
@@ -95,14 +96,14 @@ fn forwarded_for(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
     lines(header::FORWARDED).flat_map(|line| line.split(',')).map(read_forwarded).collect()
 }
 
-/// The `for` of one element of a `Forwarded` header.
+/// Parses the `for` parameter of an element of a `Forwarded` header.
 fn read_forwarded(element: &str) -> Option<IpAddr> {
     let mut pairs = element.split(';').filter_map(|pair| pair.split_once('='));
-    let (_, said) = pairs.find(|(name, _)| name.trim().eq_ignore_ascii_case("for"))?;
-    read_address(said.trim().trim_matches('"'))
+    let (_, forwarded) = pairs.find(|(name, _)| name.trim().eq_ignore_ascii_case("for"))?;
+    read_address(forwarded.trim().trim_matches('"'))
 }
 
-/// An address, perhaps with a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`.
+/// Parses an address with an optional port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`.
 fn read_address(text: &str) -> Option<IpAddr> {
     let text = text.trim();
     let bare = match text.strip_prefix('[') {
@@ -139,9 +140,13 @@ mod tests {
         let trusted = &["10.0.0.0/8", "::1"];
         let x = |value| client("10.1.2.3", "x-forwarded-for", value, trusted);
         assert_eq!(x("203.0.113.9"), "203.0.113.9");
-        assert_eq!(x("1.1.1.1, 203.0.113.9, 10.0.0.5"), "203.0.113.9", "what stands before it is anybody's");
+        assert_eq!(x("1.1.1.1, 203.0.113.9, 10.0.0.5"), "203.0.113.9", "earlier entries can be forged");
         assert_eq!(x("1.1.1.1|203.0.113.9:4711"), "203.0.113.9");
-        assert_eq!(x("203.0.113.9, nonsense, 10.0.0.5"), "10.0.0.5", "beyond nonsense nothing is known");
+        assert_eq!(
+            x("203.0.113.9, nonsense, 10.0.0.5"),
+            "10.0.0.5",
+            "entries before an invalid one are ignored"
+        );
         assert_eq!(x(""), "10.1.2.3");
         assert_eq!(x("[2001:db8::7]:80"), "2001:db8::7");
         let forwarded = |value| client("::1", "forwarded", value, trusted);
@@ -154,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_holds_what_begins_like_it() {
+    fn a_network_contains_the_addresses_with_its_prefix() {
         let holds = |network: &str, address: &str| {
             network.parse::<Network>().expect("a network").holds(address.parse().expect("an address"))
         };

@@ -1,4 +1,4 @@
-//! Work of which only so much is done at once, shared out fairly among those for whom it is done.
+//! Fair sharing of concurrent work among its holders.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -7,13 +7,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::budget::{Bounds, Holder};
 
-/// At how many holders those that wait for nothing are forgotten, at least.
+/// The least number of holders that triggers the removal of idle ones.
 const SWEEP_MIN_HOLDERS: usize = 64;
 
-/// Bounds work that is done at once: by each holder, and by all together.
+/// Limits concurrent work per holder and in total.
 ///
-/// A holder first waits for one of its own places, then for one of all. So however many requests one holder has, only
-/// as many as it has places stand in the queue of all, and nobody else waits behind the others.
+/// A holder first waits for one of its own permits, then for one of all. So even a holder with many requests
+/// has only as many in the common queue as it has permits, and does not delay the others.
 #[derive(Debug)]
 pub struct FairGate {
     each: usize,
@@ -23,12 +23,12 @@ pub struct FairGate {
 
 #[derive(Debug, Default)]
 struct Holders {
-    /// The places of those that work or wait.
+    /// The permits of holders with running or waiting work.
     places: HashMap<Holder, Weak<Semaphore>>,
     sweep_at: usize,
 }
 
-/// A place in a [`FairGate`], given back when it is dropped.
+/// A permit of a [`FairGate`], returned when it is dropped.
 #[derive(Debug)]
 pub struct Place<'a> {
     _all: Option<SemaphorePermit<'a>>,
@@ -36,16 +36,16 @@ pub struct Place<'a> {
 }
 
 impl FairGate {
-    /// A gate in which nobody is.
+    /// Creates a gate with these bounds.
     #[must_use]
     pub fn new(bounds: Bounds) -> Self {
         let count = |bound: u64| usize::try_from(bound).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
         Self { each: count(bounds.each), all: Semaphore::new(count(bounds.all)), holders: Mutex::default() }
     }
 
-    /// Waits for a place. Cancel safe: whoever goes away gives up its place in the queues.
+    /// Waits for a permit. Cancel safe: a dropped call leaves the queues.
     pub async fn enter(&self, holder: Holder) -> Place<'_> {
-        // Neither is ever closed.
+        // The semaphores are never closed.
         let own = self.places(holder).acquire_owned().await.ok();
         let all = self.all.acquire().await.ok();
         Place { _all: all, _own: own }

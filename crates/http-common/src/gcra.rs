@@ -1,8 +1,9 @@
-//! Rates of requests: how many a key or an address may make, and whose address it is.
+//! Rate limits of keys and addresses.
 //!
-//! Each rate is kept by the generic cell rate algorithm: of every key or address there is one number, the moment at
-//! which its allowance is whole again. Those are in a table of fixed size; when it is full, whoever used least of its
-//! allowance is forgotten, which at most lets somebody make a few requests more.
+//! The limits use the generic cell rate algorithm (GCRA): each key or address has a single number, its
+//! theoretical arrival time (TAT), at which its allowance is complete again. The table has a fixed size. When
+//! it is full, the entry that has used least of its allowance is evicted, which permits that client a few
+//! more requests.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -13,23 +14,23 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The highest rate; above it nothing needs to be counted.
+/// The highest rate.
 const PER_SECOND_MAX: u32 = 1_000_000;
-/// Sets of the table, each with a lock of its own.
+/// The number of sets of the table, each with a lock of its own.
 const SETS: usize = 2048;
-/// Keys or addresses of one set: 16,384 in all, in 256 KiB.
+/// The number of entries per set: 16,384 in total, in 256 KiB.
 const SLOTS_PER_SET: usize = 8;
 
-/// How many requests are allowed.
+/// A rate limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// In the long run, each second; at most a million.
+    /// The sustained requests per second, at most a million.
     pub per_second: NonZeroU32,
-    /// At once, after a time without any.
+    /// The requests at once after a time without any.
     pub burst: NonZeroU32,
 }
 
-/// The text is no rate.
+/// The text is not a rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no rate: it is a number of requests each second, such as 50, or with those at once, such as 50/200"
@@ -57,13 +58,13 @@ impl fmt::Display for Rate {
 }
 
 impl Rate {
-    /// How long one request takes from the allowance, in nanoseconds.
+    /// Returns the cost of one request, in nanoseconds of the allowance.
     fn interval(self) -> u64 {
         1_000_000_000 / u64::from(self.per_second.get())
     }
 
-    /// The moment at which the allowance is whole again after a request at `now`, which had been `whole`; or how
-    /// long to wait until one is allowed. All in nanoseconds.
+    /// Returns the TAT after a request at `now`, given the previous one, or the wait until a request is
+    /// allowed. All in nanoseconds.
     fn after(self, whole: u64, now: u64) -> Result<u64, u64> {
         let next = whole.max(now) + self.interval();
         let latest = now + self.interval() * u64::from(self.burst.get());
@@ -71,7 +72,7 @@ impl Rate {
     }
 }
 
-/// Keeps each key or address to a rate. Its memory is fixed.
+/// Limits the rate of each key or address, with fixed memory.
 pub struct GcraLimiter {
     rate: Rate,
     began: Instant,
@@ -79,16 +80,16 @@ pub struct GcraLimiter {
     sets: Box<[Mutex<[Slot; SLOTS_PER_SET]>]>,
 }
 
-/// Whose allowance is whole when. An allowance that is whole needs no slot.
+/// An entry: the TAT of a key or address. A complete allowance needs no entry.
 #[derive(Clone, Copy, Default)]
 struct Slot {
-    /// A keyed hash, which nobody outside can aim at.
+    /// A keyed hash, which clients cannot predict.
     who: u64,
     tat: u64,
 }
 
 impl GcraLimiter {
-    /// Keeps everybody to this rate.
+    /// Creates a limiter with this rate for everyone.
     #[must_use]
     pub fn new(rate: Rate) -> Self {
         let sets = (0..SETS).map(|_| Mutex::default()).collect();
@@ -98,15 +99,15 @@ impl GcraLimiter {
     /// Takes one request from the allowance.
     ///
     /// # Errors
-    /// When there is none: how long to wait.
+    /// The time to wait, if the allowance is used up.
     pub fn take(&self, who: &impl Hash) -> Result<(), Duration> {
         self.at(who, true)
     }
 
-    /// Whether [`GcraLimiter::take`] would be allowed now.
+    /// Checks whether [`GcraLimiter::take`] would succeed now.
     ///
     /// # Errors
-    /// When not: how long to wait.
+    /// The time to wait, if it would not.
     pub fn peek(&self, who: &impl Hash) -> Result<(), Duration> {
         self.at(who, false)
     }
@@ -126,7 +127,7 @@ impl GcraLimiter {
     }
 
     fn set(&self, who: u64) -> MutexGuard<'_, [Slot; SLOTS_PER_SET]> {
-        // The remainder is smaller than the number of sets.
+        // The remainder is less than the number of sets.
         self.sets[(who % SETS as u64) as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -156,10 +157,10 @@ mod tests {
         assert_eq!(limiter.peek(&"a"), Err(Duration::from_millis(100)));
         assert_eq!(limiter.take(&"b"), Ok(()), "each has an allowance of its own");
         tokio::time::advance(Duration::from_millis(60)).await;
-        assert_eq!(limiter.take(&"a"), Err(Duration::from_millis(40)), "what is refused takes nothing");
+        assert_eq!(limiter.take(&"a"), Err(Duration::from_millis(40)), "rejected requests do not count");
         tokio::time::advance(Duration::from_millis(40)).await;
         assert_eq!(limiter.peek(&"a"), Ok(()));
-        assert_eq!(limiter.take(&"a"), Ok(()), "looking takes nothing");
+        assert_eq!(limiter.take(&"a"), Ok(()), "peeking does not count");
         assert!(limiter.take(&"a").is_err());
         tokio::time::advance(Duration::from_secs(3600)).await;
         let allowed = (0..10).filter(|_| limiter.take(&"a").is_ok()).count();
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_is_over_is_remembered_however_many_others_come() {
+    async fn entries_over_the_limit_are_not_evicted_by_others() {
         let limiter = GcraLimiter::new(rate("1/100"));
         while limiter.take(&"greedy").is_ok() {}
         for other in 0..1_000_000_u32 {
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_survives_its_text_and_what_is_none_is_refused() {
+    fn a_rate_round_trips_through_its_text_and_invalid_ones_are_rejected() {
         assert_eq!(rate("50"), rate("50/50"));
         assert_eq!(rate(&rate("7/9").to_string()), rate("7/9"));
         for wrong in ["", "0", "5/0", "-1", "1.5", "5/", "/5", "1000001", "a", "1/2/3"] {

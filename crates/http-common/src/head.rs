@@ -1,22 +1,22 @@
-//! The head of a request, within bounds.
+//! Limits on the head of a request.
 
 use axum::http::{HeaderMap, Uri};
 
 use crate::limits::{HEADERS_MAX_BYTES, TARGET_MAX_BYTES};
 
-/// What a header has besides its name and value: colon, space and the end of its line.
+/// The bytes of a header line besides name and value: colon, space and line end.
 const LINE_BYTES: usize = 4;
 
-/// What of a request's head is larger than it may be.
+/// The part of a request's head that exceeds its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeadTooLarge {
-    /// All of it (431): a connection may take in more, so that this can be said.
+    /// The complete head (431). Connections accept larger ones, so that this response can be sent.
     Head,
-    /// The target alone (414).
+    /// The target (414).
     Target,
 }
 
-/// Looks whether the head is larger than it may be.
+/// Checks the limits on the head.
 #[must_use]
 pub fn oversize(uri: &Uri, headers: &HeaderMap) -> Option<HeadTooLarge> {
     let target = uri.path_and_query().map_or(0, |target| target.as_str().len());

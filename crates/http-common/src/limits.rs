@@ -1,119 +1,122 @@
-//! The bounds of what one client may send, hold and wait for.
+//! Limits and timeouts of clients.
 
 use std::time::Duration;
 
-/// Bytes of a JSON body.
+/// The largest JSON body, in bytes.
 pub const JSON_BODY_MAX_BYTES: usize = 4 << 20;
 
-/// Within this a JSON body must have come in whole, unless the operator sets another bound.
+/// The default time within which a JSON body must be complete.
 pub const JSON_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Bytes of the request line and all headers; for whoever serves the connections.
+/// The largest request line and headers together, in bytes; for the server of the connections.
 pub const HEADERS_MAX_BYTES: usize = 64 << 10;
 
-/// A head of which so much has come, and not the rest, is counted.
+/// The size in bytes from which on an incomplete head is counted.
 pub const HEAD_COUNTED_BYTES: usize = 8 << 10;
 
-/// Connections of one address with such a head; further ones are cut.
+/// The most connections of one address with such a head; further ones are closed.
 pub const HEADS_EACH: u64 = 512;
 
-/// Connections of all addresses with such a head.
+/// The most connections of all addresses with such a head.
 pub const HEADS_MAX: u64 = 1_024;
 
-/// Bytes of a target: path and query. The longest path fits, each byte of it percent-encoded.
+/// The longest target (path and query), in bytes. The longest path fits with all bytes percent-encoded.
 pub const TARGET_MAX_BYTES: usize = 16 << 10;
 
-/// Within this the headers must have come in; for whoever serves the connections.
+/// The time within which the headers must be complete; for the server of the connections.
 pub const HEADERS_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A body, coming in or going out, of which nothing is sent or taken for this long is given up, unless the operator sets
-/// another bound. Event streams have [`READER_STALL_TIMEOUT`].
+/// The default time after which a request or response body without progress is aborted. Event streams have
+/// [`READER_STALL_TIMEOUT`].
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// When nothing of an upload comes for this long, what came is written to disk, and no longer in memory.
+/// The time without data after which a stalled upload is flushed from memory to disk.
 pub const UPLOAD_FLUSH_AFTER: Duration = Duration::from_secs(1);
 
-/// Parts of an upload form.
+/// The most parts of an upload form.
 pub const FORM_PARTS_MAX: usize = 16;
 
-/// Bytes of each part of an upload form but the file.
+/// The largest part of an upload form except the file, in bytes.
 pub const FORM_FIELD_MAX_BYTES: usize = 64 << 10;
 
-/// Bytes between the parts of an upload form: a boundary and the headers of the part after it.
+/// The most bytes between the parts of an upload form: a boundary and the headers of the next part.
 pub const FORM_HEADERS_MAX_BYTES: u64 = 16 << 10;
 
-/// When a form is refused, so much of it is still read, so that the client gets to read why.
+/// The bytes of a rejected form that are still read, so that the client can read the response.
 pub const REFUSED_BODY_MAX_BYTES: usize = 8 << 20;
 
-/// When a form is refused, it is still read for so long.
+/// The time for which a rejected form is still read.
 pub const REFUSED_BODY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Between two comments on an event stream, by which both sides learn that the other is there.
+/// The interval of comments on an event stream, by which both sides detect a lost connection.
 pub const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// A reader of an event stream that takes nothing for this long is let go.
+/// The time after which a reader of an event stream that takes no data is disconnected.
 pub const READER_STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Bytes of an event stream that are handed to the connection and not yet sent.
+/// The most bytes of an event stream that are in flight.
 pub const READER_IN_FLIGHT_MAX_BYTES: usize = 64 << 10;
 
-/// Pieces of an event stream that are handed to the connection and not yet sent. Fewer than a connection
-/// queues before it stops asking for more, which the stalling of a reader is told by.
+/// The most pieces of an event stream that are in flight. Fewer than a connection queues before it stops
+/// polling, so that a stalled reader is detected.
 pub const READER_IN_FLIGHT_MAX_PIECES: usize = 8;
 
-/// Bytes that a client may say while an event stream is written to it; more is left to its next request.
+/// The bytes that a client may send during an event stream; more is left to its next request.
 pub const EARLY_MAX_BYTES: usize = 8 << 10;
 
-/// Responses of one account that are being compressed at once; each holds some megabytes. The others go as they are.
+/// The most responses of one account that are compressed at once, with some megabytes each. Others are not
+/// compressed.
 pub const COMPRESSED_EACH: u64 = 32;
 
-/// Responses of all accounts that are being compressed at once.
+/// The most responses of all accounts that are compressed at once.
 pub const COMPRESSED_MAX: u64 = 128;
 
-/// Requests of one account that are under way, open streams among them.
+/// The most concurrent requests of one account, including open streams.
 pub const REQUESTS_EACH: u64 = 8_000;
 
-/// Requests of all accounts that are under way.
+/// The most concurrent requests of all accounts.
 pub const REQUESTS_MAX: u64 = 20_000;
 
-/// Uploads and downloads of one account that are under way.
+/// The most concurrent uploads and downloads of one account.
 pub const TRANSFERS_EACH: u64 = 128;
 
-/// Uploads and downloads of all accounts that are under way.
+/// The most concurrent uploads and downloads of all accounts.
 pub const TRANSFERS_MAX: u64 = 1_024;
 
-/// Bytes of bodies that one account has held: of questions as they come in, of responses until they are taken.
+/// The most bytes of bodies in memory of one account: of questions while they are received, of responses
+/// until they are sent.
 pub const BODY_BYTES_EACH: u64 = 32 << 20;
 
-/// Bytes of bodies that all accounts have held.
+/// The most bytes of bodies in memory of all accounts.
 pub const BODY_BYTES_MAX: u64 = 256 << 20;
 
-/// Responses of one account that are made at once from much that is read: listings, pages of conversations. Others wait.
+/// The most responses of one account that are created at once from much data: listings, pages of
+/// conversations. Others wait.
 pub const MADE_EACH: u64 = 4;
 
-/// Such responses of all accounts that are made at once.
+/// The most such responses of all accounts that are created at once.
 pub const MADE_MAX: u64 = 8;
 
-/// Bytes of responses that an address has held without a valid key.
+/// The most bytes of responses without a valid key in memory, per address.
 pub const STRANGER_BYTES_EACH: u64 = 4 << 20;
 
-/// Bytes of responses that all addresses have held without a valid key.
+/// The most bytes of responses without a valid key in memory, of all addresses.
 pub const STRANGER_BYTES_MAX: u64 = 32 << 20;
 
-/// A response that is not larger costs its connection no more than the rest of it does, and is not counted.
+/// The size in bytes up to which a response is not counted, because its connection costs more.
 pub const OUTGOING_SMALL_BYTES: u64 = 4 << 10;
 
-/// Bytes of a response that are handed to the connection and not yet sent.
+/// The most bytes of a response that are in flight.
 pub const OUTGOING_IN_FLIGHT_BYTES: usize = 128 << 10;
 
-/// Bytes of a response that are handed over at once to a connection that takes what its client takes.
+/// The bytes of a response that are passed at once to a connection that reports its client's progress.
 pub const OUTGOING_PIECE_BYTES: usize = 64 << 10;
 
-/// The same over HTTP/2, where the progress of a client is told by the pieces that it has taken.
+/// The bytes that are passed at once over HTTP/2, where progress is measured by the pieces taken.
 pub const OUTGOING_STREAM_PIECE_BYTES: usize = 16 << 10;
 
 /// Parts of files that are shorter are copied: taking the connection for them saves nothing.
 pub const RAW_FILE_MIN_BYTES: u64 = 64 << 10;
 
-/// A response that is known to be smaller is not worth compressing.
+/// The size in bytes below which a response is not compressed.
 pub const COMPRESSED_MIN_BYTES: u64 = 256;

@@ -1,4 +1,4 @@
-//! The guard before the interface: how many requests a key, an address, and an address with wrong keys may make.
+//! Rate limits before the interface: of keys, of addresses, and of addresses with invalid keys.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -12,20 +12,20 @@ use crate::address::{Network, Peer, client_address, counted};
 use crate::budget::{BudgetLimits, Budgets};
 use crate::gcra::{GcraLimiter, Rate};
 
-/// Requests with wrong keys that an address may make unless the operator says otherwise: more than any tool that was
-/// set up wrongly needs, and nothing to whoever guesses.
+/// The default rate of requests with invalid keys per address: more than a misconfigured tool needs, and
+/// useless for guessing.
 const FAILED_KEYS: (u32, u32) = (10, 1000);
 
-/// What an operator sets.
+/// The operator's rate limits.
 #[derive(Debug, Clone)]
 pub struct RateLimits {
-    /// Requests of each key.
+    /// The rate per key.
     pub per_key: Option<Rate>,
-    /// Requests of each address, whatever their key.
+    /// The rate per address, regardless of keys.
     pub per_address: Option<Rate>,
-    /// Requests of each address whose key is missing or wrong.
+    /// The rate per address of requests with a missing or invalid key.
     pub failed_keys: Option<Rate>,
-    /// Proxies whose word on the client's address is believed.
+    /// Proxies whose forwarding headers are trusted.
     pub trusted_proxies: Vec<Network>,
 }
 
@@ -37,32 +37,32 @@ impl Default for RateLimits {
     }
 }
 
-/// Lets requests in at the rates that the operator set.
+/// Enforces the operator's rate limits.
 #[derive(Debug)]
 pub struct RateLimiter {
     per_key: Option<GcraLimiter>,
     per_address: Option<GcraLimiter>,
     failed_keys: Option<GcraLimiter>,
     trusted_proxies: Vec<Network>,
-    /// Requests that were refused.
+    /// The rejected requests.
     pub refused: RefusedRequests,
-    /// What may be held at once.
+    /// The budgets of concurrent resources.
     pub budgets: Budgets,
 }
 
-/// Requests that were refused, by what they were too many of.
+/// Counts rejected requests by the exceeded limit.
 #[derive(Debug, Default)]
 pub struct RefusedRequests {
-    /// Of a key.
+    /// The limit per key.
     pub per_key: Counter,
-    /// Of an address.
+    /// The limit per address.
     pub per_address: Counter,
-    /// Of an address with wrong keys.
+    /// The limit of invalid keys per address.
     pub failed_keys: Counter,
 }
 
 impl RateLimiter {
-    /// A guard by these limits.
+    /// Creates a rate limiter with these limits.
     #[must_use]
     pub fn new(limits: RateLimits, budgets: BudgetLimits) -> Self {
         Self {
@@ -75,13 +75,13 @@ impl RateLimiter {
         }
     }
 
-    /// Whether it is the address of a proxy whose word is believed.
+    /// Returns `true` if the address belongs to a trusted proxy.
     #[must_use]
     pub fn trusts(&self, address: IpAddr) -> bool {
         self.trusted_proxies.iter().any(|network| network.holds(address.to_canonical()))
     }
 
-    /// The address that a request is counted under; `None` when its connection did not tell.
+    /// Returns the address that a request counts for; `None` if its connection has none.
     #[must_use]
     pub fn address(&self, extensions: &Extensions, headers: &HeaderMap) -> Option<IpAddr> {
         let Peer(peer) = *extensions.get::<Peer>()?;
@@ -97,25 +97,25 @@ impl RateLimiter {
     /// Takes a request from the address's allowance.
     ///
     /// # Errors
-    /// When there is none: how long to wait.
+    /// The time to wait, if the allowance is used up.
     pub fn by_address(&self, address: IpAddr) -> Result<(), Duration> {
         let Some(limiter) = &self.per_address else { return Ok(()) };
         limiter.take(&address).inspect_err(|_| self.refused.per_address.increment())
     }
 
-    /// Whether keys of this address that nobody has seen yet are looked at.
+    /// Checks whether unknown keys of this address may be looked up.
     ///
     /// # Errors
-    /// When too many were wrong: how long to wait.
+    /// The time to wait, if too many were invalid.
     pub fn check_failed_keys(&self, address: IpAddr) -> Result<(), Duration> {
         let Some(limiter) = &self.failed_keys else { return Ok(()) };
         limiter.peek(&address).inspect_err(|_| self.refused.failed_keys.increment())
     }
 
-    /// A key of this address was wrong.
+    /// Records an invalid key of this address.
     pub fn record_failed_key(&self, address: IpAddr) {
         if let Some(limiter) = &self.failed_keys {
-            // It was allowed to be tried; that there is nothing left is told to the next.
+            // The attempt itself was allowed; an exceeded limit affects the next one.
             let _ = limiter.take(&address);
         }
     }
@@ -123,7 +123,7 @@ impl RateLimiter {
     /// Takes a request from the key's allowance.
     ///
     /// # Errors
-    /// When there is none: how long to wait.
+    /// The time to wait, if the allowance is used up.
     pub fn by_key(&self, key: KeyId) -> Result<(), Duration> {
         let Some(limiter) = &self.per_key else { return Ok(()) };
         limiter.take(&key).inspect_err(|_| self.refused.per_key.increment())
