@@ -1,9 +1,9 @@
-//! `Content-Disposition`, as it goes out with a file (RFC 6266) and comes in with a part of a form (RFC 7578).
+//! `Content-Disposition` of downloads (RFC 6266) and of form parts (RFC 7578).
 
 use axum::http::HeaderValue;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
 
-/// What RFC 8187 lets stand in an extended value.
+/// The characters of an extended value that RFC 8187 requires to be encoded.
 const EXTENDED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'!')
     .remove(b'#')
@@ -18,8 +18,7 @@ const EXTENDED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'|')
     .remove(b'~');
 
-/// The header of a download under this name: in UTF-8, and in ASCII for readers of another age. Any name
-/// will do.
+/// Creates the header of a download with this name, in UTF-8 and in ASCII for old clients. Accepts any name.
 #[must_use]
 pub fn attachment(name: &str) -> HeaderValue {
     let plain = |c: char| if c == ' ' || c.is_ascii_graphic() && !"\"\\%".contains(c) { c } else { '_' };
@@ -29,13 +28,13 @@ pub fn attachment(name: &str) -> HeaderValue {
         .unwrap_or_else(|_| HeaderValue::from_static("attachment"))
 }
 
-/// The name of a part of a form, as bytes.
+/// Returns the name of a form part, as bytes.
 pub(crate) fn field_name(header: &[u8]) -> Option<Vec<u8>> {
     let found = parameters(header).into_iter().find(|(key, _)| key.eq_ignore_ascii_case(b"name"));
     found.map(|(_, value)| value)
 }
 
-/// The file name in the header of a part of a form, as bytes. `filename*` goes before `filename`.
+/// Returns the file name of a form part, as bytes. `filename*` takes precedence over `filename`.
 pub(crate) fn file_name(header: &[u8]) -> Option<Vec<u8>> {
     let parameters = parameters(header);
     let find = |name: &[u8]| {
@@ -44,7 +43,7 @@ pub(crate) fn file_name(header: &[u8]) -> Option<Vec<u8>> {
     find(b"filename*").and_then(|value| extended(value)).or_else(|| find(b"filename").cloned())
 }
 
-/// Reads `charset'language'percent-encoded`.
+/// Parses `charset'language'percent-encoded`.
 fn extended(value: &[u8]) -> Option<Vec<u8>> {
     let mut fields = value.splitn(3, |byte| *byte == b'\'');
     let (charset, _language, encoded) = (fields.next()?, fields.next()?, fields.next()?);
@@ -55,8 +54,8 @@ fn extended(value: &[u8]) -> Option<Vec<u8>> {
     charset.eq_ignore_ascii_case(b"utf-8").then_some(bytes)
 }
 
-/// The parameters after the first semicolon. In quotes a backslash hides only a quote or another backslash:
-/// some clients send whole paths of their own system.
+/// Parses the parameters after the first semicolon. In quotes a backslash escapes only a quote or another
+/// backslash, because some clients send full Windows paths.
 fn parameters(header: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut found = Vec::new();
     let mut rest = header.iter().position(|byte| *byte == b';').map_or(&b""[..], |at| &header[at + 1..]);
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_named_whatever_its_file_is_called() {
+    fn a_part_has_its_name_for_any_file_name() {
         for header in [
             "form-data; name=\"file\"; filename=\"x\"",
             "form-data; filename=\"x; name=other\"; name=\"file\"",

@@ -1,7 +1,7 @@
-//! What both HTTP faces of the service share: bodies that come in within bounds, files that go out, event
+//! HTTP building blocks that are independent of routes: bounded request bodies, file downloads, event
 //! streams, compression.
 //!
-//! Nothing here knows what is said over them: statuses, error bodies and pages belong to the faces.
+//! This crate knows no routes: statuses, error bodies and pages belong to its users.
 
 mod address;
 mod body;

@@ -1,5 +1,5 @@
-//! Bodies that go out: piece by piece, each handed over when those before were taken, and for no longer than its
-//! client takes them.
+//! Response bodies: passed on piece by piece, each once the earlier ones were sent, and aborted when the
+//! client stalls.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,8 +20,8 @@ use crate::events::BoxError;
 use crate::flow_control::FlowControl;
 use crate::limits::{OUTGOING_IN_FLIGHT_BYTES, OUTGOING_SMALL_BYTES};
 
-/// Marks a response whose body is made as it is taken, or is in memory once for all who read it: it is counted with what
-/// it has in flight, not with its size.
+/// Marks a response whose body is generated while it is sent or shared by all its readers. Only its data in
+/// flight is counted, not its size.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamedBody;
 
@@ -30,17 +30,18 @@ pub struct StreamedBody;
 pub struct HeldShares(Arc<Mutex<Vec<Share>>>);
 
 impl HeldShares {
-    /// Has these extensions hold a share.
+    /// Adds a share to these extensions.
     pub fn hold(extensions: &mut Extensions, share: Share) {
         let shares = extensions.get_or_insert_default::<Self>();
         shares.0.lock().unwrap_or_else(PoisonError::into_inner).push(share);
     }
 }
 
-/// Takes what a response to `holder` holds from the budget of bodies. What changed something is owed and never refused.
+/// Reserves the memory of a response to `holder` in the budget of bodies. The response to a change is always
+/// allowed.
 ///
 /// # Errors
-/// [`BudgetExceeded`]: the response must not be sent.
+/// [`BudgetExceeded`]; the response must not be sent.
 pub fn account_for(
     response: &mut Response,
     budgets: &Budgets,
@@ -69,13 +70,13 @@ pub fn account_for(
     Ok(())
 }
 
-/// Whether a client takes what its connection holds for it, where the connection itself does not ask on.
+/// Detects whether a client takes the data that its connection holds, for connections that do not poll on.
 #[derive(Debug)]
 pub struct ReadProgress {
     began: Instant,
-    /// When the body was last asked, in milliseconds since it began.
+    /// The time of the last poll, in milliseconds since the body began.
     moved: AtomicU64,
-    /// Whether it is the client that is waited for.
+    /// Set while the client is being waited for.
     waiting: AtomicBool,
 }
 
@@ -86,14 +87,14 @@ impl Default for ReadProgress {
 }
 
 impl ReadProgress {
-    /// The body was asked for more; it is `waiting` when it gave some, which the client is to take.
+    /// Records a poll of the body; `waiting` if it returned data, which the client must take next.
     pub fn record(&self, waiting: bool) {
         let since = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.moved.store(since, Ordering::Relaxed);
         self.waiting.store(waiting, Ordering::Relaxed);
     }
 
-    /// Ready when the client has been waited for so long without taking anything.
+    /// Ready when the client has taken nothing for `timeout`.
     pub async fn stalled(&self, timeout: Duration) {
         loop {
             let moved = Duration::from_millis(self.moved.load(Ordering::Relaxed));
@@ -108,10 +109,10 @@ impl ReadProgress {
     }
 }
 
-/// A body that is handed over in small pieces, each once those before were taken. It fails when its client takes nothing
-/// for too long, and ends when all of it is taken.
+/// A body that is passed on in small pieces, each once the earlier ones were sent. It fails when its client
+/// stalls, and ends when all of it is sent.
 pub struct Outgoing {
-    /// Nothing once it has ended.
+    /// `None` once it has ended.
     body: Option<Body>,
     size: SizeHint,
     rest: Bytes,
@@ -120,7 +121,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Hands over `body` in pieces of so many bytes, whose client may stall for so long.
+    /// Passes on `body` in pieces of `piece_bytes`, with this timeout for a stalled client.
     #[must_use]
     pub fn new(body: Body, timeout: Duration, piece_bytes: usize) -> Self {
         let size = body.size_hint();
@@ -137,11 +138,11 @@ impl Outgoing {
                 return Poll::Ready(Ok(Some(Frame::data(self.flow_control.wrap(piece)))));
             }
             let Some(body) = &mut self.body else {
-                // It is under way until all of it is taken.
+                // The body stays open until all of it is sent.
                 ready!(self.flow_control.poll_sent(context))?;
                 return Poll::Ready(Ok(None));
             };
-            // Before more is made, most of what was made is taken.
+            // Waits for room before more data is generated.
             ready!(self.flow_control.poll_room(context))?;
             match ready!(Pin::new(body).poll_frame(context)) {
                 None => self.body = None,
@@ -178,21 +179,21 @@ impl http_body::Body for Outgoing {
     }
 }
 
-/// A body that breaks off when something has happened: it is looked at whenever more is to be sent.
+/// A body that is aborted by an event, which is checked before each piece.
 pub struct Until {
     body: Body,
     end: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 impl Until {
-    /// The body until `end`.
+    /// Creates a body that is aborted when `end` completes.
     #[must_use]
     pub fn new(body: Body, end: impl Future<Output = ()> + Send + 'static) -> Self {
         Self { body, end: Box::pin(end) }
     }
 }
 
-/// What a body was sent for no longer holds.
+/// The condition under which a body is sent has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the response was broken off")]
 pub struct BodyAborted;
@@ -233,7 +234,7 @@ mod tests {
     const PIECE: usize = 16 << 10;
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_is_in_flight_than_may_be_and_who_takes_nothing_is_let_go() {
+    async fn data_in_flight_is_bounded_and_stalled_clients_are_disconnected() {
         let whole: Bytes = vec![7; 1 << 20].into();
         let mut body = Outgoing::new(Body::from(whole.clone()), TIMEOUT, PIECE);
         assert_eq!(http_body::Body::size_hint(&body).exact(), Some(1 << 20));

@@ -1,7 +1,7 @@
 //! The upload form: section 4.3 of the interface.
 //!
-//! Its parts come in any order. The file is taken in before it is known where it goes, and placed once the
-//! whole form has been read; until then it leaves no trace.
+//! Its parts come in any order. The file is received before its destination is known, and moved there once
+//! the complete form is read; until then it is invisible.
 
 use std::time::Duration;
 
@@ -16,22 +16,22 @@ use crate::body::{Allowance, Incoming, IncomingError, discard};
 use crate::disposition::{field_name, file_name};
 use crate::limits::{FORM_FIELD_MAX_BYTES, FORM_HEADERS_MAX_BYTES, FORM_PARTS_MAX, UPLOAD_FLUSH_AFTER};
 
-/// Why an upload was not taken.
+/// The reason why an upload was rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum UploadError {
-    /// The body is no form of this kind (400).
+    /// The body is not such a form (400).
     #[error("the body is not multipart/form-data")]
     NotAForm,
-    /// The form cannot be read (400).
+    /// The form is malformed (400).
     #[error("the form cannot be read: {0}")]
     Malformed(String),
-    /// The form has more parts than it may (400).
+    /// The form has too many parts (400).
     #[error("the form has more than {FORM_PARTS_MAX} parts")]
     TooManyParts,
-    /// A part other than the file is larger than it may be (400).
+    /// A part other than the file is too large (400).
     #[error("the part {0:?} is larger than {FORM_FIELD_MAX_BYTES} bytes")]
     PartTooLarge(String),
-    /// A part is there twice (400).
+    /// A part occurs twice (400).
     #[error("the part {0:?} is there more than once")]
     Duplicate(&'static str),
     /// The form has no part `file` (400).
@@ -43,35 +43,35 @@ pub enum UploadError {
     /// `temporary` and `destination` exclude each other (400).
     #[error("temporary and destination exclude each other")]
     TemporaryWithDestination,
-    /// The file is larger than the operator allows (413).
+    /// The file exceeds the operator's limit (413).
     #[error("the file is larger than {0} bytes")]
     TooLarge(u64),
-    /// Nothing came for too long (408).
+    /// The client stalled (408).
     #[error("the body did not come in time")]
     TooSlow,
-    /// The connection broke; nobody is there to be told.
+    /// The connection broke, so there is no response.
     #[error("the body broke off")]
     Broken,
-    /// The workspace does not take it; its own errors have their statuses.
+    /// The workspace rejected it; its errors have their own statuses.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
 }
 
-/// A form that was read. The file has no place yet; dropping the form leaves nothing behind.
+/// A parsed form. The file is not placed yet; dropping the form removes it.
 #[derive(Debug)]
 pub struct UploadForm {
     /// The content of the file.
     pub file: Staged,
-    /// Its name, without any folders that the client put into it.
+    /// Its name, without folders sent by the client.
     pub name: FileName,
-    /// Where it goes.
+    /// Its destination.
     pub destination: Destination,
 }
 
 /// Reads an upload form and places its file.
 ///
 /// # Errors
-/// [`UploadError`]; then nothing was changed.
+/// [`UploadError`]; nothing was changed.
 pub async fn receive_upload(
     workspace: &Workspace,
     headers: &HeaderMap,
@@ -83,11 +83,12 @@ pub async fn receive_upload(
     Ok(form.file.place(form.destination, form.name).await?)
 }
 
-/// Reads an upload form as it comes in: parts `file`, `destination` and `temporary` in any order, others are
-/// passed over. `size_max_bytes` is the operator's limit for one file; something must come within each `stall_timeout`.
+/// Reads an upload form: the parts `file`, `destination` and `temporary` in any order; others are skipped.
+/// `size_max_bytes` is the operator's limit for a file; the client must make progress within each
+/// `stall_timeout`.
 ///
 /// # Errors
-/// [`UploadError`]; then nothing is left of the file.
+/// [`UploadError`]; the file was removed.
 pub async fn upload_form(
     workspace: &Workspace,
     headers: &HeaderMap,
@@ -126,7 +127,7 @@ fn announced(headers: &HeaderMap) -> u64 {
     length.and_then(|length| length.parse().ok()).unwrap_or(0)
 }
 
-/// What a form can hold besides the file.
+/// Returns the most bytes of a form besides the file.
 fn others_max() -> u64 {
     FORM_PARTS_MAX as u64 * (FORM_FIELD_MAX_BYTES as u64 + FORM_HEADERS_MAX_BYTES)
 }
@@ -146,7 +147,7 @@ impl<'a> Form<'a> {
 
     async fn read(&mut self, mut form: Multipart<'_>, allowance: &Allowance) -> Result<(), UploadError> {
         for _ in 0..=FORM_PARTS_MAX {
-            // The parser holds all that it pulls until it has the part's headers.
+            // The parser buffers all data until it has the part's headers.
             allowance.set(FORM_HEADERS_MAX_BYTES);
             let Some(part) = form.next_field().await? else { return Ok(()) };
             allowance.set(u64::MAX);
@@ -187,7 +188,7 @@ impl<'a> Form<'a> {
         loop {
             let next = match timeout(UPLOAD_FLUSH_AFTER, part.chunk()).await {
                 Ok(next) => next?,
-                // Who is slow holds no memory meanwhile.
+                // A stalled upload releases its memory.
                 Err(_) => {
                     staging.flush().await?;
                     part.chunk().await?
@@ -204,8 +205,8 @@ impl<'a> Form<'a> {
         Ok(())
     }
 
-    /// Looked at before the file comes, where it comes first: nobody wants to learn it after a gigabyte. A
-    /// field left blank is one that was not filled in.
+    /// Checks the destination before the file if it comes first, so that an error is reported before a long
+    /// upload. An empty field counts as absent.
     async fn take_destination(&mut self, text: &str) -> Result<(), UploadError> {
         if text.is_empty() {
             self.destination = Some(None);

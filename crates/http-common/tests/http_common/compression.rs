@@ -1,4 +1,4 @@
-//! Compressed responses read back, and what should not be compressed is not.
+//! Compressed responses can be decoded, and incompressible ones are unchanged.
 
 use std::io::Write;
 
@@ -27,7 +27,7 @@ fn typed(content_type: &'static str, body: impl Into<Body>) -> Response {
     ([(CONTENT_TYPE, content_type)], body.into()).into_response()
 }
 
-/// The response as a client gets it that accepts this.
+/// Returns the response for a client with this `Accept-Encoding`.
 async fn through(response: Response, method: Method, accepted: &str) -> Response {
     let router = Router::new()
         .route("/", any(|State(once): State<Once>| async move { once.lock().unwrap().take().unwrap() }))
@@ -55,7 +55,7 @@ impl Decoder {
         }
     }
 
-    /// What can be read from the bytes that came so far.
+    /// Decodes the bytes received so far.
     fn read(&mut self, bytes: &[u8]) -> String {
         let output = match self {
             Self::Zstd(decoder) => {
@@ -101,7 +101,7 @@ async fn text_is_compressed_as_the_client_accepts_it() {
 }
 
 #[tokio::test]
-async fn what_gains_nothing_goes_as_it_is() {
+async fn incompressible_responses_are_unchanged() {
     let encoded = ([(CONTENT_TYPE, "text/css"), (axum::http::header::CONTENT_ENCODING, "br")], text());
     for (response, method, accepted) in [
         (typed("text/plain", text()), Method::GET, "identity"),
@@ -183,7 +183,7 @@ async fn a_compressed_stream_keeps_the_pace_and_repeats_cost_little() {
     assert!(rest < 9 * 1_000, "nine repeats took {rest} bytes");
 }
 
-/// A state of an answer, its text in segments as the text has them once it is long.
+/// Creates a state of an answer with its text in segments, like a long one.
 fn state(number: usize, text: &str, completed: bool) -> http_common::Event {
     let status = if completed { "completed" } else { "in_progress" };
     let mut data: Vec<bytes::Bytes> = Vec::new();

@@ -1,4 +1,4 @@
-//! Event streams that are written straight to their connection.
+//! Event streams that are written directly to their connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::events::frame;
 
-/// What a connection holds in these tests.
+/// The buffer of a connection in these tests.
 const HOLDS_BYTES: usize = 256 << 10;
 
 fn two_states() -> Response {
@@ -29,17 +29,17 @@ async fn written(response: Response, early: &'static [u8], last: bool) -> (Strin
     let (connection, early) =
         EventWriter::new(connection, Bytes::from_static(early), response, last).await.unwrap();
     drop(connection);
-    let mut said = Vec::new();
-    client.read_to_end(&mut said).await.unwrap();
-    (String::from_utf8(said).unwrap(), early)
+    let mut output = Vec::new();
+    client.read_to_end(&mut output).await.unwrap();
+    (String::from_utf8(output).unwrap(), early)
 }
 
 #[tokio::test]
 async fn events_go_out_as_chunks_behind_a_head() {
     assert!(is_event_stream(&two_states()));
     assert!(!is_event_stream(&Response::new(Body::empty())));
-    let (said, _) = written(two_states(), b"", false).await;
-    let (head, body) = said.split_once("\r\n\r\n").unwrap();
+    let (output, _) = written(two_states(), b"", false).await;
+    let (head, body) = output.split_once("\r\n\r\n").unwrap();
     let lines: Vec<_> = head.split("\r\n").collect();
     assert_eq!(lines[0], "HTTP/1.1 200 OK");
     assert!(lines.contains(&"content-type: text/event-stream"));
@@ -54,22 +54,22 @@ async fn events_go_out_as_chunks_behind_a_head() {
     let chunks = pieces.map(|piece| format!("{:x}\r\n{piece}\r\n", piece.len()));
     assert_eq!(body, chunks.concat());
 
-    let (said, _) = written(two_states(), b"", true).await;
-    assert!(said.contains("\r\nconnection: close\r\n"));
+    let (output, _) = written(two_states(), b"", true).await;
+    assert!(output.contains("\r\nconnection: close\r\n"));
 }
 
 #[tokio::test]
 async fn a_state_in_many_segments_is_one_chunk() {
     let segments: Vec<_> = (0..5).map(|at| Bytes::from(vec![b'a' + at; 5000])).collect();
     let frame = Event::new("message", "1", &segments);
-    let (said, _) = written(event_stream(stream::iter([frame])), b"", false).await;
-    let (_, body) = said.split_once("\r\n\r\n").unwrap();
+    let (output, _) = written(event_stream(stream::iter([frame])), b"", false).await;
+    let (_, body) = output.split_once("\r\n\r\n").unwrap();
     let (size, rest) = body.split_once("\r\n").unwrap();
     assert_eq!(usize::from_str_radix(size, 16).unwrap(), rest.len() - "\r\n0\r\n\r\n".len());
 }
 
 #[tokio::test]
-async fn what_the_client_says_meanwhile_is_given_back() {
+async fn data_from_the_client_during_a_stream_is_returned() {
     let (mut client, connection) = duplex(HOLDS_BYTES);
     client.write_all(b"/next").await.unwrap();
     let (mut connection, early) =
@@ -95,7 +95,7 @@ async fn a_client_that_says_much_is_not_listened_to() {
     assert_eq!(early.len() + rest.len(), 3 * EARLY_MAX_BYTES);
 }
 
-/// Always has a newer state; counts how many were asked for.
+/// Returns a stream that always has a newer state, and counts the polls.
 fn newest(asked: &Arc<AtomicUsize>) -> Response {
     let (asked, data) = (asked.clone(), Bytes::from(vec![b'x'; 1 << 18]));
     event_stream(stream::poll_fn(move |_| {
@@ -125,18 +125,18 @@ async fn a_slow_reader_is_not_let_go() {
     }
     assert!(!writing.is_finished());
     drop(client);
-    assert!(writing.await.unwrap().is_err(), "nobody reads any more");
+    assert!(writing.await.unwrap().is_err(), "the reader is gone");
 }
 
 #[tokio::test]
-async fn a_client_that_has_said_all_still_reads() {
+async fn a_client_that_closed_its_sending_side_still_reads() {
     let (mut client, connection) = duplex(HOLDS_BYTES);
     client.shutdown().await.unwrap();
     let (connection, _) = EventWriter::new(connection, Bytes::new(), two_states(), false).await.unwrap();
     drop(connection);
-    let mut said = String::new();
-    client.read_to_string(&mut said).await.unwrap();
-    assert!(said.ends_with("0\r\n\r\n"));
+    let mut output = String::new();
+    client.read_to_string(&mut output).await.unwrap();
+    assert!(output.ends_with("0\r\n\r\n"));
 }
 
 #[tokio::test]
@@ -149,10 +149,10 @@ async fn a_compressed_stream_goes_out_event_by_event() {
     assert!(is_event_stream(&response));
     let (mut client, connection): (DuplexStream, DuplexStream) = duplex(HOLDS_BYTES);
     drop(EventWriter::new(connection, Bytes::new(), response, false).await.unwrap());
-    let mut said = Vec::new();
-    client.read_to_end(&mut said).await.unwrap();
-    let at = said.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
-    let (head, mut rest) = said.split_at(at);
+    let mut output = Vec::new();
+    client.read_to_end(&mut output).await.unwrap();
+    let at = output.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+    let (head, mut rest) = output.split_at(at);
     assert!(String::from_utf8_lossy(head).contains("content-encoding: gzip"));
     let (mut chunks, mut content) = (0, Vec::new());
     loop {

@@ -25,7 +25,7 @@ fn reader(frames: impl Stream<Item = Event> + Send + 'static) -> BodyDataStream 
     event_stream(frames).into_body().into_data_stream()
 }
 
-/// Always has a newer state; counts how many were asked for.
+/// Returns a stream that always has a newer state, and counts the polls.
 fn newest(asked: &Arc<AtomicUsize>, data: Bytes) -> impl Stream<Item = Event> + use<> {
     let asked = asked.clone();
     stream::poll_fn(move |_| {
@@ -127,9 +127,9 @@ async fn a_reader_that_takes_nothing_is_let_go_and_a_slow_one_is_not() {
     assert_eq!(began.elapsed().as_secs(), READER_STALL_TIMEOUT.as_secs());
 }
 
-/// Over a real connection, with the server that is used in earnest.
+/// Uses a real connection and the production server.
 #[tokio::test(start_paused = true)]
-async fn a_client_that_does_not_read_gets_few_old_states_and_is_let_go() {
+async fn a_client_that_does_not_read_gets_few_old_states_and_is_disconnected() {
     struct Ended(Option<tokio::sync::oneshot::Sender<()>>);
     impl Drop for Ended {
         fn drop(&mut self) {
@@ -154,7 +154,7 @@ async fn a_client_that_does_not_read_gets_few_old_states_and_is_let_go() {
     let mut client = tokio::net::TcpStream::connect(address).await.unwrap();
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     has_ended.await.unwrap();
-    // What the kernel's buffers take, and no more: 10 MiB are more than they have.
+    // Only what fits into the kernel's buffers, which hold less than 10 MiB.
     assert!((1..40).contains(&asked.load(Ordering::Relaxed)), "{asked:?}");
     server.abort();
     drop(client);

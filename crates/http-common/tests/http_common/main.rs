@@ -1,4 +1,4 @@
-//! What both faces of the service rely on, tried with whole requests and responses.
+//! Tests of HTTP building blocks with complete requests and responses.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,4 @@
-//! Files come in.
+//! Uploads.
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue};
@@ -10,7 +10,7 @@ use workspace::{NameError, Quota, Uploaded, WorkspaceError};
 
 use crate::Host;
 
-/// A part of a form: its name, what stands after it in the header, its content.
+/// A form part: its name, the rest of its header, its content.
 type Part<'a> = (&'a str, &'a str, &'a str);
 
 const FILE: Part<'_> = ("file", "; filename=\"a č.txt\"", "content\r\n--\r\n of the file");
@@ -31,14 +31,14 @@ fn headers() -> HeaderMap {
 }
 
 async fn send(host: &Host, parts: &[Part<'_>]) -> Result<Uploaded, UploadError> {
-    // In pieces of an awkward size, as a network has them.
+    // Chunks of an odd size, like on a network.
     let text = form(parts).into_bytes();
     let pieces: Vec<_> = text.chunks(11).map(|piece| Ok::<_, std::io::Error>(piece.to_vec())).collect();
     receive_upload(&host.workspace, &headers(), Body::from_stream(stream::iter(pieces)), None, STALL_TIMEOUT)
         .await
 }
 
-/// Nothing is left of an upload that was refused.
+/// Asserts that a rejected upload left nothing behind.
 async fn assert_untouched(host: &Host) {
     assert_eq!(std::fs::read_dir(host.workspace.host_dir()).unwrap().count(), 1);
     assert_eq!(std::fs::read_dir(host.workspace.host_dir().join("uploads")).unwrap().count(), 0);
@@ -63,7 +63,7 @@ async fn the_parts_come_in_any_order() {
 }
 
 #[tokio::test]
-async fn a_form_that_is_wrong_is_refused_and_leaves_nothing() {
+async fn an_invalid_form_is_rejected_and_leaves_nothing() {
     let host = Host::new().await;
     host.write("f", b"x");
     let long = "x".repeat(FORM_FIELD_MAX_BYTES + 1);
@@ -101,7 +101,7 @@ async fn a_form_that_is_wrong_is_refused_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_no_form_or_breaks_off_is_refused() {
+async fn malformed_and_incomplete_forms_are_rejected() {
     let host = Host::new().await;
     let receive = |headers: HeaderMap, body: Body| {
         let host = &host;
@@ -141,7 +141,7 @@ async fn headers_without_end_are_not_held() {
         );
         let endless = futures_util::StreamExt::map(chunks, move |chunk| {
             pulled += chunk.len();
-            // So much is read away after the refusal, and no more.
+            // This much is read after the rejection, and no more.
             assert!(pulled < 10 << 20);
             Ok::<_, std::io::Error>(chunk)
         });
