@@ -15,7 +15,7 @@ fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     match tidy::run(&root) {
         Ok(report) if report.complaints.is_empty() => {
-            println!("tidy: {} files, nothing to say", report.files);
+            println!("tidy: {} files, no violations", report.files);
             ExitCode::SUCCESS
         }
         Ok(report) => {

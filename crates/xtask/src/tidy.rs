@@ -1,6 +1,7 @@
 //! The rules of the tree. Each rule is a function from the [`Tree`] to violations; a module groups one subject.
 //!
-//! Exceptions stand in `exceptions.txt` beside this crate's manifest, with reasons. An unused exception is a violation.
+//! Exceptions are in `exceptions.txt` beside this crate's manifest, with reasons. An unused exception is a
+//! violation.
 
 mod cycles;
 mod documents;
@@ -46,10 +47,10 @@ pub struct Report {
 /// The file of exceptions: lines of `rule path: reason`; `#` begins a comment.
 const EXCEPTIONS: &str = "crates/xtask/exceptions.txt";
 
-/// Looks at the tree under `root`.
+/// Checks the tree under `root`.
 ///
 /// # Errors
-/// When the tree or its manifests cannot be read.
+/// If the tree or its manifests cannot be read.
 pub fn run(root: &Path) -> Result<Report, String> {
     let tree = Tree::read(root)?;
     let mut complaints = manifests::check(&tree, &manifests::metadata(root)?);
@@ -63,7 +64,8 @@ pub fn run(root: &Path) -> Result<Report, String> {
     Ok(Report { files: tree.files.len(), complaints })
 }
 
-/// Takes out what the exceptions allow; adds the exceptions that are malformed or allow nothing.
+/// Removes the complaints that the exceptions allow; adds a complaint for each exception that is malformed or
+/// unused.
 fn except(tree: &Tree, complaints: Vec<Complaint>) -> Vec<Complaint> {
     let mut left = complaints;
     for (index, line) in tree.text(EXCEPTIONS).unwrap_or("").lines().enumerate() {
@@ -85,7 +87,7 @@ fn except(tree: &Tree, complaints: Vec<Complaint>) -> Vec<Complaint> {
         let before = left.len();
         left.retain(|complaint| complaint.rule != rule || complaint.path != path);
         if left.len() == before {
-            left.push(wrong("nothing breaks this rule there any more: take the line out"));
+            left.push(wrong("unused exception: remove the line"));
         } else if reason.trim().is_empty() {
             left.push(wrong("it lacks a reason"));
         }

@@ -1,4 +1,4 @@
-//! The tree keeps its own rules.
+//! Checks the rules of the tree.
 
 use std::path::Path;
 
@@ -6,6 +6,6 @@ use std::path::Path;
 fn the_tree_is_tidy() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let report = xtask::tidy::run(&root).expect("the tree can be read");
-    let told: Vec<String> = report.complaints.iter().map(ToString::to_string).collect();
-    assert!(told.is_empty(), "{}", told.join("\n"));
+    let complaints: Vec<String> = report.complaints.iter().map(ToString::to_string).collect();
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }

@@ -14,15 +14,15 @@ const ROOT: &str = "Cargo.toml";
 /// The dependencies between crates.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Edges {
-    /// For the program itself and its build.
+    /// Of the program and its build.
     normal: BTreeSet<String>,
-    /// For its tests besides.
+    /// Of its tests only.
     tests: BTreeSet<String>,
 }
 
 pub(super) type Crates = BTreeMap<String, Edges>;
 
-/// The crates and edges as cargo sees them.
+/// Returns the crates and edges from `cargo metadata`.
 pub(super) fn metadata(root: &Path) -> Result<Crates, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -59,8 +59,8 @@ fn edges(metadata: &Value) -> Crates {
     crates
 }
 
-/// The crates and edges as the map's table has them: rows of `| crate | what it is | uses |`, where uses are
-/// names, `–` for none, and after `; tests:` those of the tests alone.
+/// Parses the crates and edges of the map's table: rows of `| crate | what it is | uses |`. Uses are names,
+/// or `–` for none; those of tests only follow `; tests:`.
 fn mapped(text: &str) -> Vec<(usize, String, Edges)> {
     let names = |list: &str| -> BTreeSet<String> {
         list.split(',')
@@ -83,7 +83,7 @@ fn mapped(text: &str) -> Vec<(usize, String, Edges)> {
 
 pub(super) fn check(tree: &Tree, crates: &Crates) -> Vec<Complaint> {
     let mut out = map(tree, crates);
-    // The fuzz targets are a workspace of their own.
+    // The fuzz targets are a separate workspace.
     for file in tree.ending("/Cargo.toml").filter(|file| !file.path.starts_with("fuzz/")) {
         member(&file.path, &file.text, crates, &mut out);
     }
@@ -138,7 +138,7 @@ fn member(path: &str, text: &str, crates: &Crates, out: &mut Vec<Complaint>) {
     }
 }
 
-/// The root's dependencies: each with a reason (a comment on its line or over its group), each used.
+/// Checks the root's dependencies: each has a reason (a comment on its line or above its group) and is used.
 fn root(tree: &Tree, out: &mut Vec<Complaint>) {
     let text = tree.text(ROOT).unwrap_or("");
     let mut grouped = false;

@@ -6,7 +6,8 @@ use super::{Complaint, File, Tree};
 const FILE_MAX_LINES: usize = 600;
 /// The longest function, in lines: one screen, or two for an exhaustive match.
 const FUNCTION_MAX_LINES: usize = 100;
-/// Where `unsafe` may be: in the jail around a machine, in the program in it, and where memory is given back.
+/// The places of `unsafe`: the jail around a machine, the agent in it, and the release of memory to the
+/// system.
 const UNSAFE_CRATES: [&str; 3] = ["crates/machine/", "crates/guest/", "crates/causerie/src/memory.rs"];
 /// The maximum distance of a SAFETY comment above its `unsafe`, in lines.
 const SAFETY_LINES: usize = 8;
@@ -20,7 +21,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
         sleeps(file, &mut out);
         let entry = ["/src/lib.rs", "/src/main.rs", "/build.rs"].iter().any(|end| file.path.ends_with(end));
         if entry && !file.text.starts_with("//!") {
-            push(&mut out, file, 1, "docstring", "it does not begin with what it is for (`//!`)");
+            push(&mut out, file, 1, "docstring", "module docs are missing (`//!`)");
         }
     }
     out
@@ -30,7 +31,7 @@ fn push(out: &mut Vec<Complaint>, file: &File, line: usize, rule: &'static str, 
     out.push(Complaint { path: file.path.clone(), line, rule, text: text.into() });
 }
 
-/// The line without its comment and its strings, as far as a glance tells.
+/// Removes the comment and the strings of a line, approximately.
 fn code(line: &str) -> String {
     let mut out = String::new();
     let mut quoted = false;
@@ -61,7 +62,7 @@ fn lengths(file: &File, out: &mut Vec<Complaint>) {
         {
             continue;
         }
-        // Formatted code closes a function with a brace that stands as far in as its head.
+        // In formatted code, the closing brace of a function has the indentation of its head.
         let closing = format!("{}}}", " ".repeat(indentation));
         let length = lines[index..].iter().position(|line| *line == closing).unwrap_or(0) + 1;
         if length > FUNCTION_MAX_LINES {
@@ -103,12 +104,9 @@ fn banned() -> [(String, &'static str); 8] {
         (joined("FIX", "ME"), "mend it, or write an issue"),
         (joined("todo", "!("), "write it"),
         (joined("unimpl", "emented!("), "write it"),
-        (joined("#[all", "ow("), "use #[expect(…, reason = …)], which tells when it is not needed any more"),
-        (
-            joined("#![all", "ow("),
-            "use #![expect(…, reason = …)], which tells when it is not needed any more",
-        ),
-        (joined("#[ign", "ore"), "a test that does not run tells nothing"),
+        (joined("#[all", "ow("), "use #[expect(…, reason = …)], which reports when it is no longer needed"),
+        (joined("#![all", "ow("), "use #![expect(…, reason = …)], which reports when it is no longer needed"),
+        (joined("#[ign", "ore"), "a test that does not run proves nothing"),
         (joined("#[should_", "panic"), "assert the error, not that something somewhere fails"),
     ]
 }
@@ -124,7 +122,7 @@ fn leftovers(file: &File, out: &mut Vec<Complaint>) {
     }
 }
 
-/// Real sleeps in tests. Paused time is no sleep, so files that pause it are free.
+/// Real sleeps in tests. Files that pause time are exempt.
 fn sleeps(file: &File, out: &mut Vec<Complaint>) {
     let paused = ["start_paused", "time::pause"].iter().any(|words| file.text.contains(words));
     if paused || file.path.starts_with("crates/xtask/") {
@@ -134,7 +132,7 @@ fn sleeps(file: &File, out: &mut Vec<Complaint>) {
     for (index, line) in file.text.lines().enumerate() {
         testing |= line.starts_with("#[cfg(test)]");
         if testing && (line.contains("thread::sleep(") || line.contains("time::sleep(")) {
-            push(out, file, index + 1, "sleep", "a test waits for what it waits for, not for time to pass");
+            push(out, file, index + 1, "sleep", "wait for a condition, not for time to pass");
         }
     }
 }
@@ -168,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_are_told() {
+    fn leftovers_are_reported() {
         for (words, _) in banned() {
             assert_eq!(found("crates/a/src/b.rs", &format!("x {words} y\n")), [("leftover", 1)], "{words}");
         }
@@ -190,8 +188,8 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_says_what_it_is_for() {
+    fn a_crate_has_docs() {
         assert_eq!(found("crates/a/src/lib.rs", "mod b;\n"), [("docstring", 1)]);
-        assert_eq!(found("crates/a/src/lib.rs", "//! What it is.\n"), []);
+        assert_eq!(found("crates/a/src/lib.rs", "//! A crate.\n"), []);
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// The largest file that is looked at, in bytes; larger ones are data.
+/// The largest file that is read, in bytes; larger ones are data.
 const FILE_MAX_BYTES: u64 = 1024 * 1024;
 /// The maximum depth of folders.
 const DEPTH_MAX: usize = 12;
@@ -19,14 +19,14 @@ pub struct File {
     pub text: String,
 }
 
-/// Every text file of the tree but what is built, ignored or foreign.
+/// The text files of the tree, except generated, ignored and third-party ones.
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
     /// The files by path.
     pub files: Vec<File>,
-    /// Every path, folders and data included.
+    /// Every path, including folders and data.
     pub paths: Vec<String>,
-    /// Where the tree stands on this machine.
+    /// The absolute path of the tree.
     pub root: String,
 }
 
@@ -34,7 +34,7 @@ impl Tree {
     /// Reads the tree under `root`.
     ///
     /// # Errors
-    /// When a folder or file cannot be read.
+    /// If a folder or file cannot be read.
     pub fn read(root: &Path) -> Result<Self, String> {
         let root = root.canonicalize().map_err(|error| format!("{}: {error}", root.display()))?;
         let mut tree = Self { root: root.display().to_string(), ..Self::default() };
@@ -43,7 +43,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// A tree of these paths and texts.
+    /// Creates a tree of these paths and texts.
     #[must_use]
     pub fn of(files: &[(&str, &str)]) -> Self {
         let files: Vec<File> =
@@ -52,13 +52,13 @@ impl Tree {
         Self { files, paths, root: "/nowhere/at/all".into() }
     }
 
-    /// The text of the file at `path`.
+    /// Returns the text of the file at `path`.
     #[must_use]
     pub fn text(&self, path: &str) -> Option<&str> {
         self.files.iter().find(|file| file.path == path).map(|file| file.text.as_str())
     }
 
-    /// The files whose names end so.
+    /// Returns the files whose paths have this suffix.
     pub fn ending<'a>(&'a self, suffix: &'a str) -> impl Iterator<Item = &'a File> {
         self.files.iter().filter(move |file| file.path.ends_with(suffix))
     }
@@ -67,12 +67,12 @@ impl Tree {
         if depth > DEPTH_MAX {
             return Err(format!("{prefix} is deeper than {DEPTH_MAX} folders"));
         }
-        let told = |error: std::io::Error| format!("{}: {error}", folder.display());
-        for entry in fs::read_dir(folder).map_err(told)? {
-            let entry = entry.map_err(told)?;
+        let describe = |error: std::io::Error| format!("{}: {error}", folder.display());
+        for entry in fs::read_dir(folder).map_err(describe)? {
+            let entry = entry.map_err(describe)?;
             let name = entry.file_name().to_string_lossy().into_owned();
             let path = format!("{prefix}{name}");
-            let kind = entry.file_type().map_err(told)?;
+            let kind = entry.file_type().map_err(describe)?;
             let foreign = depth == 0 && ["target", "data"].contains(&name.as_str());
             if foreign || (name.starts_with('.') && kind.is_dir() && !HIDDEN.contains(&name.as_str())) {
                 continue;
@@ -80,7 +80,7 @@ impl Tree {
             self.paths.push(path.clone());
             if kind.is_dir() {
                 self.walk(&entry.path(), &format!("{path}/"), depth + 1)?;
-            } else if kind.is_file() && entry.metadata().map_err(told)?.len() <= FILE_MAX_BYTES {
+            } else if kind.is_file() && entry.metadata().map_err(describe)?.len() <= FILE_MAX_BYTES {
                 let bytes = fs::read(entry.path()).map_err(|error| format!("{path}: {error}"))?;
                 if let Ok(text) = String::from_utf8(bytes) {
                     self.files.push(File { path, text });
