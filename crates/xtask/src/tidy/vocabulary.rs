@@ -1,6 +1,12 @@
-//! Checks the vocabulary: replaced identifiers and phrases must not return. `docs/glossary.md` has the terms.
+//! Checks the vocabulary: replaced identifiers and phrases must not return, and doc lines are
+//! not fragments. `docs/glossary.md` has the terms.
+
+use std::collections::BTreeMap;
 
 use super::{Complaint, File, Tree};
+
+/// The path of this file.
+const VOCABULARY: &str = "crates/xtask/src/tidy/vocabulary.rs";
 
 /// Identifiers that were replaced, in whole words of Rust code, and their replacements.
 const IDENTIFIERS: &[(&str, &str)] = &[
@@ -94,7 +100,34 @@ const PHRASES: &[(&str, &str)] = &[
     ("as it was told", "as configured"),
 ];
 
+/// The words that no doc line begins with: docs of functions begin with a verb, those of types and fields with a noun.
+const FRAGMENT_BEGINNINGS: [&str; 3] = ["What ", "Who ", "Whether "];
+/// The crates that still have such lines, and their number. It may only decrease; all other crates have none.
+const FRAGMENTS: &[(&str, usize)] = &[
+    ("api", 72),
+    ("causerie", 2),
+    ("control", 92),
+    ("egress", 60),
+    ("engine", 69),
+    ("guest", 106),
+    ("http-common", 10),
+    ("machine", 6),
+    ("mcp", 16),
+    ("models", 174),
+    ("plugins", 23),
+    ("render", 4),
+    ("test-support", 35),
+    ("workspace", 5),
+];
+
 pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
+    let mut out = replaced(tree);
+    out.extend(fragments(tree, FRAGMENTS));
+    out
+}
+
+/// Checks for replaced identifiers and phrases.
+fn replaced(tree: &Tree) -> Vec<Complaint> {
     let mut out = Vec::new();
     for file in tree.ending(".rs").filter(|file| !file.path.ends_with("tidy/vocabulary.rs")) {
         for (index, line) in file.text.lines().enumerate() {
@@ -130,6 +163,39 @@ fn phrases(file: &File, line: usize, text: &str, out: &mut Vec<Complaint>) {
     }
 }
 
+/// Checks the number of doc lines that begin with one of [`FRAGMENT_BEGINNINGS`], by crate.
+fn fragments(tree: &Tree, allowed: &[(&str, usize)]) -> Vec<Complaint> {
+    let mut found: BTreeMap<&str, Vec<Complaint>> = allowed.iter().map(|(name, _)| (*name, vec![])).collect();
+    for file in tree.ending(".rs") {
+        let name = file.path.strip_prefix("crates/").and_then(|path| path.split('/').next());
+        for (index, line) in file.text.lines().enumerate().filter(|(_, line)| is_fragment(line)) {
+            let text = "a doc line begins with a verb or a noun, not with What, Who or Whether".to_owned();
+            push(found.entry(name.unwrap_or_default()).or_default(), file, index + 1, text);
+        }
+    }
+    let mut out = Vec::new();
+    for (name, complaints) in found {
+        let most = allowed.iter().find(|(allowed, _)| *allowed == name).map_or(0, |(_, count)| *count);
+        match complaints.len() {
+            count if count > most => out.extend(complaints),
+            count if count < most => out.push(Complaint {
+                path: VOCABULARY.to_owned(),
+                line: 0,
+                rule: "vocabulary",
+                text: format!("{name} has only {count} doc fragments left: write that number to FRAGMENTS"),
+            }),
+            _ => {}
+        }
+    }
+    out
+}
+
+fn is_fragment(line: &str) -> bool {
+    let line = line.trim_start();
+    let doc = line.strip_prefix("/// ").or_else(|| line.strip_prefix("//! "));
+    doc.is_some_and(|doc| FRAGMENT_BEGINNINGS.iter().any(|begin| doc.starts_with(begin)))
+}
+
 fn words(code: &str) -> impl Iterator<Item = &str> {
     code.split(|letter: char| !letter.is_alphanumeric() && letter != '_')
 }
@@ -161,9 +227,28 @@ mod tests {
             ("docs/a.md", "It only grows.\nIt grows.\n"),
             ("CHANGELOG.md", "It only grows.\n"),
         ]);
-        let mut found = check(&tree);
+        let mut found = replaced(&tree);
         found.sort();
         let places: Vec<(&str, usize)> = found.iter().map(|found| (&*found.path, found.line)).collect();
         assert_eq!(places, [("crates/a/src/lib.rs", 1), ("crates/a/src/lib.rs", 1), ("docs/a.md", 1)]);
+    }
+
+    #[test]
+    fn fragments_in_docs_may_only_decrease() {
+        let tree = Tree::of(&[
+            (
+                "crates/a/src/lib.rs",
+                "//! Who it is.\n    /// Whether it is.\n// What it is.\n/// Whatever.\n",
+            ),
+            ("crates/b/src/lib.rs", "/// What it is.\n"),
+        ]);
+        let lines = |allowed: &[(&str, usize)]| -> Vec<(String, usize)> {
+            fragments(&tree, allowed).into_iter().map(|found| (found.path, found.line)).collect()
+        };
+        let b = ("crates/b/src/lib.rs".to_owned(), 1);
+        assert_eq!(lines(&[("a", 2)]), [b.clone()]);
+        let a = |line| ("crates/a/src/lib.rs".to_owned(), line);
+        assert_eq!(lines(&[("a", 1)]), [a(1), a(2), b.clone()]);
+        assert_eq!(lines(&[("a", 3), ("b", 2), ("c", 1)]), vec![(VOCABULARY.to_owned(), 0); 3]);
     }
 }
