@@ -225,7 +225,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Creates a machine of which only the desired state is known. Returns the first effect.
+    /// Creates a machine whose desired state is known, but not its actual one. Returns the first effect.
     #[must_use]
     pub fn new(desired: Desired, rules: Rules) -> (Self, Effect) {
         (Self { rules, desired, turns: 0, state: State::Attaching }, Effect::Attach)

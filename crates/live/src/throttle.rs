@@ -68,7 +68,7 @@ impl Throttle {
     /// Returns the number of growing answers including this one. Concurrent calls may lose a count, which is
     /// acceptable.
     fn growing(&self, last_sent: &LastSent) -> u64 {
-        // Windows count from 1, because 0 marks an answer of which no state was sent.
+        // Windows count from 1, because 0 marks an answer without a sent state.
         let window = 1 + (self.began.elapsed().as_millis() / WINDOW.as_millis()) as u64;
         let present = self.present.load(Ordering::Relaxed);
         let counted = present & COUNT;

@@ -59,7 +59,7 @@ impl Stage {
     }
 
     /// Checks that memory and descriptors stay within these increments during the attack and that the other
-    /// client is served. Repeats the check until stalled clients are disconnected.
+    /// client is served. Repeats the check for half of the stall timeout.
     fn bears(&self, memory: u64, descriptors: usize) {
         let until = Instant::now() + STALL / 2;
         while Instant::now() < until {

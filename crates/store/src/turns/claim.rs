@@ -217,7 +217,7 @@ fn next_of_account(tx: &mut dyn Sql, free: ClaimableAnswer, limit: u32) -> Resul
 /// Serializes claims; otherwise two of them could both use the rest of an account's limit.
 ///
 /// The queue's size changes so quickly that PostgreSQL's statistics and cached plans do not describe it. The
-/// planner is therefore told to use the indexes, and the statements here have no joins whose order it could
+/// planner is therefore configured to use the indexes, and the statements here have no joins whose order it could
 /// choose.
 fn lock_claims(tx: &mut dyn Sql) -> Result<()> {
     tx.lock(

@@ -98,7 +98,7 @@ impl Turn {
         LogEntry::Summary { number: self.next(), kept, step: Arc::new(step) }
     }
 
-    /// Commits a summary, of which only the text is used. The step continues without a summary if the text is
+    /// Commits a summary, whose text alone is used. The step continues without a summary if the text is
     /// empty.
     pub(super) fn summarised(
         &mut self,
