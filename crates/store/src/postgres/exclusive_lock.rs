@@ -4,7 +4,7 @@
 //! ```text
 //! waiting ──acquired──▶ held ──connection broke──▶ regaining ──acquired──▶ held
 //!    │                                                 │
-//!    └─timeout─▶ refused                              └─another session held it for FOREIGN_MAX─▶ lost
+//!    └─timeout─▶ refused                               └─another session held it for FOREIGN_MAX─▶ lost
 //! ```
 //! The server releases the lock with the session, so a dead process leaves nothing behind. A process that
 //! cannot reach the server loses the lock without noticing. Its answers are protected by their leases and
