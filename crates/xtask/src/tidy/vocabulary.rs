@@ -168,7 +168,7 @@ fn fragments(tree: &Tree, allowed: &[(&str, usize)]) -> Vec<Complaint> {
     let mut found: BTreeMap<&str, Vec<Complaint>> = allowed.iter().map(|(name, _)| (*name, vec![])).collect();
     for file in tree.ending(".rs") {
         let name = file.path.strip_prefix("crates/").and_then(|path| path.split('/').next());
-        for (index, line) in file.text.lines().enumerate().filter(|(_, line)| is_fragment(line)) {
+        for (index, _) in file.text.lines().enumerate().filter(|(_, line)| is_fragment(line)) {
             let text = "a doc line begins with a verb or a noun, not with What, Who or Whether".to_owned();
             push(found.entry(name.unwrap_or_default()).or_default(), file, index + 1, text);
         }
