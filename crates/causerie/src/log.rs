@@ -31,7 +31,7 @@ pub(crate) fn init(wanted: &Log, fields: impl for<'w> FormatFields<'w> + Send + 
     let terminal = io::stderr().is_terminal();
     let lines = LINES.get_or_init(|| Lines::new(wanted.format));
     let writer = std::thread::Builder::new().name("log".to_owned());
-    if writer.spawn(move || lines.bring_to(|batch| io::stderr().lock().write_all(batch))).is_err() {
+    if writer.spawn(move || lines.write_all_to(|batch| io::stderr().lock().write_all(batch))).is_err() {
         // Without the thread, lines are written synchronously.
         lines.gathered().writer = Writing::Nobody;
     }
@@ -161,7 +161,7 @@ impl Lines {
     }
 
     /// Writes the lines for ever.
-    fn bring_to(&self, mut write: impl FnMut(&[u8]) -> io::Result<()>) {
+    fn write_all_to(&self, mut write: impl FnMut(&[u8]) -> io::Result<()>) {
         let mut batch = Vec::new();
         loop {
             self.next(&mut batch);
@@ -231,7 +231,6 @@ impl<'a> MakeWriter<'a> for &'static Lines {
         self
     }
 }
-
 
 /// The length of `2026-11-21T09:30:00`.
 const SECOND_BYTES: usize = 19;

@@ -24,4 +24,3 @@ pub(crate) async fn run(at: &Where) -> Result<(), CliError> {
     output::print(&answer, at.json);
     Ok(())
 }
-

@@ -279,4 +279,3 @@ async fn ready(State(sources): State<Sources>, RawQuery(query): RawQuery) -> Res
         status.into_response()
     }
 }
-

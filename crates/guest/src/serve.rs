@@ -88,7 +88,7 @@ async fn tools(State(guest): State<Guest>, body: Bytes) -> Response {
         return StatusCode::BAD_REQUEST.into_response();
     };
     match &guest.servers {
-        Some(servers) => Json(servers.list_tools(&asked, &guest.limits).await).into_response(),
+        Some(servers) => Json(servers.list_tools(&request, &guest.limits).await).into_response(),
         None => Json(ToolsReply::default()).into_response(),
     }
 }

@@ -22,7 +22,6 @@ use crate::library::{Library, SkillFiles};
 use crate::tree::{TreeError, join};
 use crate::{McpServer, Notice, PLUGIN_MAX_BYTES, SKILL_FILE_MAX_BYTES};
 
-
 const CONTENT: &str = ".content";
 const FRESH: &str = ".fresh";
 const LINK: &str = ".link";

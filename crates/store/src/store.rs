@@ -43,7 +43,6 @@ const PG_READERS: usize = 8;
 #[cfg(feature = "postgres")]
 const PG_CONNECTIONS_MAX: usize = 256;
 
-
 /// The database of the service. Clones share it.
 ///
 /// A write that returned `Ok` is durable. Dropping the last clone ends the threads in the background;

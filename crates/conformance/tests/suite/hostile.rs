@@ -138,8 +138,11 @@ fn a_machine_has_no_network_no_secret_and_no_other_file() {
     assert!(!result.contains(&account.key), "nor is the account's");
     let data = service.data();
     let folder = data.file_name().and_then(|name| name.to_str()).expect("a name");
-    assert!(!told.contains(&format!("{}/{folder}", data.parent().expect("a parent").display())), "{told}");
-    assert!(!told.contains("causerie.db"), "{told}");
+    assert!(
+        !result.contains(&format!("{}/{folder}", data.parent().expect("a parent").display())),
+        "{result}"
+    );
+    assert!(!result.contains("causerie.db"), "{result}");
     let (_, interfaces) = shell(&api, &vendor, "sed -e 1,2d -e 's/ *\\([^:]*\\):.*/<\\1>/' /proc/net/dev");
     assert_eq!(tags(&interfaces), ["lo"], "{interfaces}");
     for outside in ["/usr/x", "/etc/x"] {

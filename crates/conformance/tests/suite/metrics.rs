@@ -60,10 +60,10 @@ fn the_metrics_count_requests_and_answers() {
         assert_eq!(samples.get(sample), Some(&wanted), "{sample} in {samples:#?}");
     }
     let machines =
-        |driver: &str| told.get(&format!("causerie_machines{{state=\"RUNNING\",driver=\"{driver}\"}}"));
-    assert_eq!(machines("uml").or(machines("sandbox")), Some(&1.0), "{told:#?}");
-    assert!(told["causerie_store_operation_duration_seconds_count{operation=\"write\"}"] > 3.0);
-    assert!(told["process_resident_memory_bytes"] > 1e6 && told["process_open_fds"] > 3.0);
+        |driver: &str| samples.get(&format!("causerie_machines{{state=\"RUNNING\",driver=\"{driver}\"}}"));
+    assert_eq!(machines("uml").or(machines("sandbox")), Some(&1.0), "{samples:#?}");
+    assert!(samples["causerie_store_operation_duration_seconds_count{operation=\"write\"}"] > 3.0);
+    assert!(samples["process_resident_memory_bytes"] > 1e6 && samples["process_open_fds"] > 3.0);
     let text = Request::new("GET", "/metrics").send(&api.address).text();
     for inner in [&account.id, &account.email, &account.key_id, "/uploads"] {
         assert!(!text.contains(inner), "{inner} is no label");
