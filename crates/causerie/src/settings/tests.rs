@@ -135,11 +135,11 @@ fn what_is_wrong_is_told_with_its_place_and_all_at_once() {
     for wanted in [
         "FILE:1: unknown key lisen; did you mean listen?",
         "FILE:4: unknown key machine.memory_byte; did you mean machine.memory_bytes?",
-        "FILE:5: machine.idle_timeout: a time from 1s to 365d is wanted, such as \"90s\" or \"15m\", or \"never\"",
-        "FILE:6: machine.driver: one of \"auto\", \"qemu\", \"uml\", \"sandbox\" is wanted",
-        "FILE:8: quota.files_max: a whole number from 1 to 1000000000 is wanted",
-        "FILE:9: quota.bytes_max: bytes from 1 MiB to 1024 TiB are wanted, such as 65536 or \"64 KiB\"",
-        "FILE:11: prices.base: credits from 0 to 1000000 with at most three decimals are wanted",
+        "FILE:5: machine.idle_timeout: expected a duration from 1s to 365d, such as \"90s\" or \"15m\", or \"never\"",
+        "FILE:6: machine.driver: expected one of \"auto\", \"qemu\", \"uml\", \"sandbox\"",
+        "FILE:8: quota.files_max: expected an integer from 1 to 1000000000",
+        "FILE:9: quota.bytes_max: expected bytes from 1 MiB to 1024 TiB, such as 65536 or \"64 KiB\"",
+        "FILE:11: prices.base: expected credits from 0 to 1000000 with at most three decimals",
         "FILE:12: unknown key extra",
     ] {
         assert!(problems_found.iter().any(|problem| problem == wanted), "{wanted}\n{problems_found:#?}");
@@ -350,5 +350,5 @@ fn a_model_that_is_wrong_is_told_with_its_line() {
         assert!(problems.contains(expected), "{wrong}: {problems}");
     }
     let twice = format!("{model}default = true\n{}default = true\n", model.replace("\"a\"", "\"b\""));
-    assert!(problems(&twice)[0].contains("one model alone is the default"));
+    assert!(problems(&twice)[0].contains("only one model can be the default"));
 }
