@@ -94,7 +94,7 @@ impl CpuTime {
 }
 
 /// The memory of a process in kibibytes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Memory {
     /// All resident memory.
     pub(crate) rss: f64,

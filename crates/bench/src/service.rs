@@ -52,16 +52,27 @@ pub(crate) struct Service {
     pub(crate) address: SocketAddr,
     child: Option<Child>,
     accounts: u32,
+    /// The machine driver; the service's own choice unless given.
+    driver: Option<&'static str>,
 }
 
 impl Service {
     /// Starts the service on an empty folder, with the vendor at this base URL, and waits until it is healthy.
     pub(crate) fn start(place: Place, vendor: Option<String>) -> Outcome<Self> {
+        Self::start_with(place, vendor, None)
+    }
+
+    /// As [`Self::start`], with this machine driver.
+    pub(crate) fn start_with(
+        place: Place,
+        vendor: Option<String>,
+        driver: Option<&'static str>,
+    ) -> Outcome<Self> {
         let home = tempfile::Builder::new().prefix("bench-").tempdir()?;
         // Machines run as other users, which need access to their files.
         fs::set_permissions(home.path(), PermissionsExt::from_mode(0o711))?;
         let address = free_address()?;
-        let mut service = Self { home, place, vendor, address, child: None, accounts: 0 };
+        let mut service = Self { home, place, vendor, address, child: None, accounts: 0, driver };
         service.restart()?;
         Ok(service)
     }
@@ -157,6 +168,7 @@ impl Service {
         if let Some(vendor) = &self.vendor {
             command.env("OPENAI_BASE_URL", vendor);
         }
+        command.envs(self.driver.map(|driver| ("CAUSERIE_MACHINE_DRIVER", driver)));
         Ok(command)
     }
 }

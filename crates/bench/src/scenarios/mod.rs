@@ -3,6 +3,7 @@
 mod asks;
 mod fan_out;
 mod files;
+mod machines;
 mod paging;
 mod reads;
 mod resume;
@@ -40,6 +41,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario { name: "files", run: files::files },
     Scenario { name: "tools", run: tools::tools },
     Scenario { name: "stop", run: stop::stop },
+    Scenario { name: "machines", run: machines::machines },
 ];
 
 /// Runs a load to its end on this thread.

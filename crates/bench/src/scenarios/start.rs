@@ -89,18 +89,20 @@ pub(crate) fn idle_memory() -> Outcome<Vec<Measurement>> {
     ])
 }
 
-fn of_machines(service: &Service) -> Outcome<Memory> {
+pub(super) fn of_machines(service: &Service) -> Outcome<Memory> {
     let pids = service.machine_pids()?;
     if pids.is_empty() {
         return Err("the machine has no processes".into());
     }
-    let each = pids.into_iter().map(Memory::of).collect::<Outcome<Vec<_>>>()?;
+    let mut each = pids.into_iter().map(Memory::of).collect::<Outcome<Vec<_>>>()?;
+    // A kernel's processes follow one another and share their memory, so it is counted once.
+    each.dedup();
     let sum = |of: fn(&Memory) -> f64| each.iter().map(of).sum();
     Ok(Memory { rss: sum(|memory| memory.rss), pss: sum(|memory| memory.pss) })
 }
 
 /// Starts the account's machine and waits until it runs. Returns the duration.
-async fn start_machine(service: &Service, account: &Account) -> Outcome<Duration> {
+pub(super) async fn start_machine(service: &Service, account: &Account) -> Outcome<Duration> {
     let mut connection = Connection::open(service.address).await?;
     let began = std::time::Instant::now();
     connection.call(&request("POST", "/api/v1/vm/start", Some(&account.key), None), 202).await?;
@@ -115,6 +117,6 @@ async fn start_machine(service: &Service, account: &Account) -> Outcome<Duration
     Err("the machine does not start".into())
 }
 
-fn millis(time: Duration) -> f64 {
+pub(super) fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }

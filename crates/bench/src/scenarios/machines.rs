@@ -1,0 +1,77 @@
+//! Measures machines of each driver: their start, stop and idle memory.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::block_on;
+use super::start::{millis, of_machines, start_machine};
+use crate::Outcome;
+use crate::http::{Connection, request};
+use crate::measurement::{Goal, Measurement, Unit};
+use crate::process::Place;
+use crate::service::{Account, Service, TIMEOUT};
+
+const MACHINES: usize = 10;
+/// The time that machines are idle before their memory is read.
+const IDLE: Duration = Duration::from_secs(3);
+/// The polling interval of a stopping machine.
+const POLL: Duration = Duration::from_millis(2);
+
+/// What was measured of one driver.
+struct Figures {
+    start: Vec<f64>,
+    stop: Vec<f64>,
+    together: f64,
+    memory: f64,
+}
+
+/// Measures both drivers; the sandbox is the baseline.
+pub(crate) fn machines() -> Outcome<Vec<Measurement>> {
+    let (uml, sandbox) = (of_driver("uml")?, of_driver("sandbox")?);
+    let beside = |name: &str, unit, uml: Vec<f64>, sandbox: Vec<f64>| {
+        Measurement::new(name, unit, uml).beside("sandbox", sandbox)
+    };
+    Ok(vec![
+        beside("start of a machine (uml)", Unit::Millis, uml.start, sandbox.start).goal(Goal::AtMost(400.0)),
+        beside("stop of a machine (uml)", Unit::Millis, uml.stop, sandbox.stop).goal(Goal::AtMost(500.0)),
+        beside("start of ten machines at once (uml)", Unit::Millis, vec![uml.together], vec![sandbox.together])
+            .goal(Goal::AtMost(1500.0)),
+        beside("idle machine, one of ten, Pss (uml)", Unit::Mebibytes, vec![uml.memory], vec![sandbox.memory]),
+    ])
+}
+
+fn of_driver(driver: &'static str) -> Outcome<Figures> {
+    let mut service = Service::start_with(Place::Anywhere, None, Some(driver))?;
+    let accounts = (0..MACHINES).map(|_| service.account()).collect::<Outcome<Vec<_>>>()?;
+    let (mut start, mut stop) = (Vec::new(), Vec::new());
+    for account in &accounts {
+        start.push(millis(block_on(start_machine(&service, account))?));
+        stop.push(millis(block_on(stop_machine(&service, account))?));
+    }
+    let began = Instant::now();
+    block_on(async {
+        let starts = accounts.iter().map(|account| start_machine(&service, account));
+        futures_util::future::try_join_all(starts).await
+    })?;
+    let together = millis(began.elapsed());
+    std::thread::sleep(IDLE);
+    let memory = of_machines(&service)?.pss_mebibytes() / MACHINES as f64;
+    Ok(Figures { start, stop, together, memory })
+}
+
+/// Stops the account's machine and waits until it has stopped. Returns the duration.
+async fn stop_machine(service: &Service, account: &Account) -> Outcome<Duration> {
+    let mut connection = Connection::open(service.address).await?;
+    let began = Instant::now();
+    connection.call(&request("POST", "/api/v1/vm/stop", Some(&account.key), None), 202).await?;
+    let look = request("GET", "/api/v1/vm", Some(&account.key), None);
+    while began.elapsed() < TIMEOUT {
+        let state: Value = connection.call(&look, 200).await?;
+        if state["status"] == "STOPPED" {
+            return Ok(began.elapsed());
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    Err("the machine does not stop".into())
+}
