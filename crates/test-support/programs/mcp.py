@@ -104,6 +104,8 @@ def call(id, params):
             time.sleep(0.05)
         said(id, "at last")
     elif name == "hang":
+        if "file" in arguments:
+            open(arguments["file"], "w").close()
         send({"method": "notifications/message", "params": {"level": "info", "data": "it hangs"}})
     elif name == "crash":
         sys.stderr.write("the disk of the registry broke\n")

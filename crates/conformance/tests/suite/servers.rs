@@ -162,10 +162,9 @@ fn a_server_that_breaks_breaks_no_answer_and_a_stop_ends_its_call() {
         request.contains("the disk of the registry broke") && request.contains("may have run"),
         "{request}"
     );
-    vendor.will([call("registry__hang", json!({}))]);
+    vendor.will([call("registry__hang", json!({ "file": "/workspace/hangs.txt" }))]);
     let answer = api.ask("Hang");
-    let began = |event: &conformance::Event| event.data["parts"][0]["state"] == "PENDING";
-    api.events_of(&answer).find("the call began", began);
+    poll::until("the server has the call", || (api.download("/hangs.txt").status == 200).then_some(()));
     api.stop(&conformance::api::id(&answer, "chatId")).expect_status(202);
     let answer = api.completed(&answer);
     assert_eq!((&answer["parts"][0]["state"], &answer["error"]), (&json!("ERROR"), &Value::Null));
