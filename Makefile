@@ -26,8 +26,9 @@ GUEST = $(TARGET)/guest/$(PROFILE)/causerie-guest
 GUEST_DEBUG := $(TARGET)/guest/debug/causerie-guest
 FULL_DEBUG := $(TARGET)/full/debug/causerie
 
-# What of the interface is tested a second time on PostgreSQL: where much hangs on the database.
-ON_POSTGRES := package(conformance) & (binary(kills) | test(=the_interface_holds) | (binary(suite) & test(/^(accounts|additions|authentication|chats|commands|crash|streams|streams_resumed|vm)::/)))
+# The tests of the interface that run a second time, on PostgreSQL and with machines in the sandbox: those that depend on the
+# database or on machines.
+ON_POSTGRES := package(conformance) & (binary(kills) | test(=the_interface_holds) | (binary(suite) & test(/^(accounts|additions|authentication|chats|commands|crash|hostile|servers|streams|streams_resumed|vm|waiting)::/)))
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,11 +58,11 @@ build: guest ## Build target/release/causerie with the guest program in it
 demo: setup build ## Build, then ask a question about real documents; needs no key and no configuration
 	$(TARGET)/demo/causerie demo
 
-test: tools full-debug ## Run every test; those that the database matters to on PostgreSQL first
+test: tools full-debug ## Run every test; before that some on PostgreSQL and with machines in the sandbox
 	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) nextest run --workspace --features causerie/otlp -E 'package(causerie) & test(otlp)'
 	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) build --workspace --all-targets
 	CAUSERIE_GUEST=$(GUEST_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_TEST_DATABASE=postgres KILLS=40 \
-		$(CARGO) nextest run --workspace -E '$(ON_POSTGRES)'
+		CAUSERIE_MACHINE_DRIVER=sandbox $(CARGO) nextest run --workspace -E '$(ON_POSTGRES)'
 	CAUSERIE_GUEST=$(GUEST_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_FULL_BIN=$(FULL_DEBUG) \
 		CAUSERIE_PYTHON=$(TARGET)/python $(CARGO) nextest run --workspace
 
