@@ -18,7 +18,7 @@ const IDLE: Duration = Duration::from_secs(3);
 /// The polling interval of a stopping machine.
 const POLL: Duration = Duration::from_millis(2);
 
-/// What was measured of one driver.
+/// The measurements of one driver.
 struct Figures {
     start: Vec<f64>,
     stop: Vec<f64>,
