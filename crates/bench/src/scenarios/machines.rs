@@ -35,9 +35,19 @@ pub(crate) fn machines() -> Outcome<Vec<Measurement>> {
     Ok(vec![
         beside("start of a machine (uml)", Unit::Millis, uml.start, sandbox.start).goal(Goal::AtMost(400.0)),
         beside("stop of a machine (uml)", Unit::Millis, uml.stop, sandbox.stop).goal(Goal::AtMost(500.0)),
-        beside("start of ten machines at once (uml)", Unit::Millis, vec![uml.together], vec![sandbox.together])
-            .goal(Goal::AtMost(1500.0)),
-        beside("idle machine, one of ten, Pss (uml)", Unit::Mebibytes, vec![uml.memory], vec![sandbox.memory]),
+        beside(
+            "start of ten machines at once (uml)",
+            Unit::Millis,
+            vec![uml.together],
+            vec![sandbox.together],
+        )
+        .goal(Goal::AtMost(1500.0)),
+        beside(
+            "idle machine, one of ten, Pss (uml)",
+            Unit::Mebibytes,
+            vec![uml.memory],
+            vec![sandbox.memory],
+        ),
     ])
 }
 

@@ -91,13 +91,23 @@ impl Stage {
         self.calls(&calls)
     }
 
-    /// Returns the base processes of the account's machine: its first process, its init and its agent.
+    /// Returns the processes that the account's machine lives by: its first one, and its init and agent or its kernel.
     pub(crate) fn jail(&self) -> Vec<i64> {
         self.processes().into_iter().take(3).collect()
     }
 
-    /// Returns every process of the account's machine.
-    pub(crate) fn processes(&self) -> Vec<i64> {
+    /// Returns true if a process of the account's machine has a command line that matches the pattern, which must not match
+    /// itself.
+    pub(crate) fn has_process(&self, pattern: &str) -> bool {
+        let look = format!(
+            "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline; echo; done 2>/dev/null | \
+                            grep -c '{pattern}' | sed 's/^/found: /'"
+        );
+        !self.shell(&[&look])[0].contains("found: 0")
+    }
+
+    /// Returns the processes of the account's machine on this host.
+    fn processes(&self) -> Vec<i64> {
         let listed = self.service.admin(&["machine", "list"]);
         let machines = listed["machines"].as_array().expect("machines");
         let own = machines.iter().find(|machine| machine["account"] == self.account.id.as_str());
