@@ -242,7 +242,7 @@ mod tests {
             fragments(&tree, allowed).into_iter().map(|found| (found.path, found.line)).collect()
         };
         let b = ("crates/b/src/lib.rs".to_owned(), 1);
-        assert_eq!(lines(&[("a", 2)]), [b.clone()]);
+        assert_eq!(lines(&[("a", 2)]), std::slice::from_ref(&b));
         let a = |line| ("crates/a/src/lib.rs".to_owned(), line);
         assert_eq!(lines(&[("a", 1)]), [a(1), a(2), b.clone()]);
         assert_eq!(lines(&[("a", 3), ("b", 2), ("c", 1)]), vec![(VOCABULARY.to_owned(), 0); 3]);
