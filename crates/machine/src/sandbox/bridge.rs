@@ -33,6 +33,8 @@ const BUFFER_BYTES: usize = 256 * 1024;
 const FRAMES_PER_TURN_MAX: u32 = 64;
 /// The first port of connections; they are used in turn.
 const PORT_FIRST: u16 = 49_152;
+/// The longest time that the kernel may leave what was sent to it without an acknowledgement.
+const SILENCE_TIMEOUT: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(30);
 const ETHERNET_HEADER: [u8; 14] = {
     let (to, from) = (MACHINE_MAC, link::HOST_MAC);
     [to[0], to[1], to[2], to[3], to[4], to[5], from[0], from[1], from[2], from[3], from[4], from[5], 8, 0]
@@ -122,6 +124,7 @@ impl Bridge {
         let mut socket = tcp::Socket::new(buffer(), buffer());
         socket.set_nagle_enabled(false);
         socket.set_ack_delay(None);
+        socket.set_timeout(Some(SILENCE_TIMEOUT));
         let local = PORT_FIRST + self.ports_used;
         self.ports_used = (self.ports_used + 1) % (u16::MAX - PORT_FIRST);
         if socket.connect(self.interface.context(), (link::MACHINE, port), local).is_ok() {
@@ -226,8 +229,8 @@ impl Client {
         }
         match socket.state() {
             State::Closed | State::TimeWait => false,
-            // The agent has ended its side, and all of it was passed on.
-            State::CloseWait => socket.can_recv(),
+            // One side has ended, and all that came from the agent was passed on. HTTP/2 does not go on in one direction.
+            State::CloseWait | State::FinWait2 => socket.can_recv(),
             _ => true,
         }
     }
