@@ -17,7 +17,7 @@ use protocol::mcp::{REPLY_MAX_BYTES, ToolsReply, ToolsRequest};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::driver::ByteStream;
+use crate::contract::ByteStream;
 
 /// How much of one stream the guest may send before the host has taken it.
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;

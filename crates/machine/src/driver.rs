@@ -2,43 +2,13 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
 
 use domain::id::AccountId;
-use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::contract::{ByteStream, DriverError, Home};
 use crate::limits::LimitStatus;
 use crate::sandbox::{Sandbox, SandboxMachine};
 use crate::simulated::{Simulated, SimulatedMachine};
-
-/// The account's things that a driver needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Home {
-    pub account: AccountId,
-    /// The account's number within this service, from 0, never given twice: it picks the host's ids.
-    pub ordinal: u32,
-    /// The workspace's folder on the host, an absolute path. It belongs to the service's user.
-    pub workspace: PathBuf,
-}
-
-/// Why a driver did not do what it was told.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DriverError {
-    /// This host can't give the isolation; trying again changes nothing.
-    #[error("this host cannot isolate machines: {0}")]
-    Refused(String),
-    /// Another process has the account's machine.
-    #[error("the machine runs already, started by another process")]
-    Busy,
-    /// Something failed that may not fail again.
-    #[error("{0}")]
-    Failed(String),
-}
-
-/// A byte stream to an agent.
-pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 /// Creates and finds machines.
 #[derive(Debug)]

@@ -10,6 +10,7 @@
 //! service. No two services run a machine of the same account. All unsafe code is in `sandbox::sys`.
 
 pub mod connection;
+pub mod contract;
 pub mod driver;
 pub mod limits;
 pub mod sandbox;
@@ -18,7 +19,8 @@ pub mod simulated;
 mod supervisor;
 
 pub use connection::{Body, ConnectionError, GuestConnection};
-pub use driver::{ByteStream, Driver, DriverError, Home, RunningMachine};
+pub use contract::{ByteStream, DriverError, Home};
+pub use driver::{Driver, RunningMachine};
 pub use limits::{Enforcement, LimitStatus};
 pub use sandbox::{
     DiskQuota, Kernel, Limits, LimitsKind, Sandbox, SandboxConfig, bound_disk, find_kernel,

@@ -11,7 +11,7 @@ use domain::id::{AccountId, InstanceId};
 use tokio::io::{DuplexStream, duplex};
 use tokio_util::sync::CancellationToken;
 
-use crate::driver::DriverError;
+use crate::contract::DriverError;
 
 /// The buffer of each direction of a stream.
 const STREAM_BYTES: usize = 64 * 1024;

@@ -45,7 +45,7 @@ pub use self::spec::Limits;
 
 use self::cgroup::Cgroups;
 use self::spec::{Identity, LOCK, REPORT_MAX_BYTES, Report, SOCKET, STATE, Spec, Task, UserIds};
-use crate::driver::{DriverError, Home};
+use crate::contract::{DriverError, Home};
 use crate::limits::LimitStatus;
 
 /// The first argument of a program that is to run [`launch_main`].

@@ -13,7 +13,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{MachineRecord, MachineView, ObservedState, Shared};
 use crate::connection::GuestConnection;
-use crate::driver::{DriverError, Home, RunningMachine};
+use crate::contract::{DriverError, Home};
+use crate::driver::RunningMachine;
 
 /// The number of connection attempts before an agent counts as lost.
 const CONNECT_ATTEMPTS_MAX: u32 = 3;
