@@ -172,7 +172,8 @@ impl Stream for Incoming {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::{Bounds, Budget, Holder};
+    use crate::budget::Budget;
+    use crate::holder::{Bounds, Holder};
     use futures_util::stream;
 
     /// What a test's body may hold.

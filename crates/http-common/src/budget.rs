@@ -1,14 +1,13 @@
 //! Budgets: how much of something each account or address may hold at once, and how much all of them together.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use domain::id::AccountId;
 use telemetry::Counter;
 
 use crate::fair::FairGate;
+use crate::holder::{Bounds, Holder};
 use crate::limits::{
     BODY_BYTES_EACH, BODY_BYTES_MAX, COMPRESSED_EACH, COMPRESSED_MAX, HEADS_EACH, HEADS_MAX, MADE_EACH,
     MADE_MAX, REQUESTS_EACH, REQUESTS_MAX, STRANGER_BYTES_EACH, STRANGER_BYTES_MAX, TRANSFERS_EACH,
@@ -17,15 +16,6 @@ use crate::limits::{
 
 /// After how long whoever was refused is told to come again.
 pub const BUDGET_RETRY_AFTER: Duration = Duration::from_secs(5);
-
-/// Who holds something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Holder {
-    /// An account, by any of its keys.
-    Account(AccountId),
-    /// An address that showed no valid key.
-    Address(IpAddr),
-}
 
 /// A budget is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -36,15 +26,6 @@ pub enum BudgetExceeded {
     /// The one of all (503).
     #[error("the service has too much under way at once; try again later")]
     All,
-}
-
-/// How much may be held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    /// By each holder.
-    pub each: u64,
-    /// By all together.
-    pub all: u64,
 }
 
 /// A budget of something that is held for a while.
@@ -220,6 +201,8 @@ impl Default for Budgets {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     fn address(last: u8) -> Holder {

@@ -4,8 +4,6 @@
 //! event. Existing middleware lacks three features: a window that is large enough to contain the previous
 //! event, a bound on the memory of all encoders together, and flow control of event streams.
 
-use std::collections::VecDeque;
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -20,9 +18,11 @@ use axum::response::Response;
 use bytes::Bytes;
 use http_body::{Body as _, Frame};
 
-use crate::budget::{Budget, Holder, Share};
+use crate::budget::{Budget, Share};
 use crate::encoder::{Encoder, Encoding};
-use crate::events::{BoxError, COPIED_MAX_BYTES, StreamSlot};
+use crate::event_encoder::EventEncoder;
+use crate::events::{BoxError, StreamSlot};
+use crate::holder::Holder;
 use crate::limits::{COMPRESSED_MIN_BYTES, READER_IN_FLIGHT_MAX_BYTES};
 
 /// Marks a response that must not be compressed, whatever its type.
@@ -102,53 +102,11 @@ fn compressed(response: Response, encoding: Encoding, place: Share) -> Response 
         parts.headers.insert(ETAG, weak);
     }
     if let Some(stream_slot) = parts.extensions.get::<StreamSlot>() {
-        stream_slot.pack(EventEncoder { encoder, input: VecDeque::new(), unflushed: false, _place: place });
+        stream_slot.pack(EventEncoder::new(encoder, place));
         return Response::from_parts(parts, body);
     }
     let body = Compressed { body: Some(body), encoder: Some(encoder), unflushed: false, _place: place };
     Response::from_parts(parts, Body::new(body))
-}
-
-/// The encoder of an event stream, flushed after every event.
-pub(crate) struct EventEncoder {
-    encoder: Encoder,
-    /// The part of the current event that is not compressed yet.
-    input: VecDeque<Bytes>,
-    unflushed: bool,
-    _place: Share,
-}
-
-impl EventEncoder {
-    /// Appends an event.
-    pub(crate) fn extend(&mut self, event: impl IntoIterator<Item = Bytes>) {
-        self.input.extend(event);
-    }
-
-    /// Compresses until enough output is ready or the event is complete; `None` once it is sent.
-    pub(crate) fn output(&mut self) -> io::Result<Option<Bytes>> {
-        while let Some(piece) = self.input.pop_front() {
-            self.encoder.write(&piece)?;
-            self.unflushed = true;
-            // Separates short pieces between long texts, because the next event may have other short pieces
-            // there.
-            if piece.len() < COPIED_MAX_BYTES && !self.input.is_empty() {
-                self.encoder.part()?;
-            }
-            if self.encoder.ready() >= READER_IN_FLIGHT_MAX_BYTES {
-                return Ok(Some(self.encoder.take()));
-            }
-        }
-        if !std::mem::take(&mut self.unflushed) {
-            return Ok(None);
-        }
-        self.encoder.flush()?;
-        Ok(Some(self.encoder.take()))
-    }
-
-    /// Ends the content and returns the rest of the output.
-    pub(crate) fn finish(self) -> io::Result<Bytes> {
-        self.encoder.finish()
-    }
 }
 
 /// A body that is compressed while it is read.

@@ -16,12 +16,10 @@ use futures_util::Stream;
 use http_body::Frame;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-use crate::compression::EventEncoder;
+use crate::event_encoder::{COPIED_MAX_BYTES, EventEncoder};
 use crate::flow_control::FlowControl;
 use crate::limits::{HEARTBEAT, READER_IN_FLIGHT_MAX_BYTES, READER_STALL_TIMEOUT};
 
-/// Shorter segments are copied together with their neighbours; longer ones are shared.
-pub(crate) const COPIED_MAX_BYTES: usize = 4 << 10;
 /// The bytes of an event besides its data.
 const EVENT_BYTES: usize = 128;
 /// The end of the first event, with the reconnection time in milliseconds.

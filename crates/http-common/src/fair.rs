@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-use crate::budget::{Bounds, Holder};
+use crate::holder::{Bounds, Holder};
 
 /// The least number of holders that triggers the removal of idle ones.
 const SWEEP_MIN_HOLDERS: usize = 64;

@@ -15,9 +15,10 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::time::{Instant, sleep_until};
 
-use crate::budget::{BudgetExceeded, Budgets, Holder, Share};
+use crate::budget::{BudgetExceeded, Budgets, Share};
 use crate::events::BoxError;
 use crate::flow_control::FlowControl;
+use crate::holder::Holder;
 use crate::limits::{OUTGOING_IN_FLIGHT_BYTES, OUTGOING_SMALL_BYTES};
 
 /// Marks a response whose body is generated while it is sent or shared by all its readers. Only its data in

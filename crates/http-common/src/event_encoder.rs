@@ -1,0 +1,60 @@
+//! Compression of event streams.
+
+use std::collections::VecDeque;
+use std::io;
+
+use bytes::Bytes;
+
+use crate::budget::Share;
+use crate::encoder::Encoder;
+use crate::limits::READER_IN_FLIGHT_MAX_BYTES;
+
+/// Shorter segments of an event are copied together with their neighbours; longer ones are shared.
+pub(crate) const COPIED_MAX_BYTES: usize = 4 << 10;
+
+/// The encoder of an event stream, flushed after every event.
+pub(crate) struct EventEncoder {
+    encoder: Encoder,
+    /// The part of the current event that is not compressed yet.
+    input: VecDeque<Bytes>,
+    unflushed: bool,
+    _place: Share,
+}
+
+impl EventEncoder {
+    /// Creates the encoder of a stream, which holds this share while it lasts.
+    pub(crate) fn new(encoder: Encoder, place: Share) -> Self {
+        Self { encoder, input: VecDeque::new(), unflushed: false, _place: place }
+    }
+
+    /// Appends an event.
+    pub(crate) fn extend(&mut self, event: impl IntoIterator<Item = Bytes>) {
+        self.input.extend(event);
+    }
+
+    /// Compresses until enough output is ready or the event is complete; `None` once it is sent.
+    pub(crate) fn output(&mut self) -> io::Result<Option<Bytes>> {
+        while let Some(piece) = self.input.pop_front() {
+            self.encoder.write(&piece)?;
+            self.unflushed = true;
+            // Separates short pieces between long texts, because the next event may have other short pieces
+            // there.
+            if piece.len() < COPIED_MAX_BYTES && !self.input.is_empty() {
+                self.encoder.part()?;
+            }
+            if self.encoder.ready() >= READER_IN_FLIGHT_MAX_BYTES {
+                return Ok(Some(self.encoder.take()));
+            }
+        }
+        if !std::mem::take(&mut self.unflushed) {
+            return Ok(None);
+        }
+        self.encoder.flush()?;
+        Ok(Some(self.encoder.take()))
+    }
+
+    /// Ends the content and returns the rest of the output.
+    pub(crate) fn finish(self) -> io::Result<Bytes> {
+        self.encoder.finish()
+    }
+}

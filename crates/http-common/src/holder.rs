@@ -1,0 +1,23 @@
+//! Holders of shares and places, and the bounds of each holder and of all.
+
+use std::net::IpAddr;
+
+use domain::id::AccountId;
+
+/// Who holds something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Holder {
+    /// An account, by any of its keys.
+    Account(AccountId),
+    /// An address that showed no valid key.
+    Address(IpAddr),
+}
+
+/// How much may be held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// By each holder.
+    pub each: u64,
+    /// By all together.
+    pub all: u64,
+}
