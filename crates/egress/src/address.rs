@@ -61,12 +61,6 @@ impl WebUrl {
         self.0.host_str().unwrap_or("")
     }
 
-    /// Returns true if the host is public, as far as this can be decided without a DNS lookup.
-    #[must_use]
-    pub fn is_public(&self) -> bool {
-        crate::fetch::is_public(self)
-    }
-
     pub(crate) fn url(&self) -> &Url {
         &self.0
     }

@@ -34,6 +34,14 @@ impl fmt::Display for Guarded {
 
 impl std::error::Error for Guarded {}
 
+impl WebUrl {
+    /// Returns true if the host is public, as far as this can be decided without a DNS lookup.
+    #[must_use]
+    pub fn is_public(&self) -> bool {
+        check(self, &[]).is_ok()
+    }
+}
+
 /// Checks a URL, as far as this is possible before its host is resolved.
 pub(super) fn check(url: &WebUrl, hosts: &[PrivateHost]) -> Result<(), Guarded> {
     let host = url.host();

@@ -292,11 +292,6 @@ impl Fetcher {
     }
 }
 
-/// Returns true if the host is public, as far as its name or address tells.
-pub(crate) fn is_public(url: &WebUrl) -> bool {
-    guard::check(url, &[]).is_ok()
-}
-
 /// Reads a body: the page from this passage on, or the document. `kind` and `coding` are its `Content-Type` and
 /// `Content-Encoding`, in lower case. Blocks for a time bounded by [`BODY_MAX_BYTES`].
 ///
