@@ -15,6 +15,7 @@
 //!
 //! `GET /standin/requests` returns the received requests, as [`Handle::requests`] does within the process.
 
+mod attempt;
 mod instructions;
 mod log;
 mod mcp;
@@ -229,7 +230,7 @@ impl Vendor {
             tries.clear();
         }
         let count = tries.entry(request.fingerprint).or_default();
-        let attempt = script::attempt(&request, *count)?;
+        let attempt = attempt::attempt(&request, *count)?;
         *count += 1;
         Ok((request, attempt))
     }
