@@ -79,3 +79,14 @@ impl Connection {
         }
     }
 }
+
+/// Sends raw bytes and returns the status of the response; `None` if the connection is closed without one.
+///
+/// # Errors
+/// If the service cannot be reached.
+pub fn send_bytes(address: impl Into<Address>, bytes: &[u8]) -> io::Result<Option<u16>> {
+    let mut connection = Connection::open(&address.into())?;
+    connection.write(bytes);
+    connection.end_writing();
+    Ok(connection.response("GET").map(|response| response.status))
+}

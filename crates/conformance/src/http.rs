@@ -6,7 +6,6 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use serde_json::Value;
 
 use crate::address::Address;
-use crate::connection::Connection;
 use crate::met;
 use crate::wire::Wire;
 
@@ -128,17 +127,6 @@ impl Request {
         }
         stream.flush()
     }
-}
-
-/// Sends raw bytes and returns the status of the response; `None` if the connection is closed without one.
-///
-/// # Errors
-/// If the service cannot be reached.
-pub fn send_bytes(address: impl Into<Address>, bytes: &[u8]) -> io::Result<Option<u16>> {
-    let mut connection = Connection::open(&address.into())?;
-    connection.write(bytes);
-    connection.end_writing();
-    Ok(connection.response("GET").map(|response| response.status))
 }
 
 /// A response whose body is not read yet.

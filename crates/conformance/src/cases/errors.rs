@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::Case;
 use crate::api::{Api, Expect, Part};
-use crate::connection::Connection;
-use crate::http::{self, Request};
+use crate::connection::{self, Connection};
+use crate::http::Request;
 
 pub(super) const CASES: &[Case] = cases![
     Key:
@@ -66,7 +66,7 @@ fn a_target_that_is_too_long_is_refused(api: &Api) {
     let deep = "%78".repeat(200);
     api.download(&format!("/{}", [deep.as_str(); 20].join("/"))).expect_code(404, "NOT_FOUND");
     let request = format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "x".repeat(200_000));
-    let status = http::send_bytes(&api.address, request.as_bytes()).expect("a connection");
+    let status = connection::send_bytes(&api.address, request.as_bytes()).expect("a connection");
     assert!(status.is_none_or(|status| (400..500).contains(&status)), "{status:?}");
 }
 
@@ -89,7 +89,7 @@ fn requests_that_are_no_http_break_nothing(api: &Api) {
         many.as_bytes(),
     ];
     for request in requests {
-        let status = http::send_bytes(&api.address, request).expect("a connection");
+        let status = connection::send_bytes(&api.address, request).expect("a connection");
         assert!(status.is_none_or(|status| (400..500).contains(&status)), "{status:?}");
         api.vm().expect_status(200);
     }

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use conformance::http::send_bytes;
+use conformance::connection::send_bytes;
 use conformance::{Connection, Expect, Options, Request, Service, poll};
 use serde_json::Value;
 

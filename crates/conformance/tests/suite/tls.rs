@@ -161,7 +161,7 @@ fn it_speaks_tls_and_reads_its_certificate_again() {
     assert_eq!(frame[3], 4, "settings");
     // Plain HTTP gets no response.
     assert_eq!(
-        conformance::http::send_bytes(&service.address, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        conformance::connection::send_bytes(&service.address, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
             .expect("it listens"),
         None
     );
