@@ -7,33 +7,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Complaint, File, Tree};
 
-/// Crates that still have circles. An entry whose crate has none any more is a violation.
-const CYCLIC: [&str; 0] = [];
-
 /// The imports between the top-level modules of a crate: importer and imported module, with a file that says so.
 type Imports = BTreeMap<String, BTreeMap<String, String>>;
 
 pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
-    complaints(tree, &CYCLIC)
-}
-
-fn complaints(tree: &Tree, cyclic: &[&str]) -> Vec<Complaint> {
     let mut out = Vec::new();
     for name in crates(tree) {
-        let circles = circles(&imports(tree, &name));
-        let complaint = |text| Complaint { path: format!("crates/{name}/src"), line: 0, rule: "cycle", text };
-        match (circles.is_empty(), cyclic.contains(&name.as_str())) {
-            (true, true) => {
-                out.push(complaint(
-                    "no circle of imports any more: take it out of CYCLIC in cycles.rs".to_owned(),
-                ));
-            }
-            (false, false) => {
-                let text = |circle| format!("top-level modules import one another in a circle: {circle}");
-                out.extend(circles.into_iter().map(text).map(complaint));
-            }
-            (true, false) | (false, true) => {}
-        }
+        let complaint = |circle| Complaint {
+            path: format!("crates/{name}/src"),
+            line: 0,
+            rule: "cycle",
+            text: format!("top-level modules import one another in a circle: {circle}"),
+        };
+        out.extend(circles(&imports(tree, &name)).into_iter().map(complaint));
     }
     out
 }
@@ -229,25 +215,22 @@ fn reachable<'a>(imports: &'a Imports, from: &str) -> BTreeSet<&'a str> {
 mod tests {
     use super::*;
 
-    fn found(files: &[(&str, &str)], cyclic: &[&str]) -> Vec<String> {
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
         let files: Vec<(String, &str)> =
             files.iter().map(|(path, text)| (format!("crates/x/src/{path}"), *text)).collect();
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
-        complaints(&Tree::of(&files), cyclic).into_iter().map(|complaint| complaint.text).collect()
+        check(&Tree::of(&files)).into_iter().map(|complaint| complaint.text).collect()
     }
 
     #[test]
     fn a_circle_is_told_with_its_imports() {
-        let text = found(
-            &[
-                ("lib.rs", "mod a;\nmod b;\nmod c;\npub use c::Thing;\n"),
-                ("a.rs", "use crate::{b::{B, D}, d};\n"),
-                ("b/mod.rs", "use super::Thing;\n"),
-                ("c.rs", "fn f() { crate::a::g() }\n"),
-                ("d.rs", "use crate::d::e;\n"),
-            ],
-            &[],
-        );
+        let text = found(&[
+            ("lib.rs", "mod a;\nmod b;\nmod c;\npub use c::Thing;\n"),
+            ("a.rs", "use crate::{b::{B, D}, d};\n"),
+            ("b/mod.rs", "use super::Thing;\n"),
+            ("c.rs", "fn f() { crate::a::g() }\n"),
+            ("d.rs", "use crate::d::e;\n"),
+        ]);
         let circle = "a -> b (a.rs), b -> c (b/mod.rs), c -> a (c.rs)";
         assert_eq!(text, [format!("top-level modules import one another in a circle: {circle}")]);
     }
@@ -262,16 +245,9 @@ mod tests {
             ("c.rs", "use crate::a;\n"),
             ("a/fixture.rs", "use crate::c;\n"),
         ];
-        assert!(found(&files, &[]).is_empty(), "{:?}", found(&files, &[]));
+        assert!(found(&files).is_empty(), "{:?}", found(&files));
         let mut files = files.to_vec();
         files.push(("b/other.rs", "use crate::a;\n"));
-        assert_eq!(found(&files, &[]).len(), 1, "what stands below a module is part of it");
-        assert!(found(&files, &["x"]).is_empty());
-    }
-
-    #[test]
-    fn a_crate_without_circles_leaves_the_list() {
-        let text = found(&[("a.rs", "use crate::b;\n"), ("b.rs", "")], &["x"]);
-        assert!(text[0].contains("CYCLIC"), "{text:?}");
+        assert_eq!(found(&files).len(), 1, "what stands below a module is part of it");
     }
 }
