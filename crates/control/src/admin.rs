@@ -1,4 +1,5 @@
-//! What operators do: accounts, keys, licences, credits, machines, backups. Each is in the audit log.
+//! The operations of operators on accounts, keys, licences, credits, machines and backups. Each writes to the audit
+//! log.
 
 use std::path::Path;
 
@@ -22,47 +23,47 @@ use crate::passwords::{Password, PasswordError, Passwords};
 use crate::usage::UsageReport;
 use crate::{Authenticator, Environment};
 
-/// Machines that one look at the store brings.
+/// The number of machines that one query of the store returns.
 const MACHINES_PAGE: u32 = 500;
 
-/// The longest email, in bytes.
+/// The maximum length of an email, in bytes.
 const EMAIL_MAX_BYTES: usize = 320;
-/// The longest name of a key, in bytes.
+/// The maximum length of a key's name, in bytes.
 const NAME_MAX_BYTES: usize = 256;
-/// The most credits that are given at once: millions of such grants still fit into a balance.
+/// The most credits of one grant. Millions of such grants still fit into a balance.
 const GRANT_MAX: u64 = 1_000_000_000_000;
 
-/// Why an operator's command was not carried out.
+/// The error of an operator's command.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
-    /// There is no account of this email or identifier.
+    /// No account has this email or identifier.
     #[error("there is no account {0:?}")]
     NoSuchAccount(String),
-    /// The email is not one.
+    /// The text is not an email.
     #[error("{0:?} is no email address")]
     NotAnEmail(String),
     /// The name of a key is empty, too long, or has control characters.
     #[error("a name has 1 to {NAME_MAX_BYTES} bytes and no control characters")]
     NotAName,
-    /// The amount is zero or beyond [`GRANT_MAX`].
+    /// The amount is zero or exceeds [`GRANT_MAX`].
     #[error("an amount of credits is from 1 to {GRANT_MAX}")]
     NotAnAmount,
-    /// A licence would begin ended.
+    /// The licence would end in the past.
     #[error("the licence would have ended already")]
     Past,
     /// Another account has the email.
     #[error("an account of this email exists already")]
     EmailTaken,
-    /// There is no backup.
+    /// The backup failed.
     #[error(transparent)]
     Backup(#[from] BackupError),
-    /// The key could not be made or revoked.
+    /// The key could not be created or revoked.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The workspace could not be made.
+    /// The workspace could not be created.
     #[error("the workspace could not be made: {0}")]
     Workspace(#[from] WorkspaceError),
-    /// The password could not be kept.
+    /// The password could not be stored.
     #[error(transparent)]
     Password(#[from] PasswordError),
     /// The store failed.
@@ -70,23 +71,23 @@ pub enum AdminError {
     Store(#[from] StoreError),
 }
 
-/// A key as it is shown once.
+/// A new key, which is shown only once.
 #[derive(Debug)]
 pub struct CreatedKey {
-    /// Its identifier.
+    /// The identifier of the key.
     pub id: KeyId,
-    /// The key.
+    /// The secret key.
     pub key: SecretKey,
 }
 
-/// What a key is made to be less than the whole account.
+/// Restrictions of a key compared to its account.
 #[derive(Debug, Clone, Copy)]
 pub struct KeyRestrictions {
-    /// When it ends before the licence does.
+    /// The expiry of the key, if it is earlier than the licence's.
     pub expires_at: Option<Timestamp>,
-    /// What it may do.
+    /// The permissions of the key.
     pub scope: Scope,
-    /// How many credits its questions may cost together.
+    /// The most credits that the key's questions may cost together.
     pub spending_limit: Option<Credits>,
 }
 
@@ -96,20 +97,20 @@ impl Default for KeyRestrictions {
     }
 }
 
-/// A machine as an operator sees it.
+/// A machine, as shown to operators.
 #[derive(Debug, Clone)]
 pub struct MachineSummary {
-    /// Whose it is.
+    /// The account of the machine.
     pub account: AccountId,
-    /// Its state; `None` while no service runs that would know.
+    /// The state of the machine; `None` without a running service.
     pub status: Option<MachineStatus>,
-    /// The driver that it was last run by.
+    /// The driver that ran it last.
     pub driver: Option<String>,
-    /// The host's numbers of its processes.
+    /// The process ids on the host.
     pub pids: Vec<i32>,
 }
 
-/// An operator's hands. Works in a running service and without one. Cheap to clone.
+/// The operations of operators. Works with and without a running service. Cheap to clone.
 #[derive(Clone)]
 pub struct Admin {
     store: Store,
@@ -117,12 +118,12 @@ pub struct Admin {
     workspaces: Workspaces,
     passwords: Passwords,
     running: Option<(Machines, Authenticator)>,
-    /// By whom, in the audit log.
+    /// The operator, as named in the audit log.
     actor: String,
 }
 
 impl Admin {
-    /// On this store; `running` are a running service's machines and keys.
+    /// Creates the operations on this store; `running` holds the machines and keys of a running service.
     #[must_use]
     pub fn new(
         store: Store,
@@ -134,8 +135,8 @@ impl Admin {
         Self { store, environment, workspaces, passwords, running, actor: "operator".to_owned() }
     }
 
-    /// Makes an account with its owner, its first credits, its workspace and, if wanted, the owner's password and
-    /// a machine.
+    /// Creates an account with its owner, its first credits, its workspace and, if wanted, the owner's password and a
+    /// machine.
     ///
     /// # Errors
     /// [`AdminError::NotAnEmail`], [`AdminError::NotAnAmount`], [`AdminError::Past`], [`AdminError::EmailTaken`].
@@ -186,12 +187,12 @@ impl Admin {
             AccountError::NotFound => AdminError::NoSuchAccount(email.to_owned()),
             AccountError::Store(error) => AdminError::Store(error),
         })?;
-        // What machines write there belongs to the service's own user as well: they see it through their own ids.
+        // The service's own user owns what machines write there, because the id mapping translates their users.
         self.workspaces.provision(account.id, None).await?;
         Ok(account)
     }
 
-    /// The account of this email or identifier.
+    /// Finds the account with this email or identifier.
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`].
@@ -205,7 +206,7 @@ impl Admin {
         found.await?.ok_or_else(|| AdminError::NoSuchAccount(named.to_owned()))
     }
 
-    /// Keeps a password for the account's owner in place of the one before.
+    /// Replaces the password of the account's owner.
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`], [`AdminError::Password`].
@@ -216,7 +217,7 @@ impl Admin {
         Ok(account)
     }
 
-    /// Makes a key. It can be shown now and never again.
+    /// Creates a key. The secret cannot be shown again later.
     ///
     /// # Errors
     /// [`AdminError::NotAName`], [`AdminError::NotAnAmount`], [`KeyError::NoLicence`] among others.
@@ -256,7 +257,7 @@ impl Admin {
         Ok(CreatedKey { id, key })
     }
 
-    /// The account's keys.
+    /// Lists the account's keys.
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`].
@@ -265,7 +266,7 @@ impl Admin {
         Ok(self.store.read(move |tx| keys::list(tx, account)).await?)
     }
 
-    /// Revokes a key: every further call with it is refused, open streams end within seconds.
+    /// Revokes a key: further calls with it are refused, and open streams end within seconds.
     ///
     /// # Errors
     /// [`KeyError::NotFound`].
@@ -281,15 +282,15 @@ impl Admin {
         Ok(())
     }
 
-    /// Says until when the account's licence holds; a time that has passed ends it.
+    /// Sets the end of the account's licence; a time in the past ends it.
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`].
     pub async fn set_licence(&self, account: &str, until: Option<Timestamp>) -> Result<Account, AdminError> {
         let account = self.account(account).await?;
         let id = account.id;
-        let told = until.map_or_else(|| "none".to_owned(), |until| until.to_string());
-        let noted = self.entry(Some(id), "set licence", &account.email, &told);
+        let end = until.map_or_else(|| "none".to_owned(), |until| until.to_string());
+        let noted = self.entry(Some(id), "set licence", &account.email, &end);
         let set = self.store.write(move |tx| {
             accounts::set_licence(tx, id, until)?;
             Ok::<_, AccountError>(audit::append(tx, &noted)?)
@@ -304,7 +305,7 @@ impl Admin {
         self.account(&id.to_string()).await
     }
 
-    /// Gives credits to the account.
+    /// Grants credits to the account.
     ///
     /// # Errors
     /// [`AdminError::NotAnAmount`], [`AdminError::NoSuchAccount`].
@@ -329,7 +330,7 @@ impl Admin {
         Ok(balance)
     }
 
-    /// What the account can spend, and what is held.
+    /// Returns the account's available and reserved credits.
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`].
@@ -339,7 +340,7 @@ impl Admin {
         balance.ok_or_else(|| AdminError::NoSuchAccount(account.to_owned()))
     }
 
-    /// What the account's answers used since a moment, by day, by model, and in all.
+    /// Returns the usage of the account's answers since a time, by day, by model, and in total.
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`].
@@ -349,7 +350,7 @@ impl Admin {
         Ok(UsageReport::of(&rows, !more))
     }
 
-    /// Every machine.
+    /// Lists all machines.
     ///
     /// # Errors
     /// When the store fails.
@@ -360,21 +361,21 @@ impl Admin {
             let page = self.store.read(move |tx| machines::list(tx, after, MACHINES_PAGE)).await?;
             let Some(last) = page.last() else { return Ok(listed) };
             after = Some(last.ordinal);
-            for kept in page {
+            for machine in page {
                 let (status, pids) = match &self.running {
                     Some((running, _)) => (
-                        running.status(kept.account).await.ok(),
-                        running.processes(kept.account).await.unwrap_or_default(),
+                        running.status(machine.account).await.ok(),
+                        running.processes(machine.account).await.unwrap_or_default(),
                     ),
                     None => (None, Vec::new()),
                 };
                 let driver = self.running.as_ref().map(|(running, _)| running.driver().to_string());
-                listed.push(MachineSummary { account: kept.account, status, driver, pids });
+                listed.push(MachineSummary { account: machine.account, status, driver, pids });
             }
         }
     }
 
-    /// Writes database and files to `to`, where nothing may be, while the service goes on.
+    /// Writes the database and files to `to`, which must not exist, while the service runs.
     ///
     /// # Errors
     /// [`AdminError::Backup`].
@@ -398,8 +399,7 @@ impl Admin {
         }
     }
 
-    /// What was done, newest first: those of an account named by email or identifier, since a moment, before the entry
-    /// of a number.
+    /// Lists audit log entries, newest first, filtered by account (email or identifier), start time and entry number.
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`].
@@ -426,7 +426,7 @@ impl Admin {
         Ok(self.store.read(move |tx| jobs::list_failed(tx, limit)).await?)
     }
 
-    /// Lets a job run again that has failed for good. Returns `false` when there is no such job.
+    /// Retries a job that has failed for good. Returns `false` if there is no such job.
     ///
     /// # Errors
     /// When the store fails.
@@ -443,7 +443,7 @@ impl Admin {
         Ok(self.store.write(retry).await?)
     }
 
-    /// The same hands under another name in the audit log.
+    /// Returns the same operations with another name in the audit log.
     #[must_use]
     pub fn with_actor(&self, actor: String) -> Self {
         Self { actor, ..self.clone() }
@@ -479,23 +479,23 @@ impl Admin {
     }
 }
 
-/// A key in the audit log: its name, and what it may less than its account.
+/// Describes a key for the audit log: its name and its restrictions.
 fn describe_key(name: &str, bounds: KeyRestrictions) -> String {
-    let mut told = name.to_owned();
+    let mut text = name.to_owned();
     if bounds.scope != Scope::ALL {
-        told = format!("{told}; scope {}", bounds.scope);
+        text = format!("{text}; scope {}", bounds.scope);
     }
     if let Some(end) = bounds.expires_at {
-        told = format!("{told}; until {end}");
+        text = format!("{text}; until {end}");
     }
     if let Some(limit) = bounds.spending_limit {
-        told = format!("{told}; spending limit {}", limit.0);
+        text = format!("{text}; spending limit {}", limit.0);
     }
-    told
+    text
 }
 
-/// Whether it can be an email: a name and a host without blanks. Whether anybody reads it is not known before one
-/// is sent.
+/// Returns true if the text looks like an email: a name and a host without white space. Does not check that the
+/// address exists.
 fn is_email(text: &str) -> bool {
     let (name, host) = text.rsplit_once('@').unwrap_or_default();
     let odd = |character: char| character.is_control() || character.is_whitespace();

@@ -37,13 +37,13 @@ pub enum StartError {
     /// A vendor's configuration cannot be used.
     #[error("the vendors: {0}")]
     Vendor(#[from] VendorConfigError),
-    /// What leads to the web cannot be used.
+    /// The configuration of web access cannot be used.
     #[error("the web: {0}")]
     Web(#[from] ConfigError),
     /// The plugins cannot be used.
     #[error("the plugins: {0}")]
     Plugins(#[from] PluginsError),
-    /// What models are told cannot be read.
+    /// The prompt templates cannot be read.
     #[error("the instructions: {0}")]
     PromptTemplates(#[from] TemplateError),
     /// The machines cannot be taken over.

@@ -1,12 +1,12 @@
-//! The disk of the data folder: how much of it is free, from where on nothing new is begun, and a reserve that is given
-//! up when nothing is free at all.
+//! Monitors the free space on the disk of the data folder. Below a limit the service refuses new work; when the disk
+//! is full, it releases a reserve.
 //!
 //! ```text
 //! free:   … ──── free_min_bytes ────────────── 1 MiB ──────────────── 0
-//!         all goes on │ no questions, no files,  │ half of the reserve is given up; the other half when
-//!                     │ not ready                │ a service starts, or a command without a service
+//!         all works   │ no questions, no files,  │ half of the reserve is released; the other half at the
+//!                     │ not ready                │ start of a service, or of a command without a service
 //! ```
-//! The database's own files have room besides ([`store::Options::slack_bytes`]), which nobody else can take.
+//! The database's own files also have preallocated space ([`store::Options::slack_bytes`]).
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -18,50 +18,50 @@ use tokio_util::sync::CancellationToken;
 
 /// The folder of the reserve in the data folder.
 const FOLDER: &str = "reserve";
-/// How many files are kept for their inodes; half of them for a start.
+/// The number of reserved inodes; half of them are for a start.
 const INODES_KEPT: u64 = 64;
-/// Below so many free inodes nothing new is begun.
+/// The number of free inodes below which the service refuses new work.
 const INODES_FREE_MIN: u64 = 1000;
-/// With less than that free, the reserve is given up: nothing can be relied on any more.
+/// The free space below which the reserve is released, because nothing works reliably any more.
 const BYTES_LEFT_MIN: u64 = 1 << 20;
 const INODES_LEFT_MIN: u64 = 8;
-/// A start, or a command without a service, wants so much: the database's log, the socket, folders of machines.
+/// The space that a start or a command without a service needs: the database's log, the socket, folders of machines.
 const BYTES_TO_START: u64 = 4 << 20;
 const INODES_TO_START: u64 = 32;
-/// How often the disk is looked at.
+/// The interval between checks of the disk.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is kept free.
+/// The configuration of the reserve.
 #[derive(Debug, Clone, Copy)]
 pub struct DiskReserveConfig {
-    /// Below so many free bytes no question is accepted.
+    /// The free bytes below which no question is accepted.
     pub free_min_bytes: u64,
-    /// Bytes that are reserved.
+    /// The size of the reserve, in bytes.
     pub reserve_bytes: u64,
 }
 
 impl Default for DiskReserveConfig {
-    /// Nothing new below 256 MiB; 64 MiB in reserve.
+    /// Refuses new work below 256 MiB, and reserves 64 MiB.
     fn default() -> Self {
         Self { free_min_bytes: 256 << 20, reserve_bytes: 64 << 20 }
     }
 }
 
-/// What is free.
+/// The free space of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FreeSpace {
-    /// Bytes.
+    /// The free bytes.
     pub bytes: u64,
-    /// Inodes, of file systems that count them.
+    /// The free inodes, if the file system counts them.
     pub inodes: Option<u64>,
 }
 
-/// Who a part of the reserve is for.
+/// The purpose of a part of the reserve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReservePart {
-    /// A service that runs.
+    /// Keeps a running service working.
     Running,
-    /// One that starts, or a command without one.
+    /// Lets a service start, or a command run without one.
     Start,
 }
 
@@ -75,35 +75,35 @@ pub struct DiskReserve {
 }
 
 impl DiskReserve {
-    /// That of this data folder. Nothing is done yet.
+    /// Creates the reserve of a data folder. Does not access the disk yet.
     #[must_use]
     pub fn new(data: &Path, config: DiskReserveConfig) -> Self {
         Self { data: data.to_owned(), config }
     }
 
-    /// What is kept free.
+    /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> DiskReserveConfig {
         self.config
     }
 
-    /// Free inodes below which nothing new is begun.
+    /// Returns the number of free inodes below which the service refuses new work.
     #[must_use]
     pub fn inodes_free_min(&self) -> u64 {
         INODES_FREE_MIN
     }
 
-    /// What is free for this process. One call of the kernel.
+    /// Returns the free space for this process. One system call.
     ///
     /// # Errors
-    /// What the file system answers.
+    /// Errors of the file system.
     pub fn free(&self) -> io::Result<FreeSpace> {
         let known = statvfs(&self.data)?;
         let inodes = (known.f_files > 0).then_some(known.f_favail);
         Ok(FreeSpace { bytes: known.f_bavail.saturating_mul(known.f_frsize), inodes })
     }
 
-    /// Whether so little is free that nothing new is to be begun. A disk that does not tell is not low.
+    /// Returns true if new work must be refused. A disk whose free space is unknown does not count as low.
     #[must_use]
     pub fn is_low(&self) -> bool {
         self.free().is_ok_and(|free| {
@@ -111,13 +111,13 @@ impl DiskReserve {
         })
     }
 
-    /// Whether all of the reserve is there.
+    /// Returns true if the reserve is complete.
     #[must_use]
     pub fn is_reserve_whole(&self) -> bool {
         PARTS.iter().all(|part| self.files_of(*part).all(|(file, size)| is_kept(&file, size)))
     }
 
-    /// Gives up as much of the reserve as a start needs, if it needs any. The caller holds the data folder.
+    /// Releases as much of the reserve as a start needs, if any. The caller holds the lock on the data folder.
     pub fn make_room_to_start(&self) {
         for part in [ReservePart::Start, ReservePart::Running] {
             let Ok(free) = self.free() else { return };
@@ -128,10 +128,10 @@ impl DiskReserve {
         }
     }
 
-    /// Allocates what of the reserve is missing, if so much is free besides what is to be left free.
+    /// Allocates the missing parts of the reserve if that leaves `left_free_bytes` free.
     ///
     /// # Errors
-    /// What the file system answers; what was begun is removed.
+    /// Errors of the file system; incomplete files are removed.
     pub fn refill(&self, left_free_bytes: u64) -> io::Result<()> {
         if self.is_reserve_whole() {
             return Ok(());
@@ -160,7 +160,7 @@ impl DiskReserve {
         }
     }
 
-    /// The files of a part, with their sizes: the bytes in one, then empty ones.
+    /// Returns the files of a part with their sizes: one for the bytes, then empty ones for inodes.
     fn files_of(&self, part: ReservePart) -> impl Iterator<Item = (PathBuf, u64)> + use<> {
         let (folder, half) = (self.data.join(FOLDER), self.config.reserve_bytes / 2);
         let name = match part {
@@ -173,7 +173,7 @@ impl DiskReserve {
         bytes.into_iter().chain(inodes)
     }
 
-    /// Sees to the reserve until `shutdown`, and says when the disk becomes low and when it is not any more.
+    /// Maintains the reserve until `shutdown`, and logs when the disk becomes low or recovers.
     pub(crate) async fn run(self, shutdown: CancellationToken) {
         let every = async {
             let mut was_low = false;
@@ -193,7 +193,7 @@ impl DiskReserve {
         shutdown.run_until_cancelled(every).await;
     }
 
-    /// Releases or refills the reserve as the disk stands. Returns whether it is low.
+    /// Releases or refills the reserve depending on the free space. Returns true if the disk is low.
     fn check(&self) -> bool {
         let Ok(free) = self.free() else { return false };
         if free.bytes < BYTES_LEFT_MIN || free.inodes.is_some_and(|left| left < INODES_LEFT_MIN) {
@@ -207,12 +207,12 @@ impl DiskReserve {
     }
 }
 
-/// Whether the file is there with all its bytes.
+/// Returns true if the file exists in its full size.
 fn is_kept(file: &Path, size: u64) -> bool {
     file.metadata().is_ok_and(|known| known.len() >= size)
 }
 
-/// Makes the file and has the disk give it all its bytes.
+/// Creates the file and allocates all its bytes on the disk.
 fn allocate(path: &Path, size: u64) -> io::Result<()> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
     if size == 0 {
@@ -224,10 +224,10 @@ fn allocate(path: &Path, size: u64) -> io::Result<()> {
     }
 }
 
-/// Where the file system can't allocate, it is written.
+/// Writes the file where the file system does not support allocation.
 fn write_all(mut file: &File, size: u64) -> io::Result<()> {
     use std::io::Write;
-    // Not zeros, which some file systems leave out.
+    // Not zeros, because some file systems store them as holes.
     let block = vec![b'r'; 64 << 10];
     let mut left = size;
     while left > 0 {

@@ -1,4 +1,4 @@
-//! Whether the service can do its work: named checks, each with its state and its reason.
+//! Readiness of the service: named checks, each with a status and a reason.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,20 +12,20 @@ use tokio::time::Instant;
 
 use crate::disk_reserve::{DiskReserve, FreeSpace};
 
-/// How long the database may take to show that it is there.
+/// The timeout of the database check.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the outcome of a write counts, one that succeeded and one that failed: whoever asks often does not have the
-/// disk written to as often.
+/// The time for which the outcome of a write check is reused, after a success and after a failure, so that frequent
+/// polls do not write as often.
 const WRITE_CHECK_TTL: Duration = Duration::from_secs(5);
 const FAILED_CHECK_TTL: Duration = Duration::from_secs(1);
 
-/// What a check has come to.
+/// The outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckStatus {
-    /// As it should be.
+    /// Everything works.
     Pass,
-    /// It works, with less than it should have.
+    /// The service works with restrictions.
     Warn,
     /// The service is not ready.
     Fail,
@@ -34,19 +34,19 @@ pub enum CheckStatus {
 /// A check and its outcome.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Check {
-    /// What is checked; lower case with underscores.
+    /// The name, in lower case with underscores.
     pub name: String,
     /// The outcome.
     pub status: CheckStatus,
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: String,
-    /// What was measured.
+    /// The measured values.
     #[serde(flatten)]
     pub values: Map<String, Value>,
 }
 
 impl Check {
-    /// A check without measurements.
+    /// Creates a check without measurements.
     pub fn new(name: impl Into<String>, status: CheckStatus, reason: impl Into<String>) -> Self {
         Self { name: name.into(), status, reason: reason.into(), values: Map::new() }
     }
@@ -57,13 +57,13 @@ impl Check {
     }
 }
 
-/// Makes the checks of a service. Cheap to clone.
+/// Runs the checks of a service. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct HealthChecks {
     store: Store,
     disk: DiskReserve,
     catalog: Arc<Catalog>,
-    /// Of the host and the driver of machines; they do not change while the service runs.
+    /// The checks of the host and the driver, which do not change while the service runs.
     host: Arc<[Check]>,
     written: Arc<Mutex<Option<(Instant, Check)>>>,
 }
@@ -76,7 +76,7 @@ impl HealthChecks {
         Self { store, disk, catalog, host: host.into(), written: Arc::default() }
     }
 
-    /// All checks. The service is ready when none of them failed.
+    /// Runs all checks. The service is ready if none failed.
     pub(crate) async fn checks(&self) -> Vec<Check> {
         let readable = self.store_readable().await;
         let writable = if readable.status == CheckStatus::Fail {

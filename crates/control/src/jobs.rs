@@ -1,13 +1,13 @@
-//! The scheduler of background jobs: one task that claims what is due in the table of jobs and runs it here. [`domain::job`]
-//! has the rules, [`store::jobs`] the table, [`run`] what each kind does.
+//! Schedules background jobs: one task claims due jobs from the store and runs them here. [`domain::job`] has the
+//! rules, [`store::jobs`] the table, [`run`] the work of each kind.
 //!
-//! Everything that outlives a process or concerns the data of all of them is a job. These loops are of one process by
-//! nature, and are none:
+//! Work that outlives a process, or that concerns the data of all processes, is a job. These loops belong to one process
+//! and are not jobs:
 //! - leases of answers and their renewal (`dispatch`), the exclusive lock on the database (`store`);
-//! - the supervision of machines (`machine`) and the end of answers that are shown here (`settle`);
+//! - the supervision of machines (`machine`) and the end of answers with readers here (`settle`);
 //! - the vendors' models and health, the folders of plugins (`service`, `catalogs`);
-//! - the disk of the data folder and its reserve (`disk`), the room that SQLite's files have beyond their ends (`store`);
-//! - memory given back to the system and the export of traces (`causerie`).
+//! - the disk of the data folder and its reserve (`disk`), the preallocation of SQLite's files (`store`);
+//! - the release of memory to the system and the export of traces (`causerie`).
 
 mod metrics;
 mod run;
@@ -29,14 +29,14 @@ use crate::Environment;
 
 pub use metrics::{JobCounts, JobKindMetrics, JobMetrics};
 
-/// Jobs that run here at the same time.
+/// The most jobs that run here at once.
 const RUNNING_MAX: usize = 4;
-/// How often the store is looked at when nobody says that a job was written.
+/// The interval between polls of the store without a notification.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// How long a claim holds without being renewed, and how often it is renewed.
+/// The duration of a lease, and the interval between renewals.
 const LEASE: Duration = Duration::from_secs(60);
 const RENEW_EVERY: Duration = Duration::from_secs(15);
-/// The longest run. What it has done stays done, and the next attempt goes on from there.
+/// The longest run. A run that is cut keeps its progress, and the next attempt continues it.
 const RUN_MAX: Duration = Duration::from_secs(30 * 60);
 
 /// Runs background jobs. Cheap to clone.
@@ -54,11 +54,11 @@ struct Shared {
     metrics: JobMetrics,
 }
 
-/// How a run ended.
+/// The outcome of a run.
 enum Ended {
-    /// By itself, with the error if it failed.
+    /// The run ended, with an error if it failed.
     Done(Result<(), String>),
-    /// The lease is over, and another process has claimed the job.
+    /// The lease expired, and another process has claimed the job.
     LeaseLost,
 }
 
@@ -80,17 +80,17 @@ impl Jobs {
         Ok(this)
     }
 
-    /// A job was written: look at once.
+    /// Polls the store at once, because a job was written.
     pub(crate) fn wake(&self) {
         self.shared.wake.notify_one();
     }
 
-    /// What jobs did here.
+    /// Returns the metrics of jobs in this process.
     pub(crate) fn metrics(&self) -> &JobMetrics {
         &self.shared.metrics
     }
 
-    /// Runs what is due until `shutdown`. Jobs that run then are interrupted and given back.
+    /// Runs due jobs until `shutdown`, which interrupts running jobs and releases their leases.
     pub(crate) async fn run(self, shutdown: CancellationToken) {
         let mut running = JoinSet::new();
         let mut looked = self.shared.environment.now();
@@ -121,7 +121,7 @@ impl Jobs {
         }
     }
 
-    /// Writes the recurring jobs that are missing, and brings forward what a clock that was ahead has put off.
+    /// Writes missing recurring jobs, and brings jobs forward that a wrong clock scheduled too late.
     async fn plan(&self) -> Result<(), StoreError> {
         let now = self.shared.environment.now();
         let missing = Job::RECURRING.map(|job| {
@@ -143,7 +143,7 @@ impl Jobs {
         }
     }
 
-    /// Claims up to `room` jobs. A read comes first: most of the time nothing is due.
+    /// Claims up to `room` jobs. Reads first, because usually no job is due.
     async fn claim(&self, room: usize) -> Result<Vec<ClaimedJob>, StoreError> {
         let now = self.shared.environment.now();
         let store = &self.shared.store;
@@ -176,7 +176,7 @@ impl Jobs {
         }
     }
 
-    /// Runs the job under its lease, which is renewed meanwhile.
+    /// Runs the job and renews its lease meanwhile.
     async fn attempt(&self, claimed: &ClaimedJob) -> Ended {
         let fence = claimed.fence;
         let work = async {
@@ -193,7 +193,7 @@ impl Jobs {
         }
     }
 
-    /// Renews the lease again and again. Comes back when it is lost.
+    /// Renews the lease repeatedly. Returns when it is lost.
     async fn keep_lease(&self, fence: JobFence) {
         loop {
             sleep(RENEW_EVERY).await;
@@ -231,13 +231,13 @@ impl Jobs {
         match self.shared.store.write(finish).await {
             Ok(true) => {}
             Ok(false) => tracing::warn!(kind, job = %id, "a job was claimed elsewhere while it ran here"),
-            // The lease will be over, and it runs again.
+            // The lease expires, and the job runs again.
             Err(error) => tracing::warn!(kind, job = %id, %error, "the end of a job could not be stored"),
         }
     }
 }
 
-/// A job that panicked keeps its lease until that is over, and the attempt counts.
+/// Logs the panic of a job. Its lease stays until it expires, and the attempt counts.
 fn tell_panic(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
         tracing::error!(%error, "a job panicked");

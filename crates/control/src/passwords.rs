@@ -1,7 +1,7 @@
-//! Passwords of the people who own accounts: kept as Argon2id hashes, looked at in bounded numbers.
+//! Passwords of account owners, stored as Argon2id hashes and verified with bounded concurrency.
 //!
-//! Keys of the interface are random and need only a digest (`domain::key`); a password is chosen by a person, so
-//! that each guess at it must cost time and memory.
+//! API keys are random and need only a digest (`domain::key`). People choose passwords, so each guess must cost time
+//! and memory.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -14,18 +14,19 @@ use tokio::sync::Semaphore;
 
 use crate::Environment;
 
-/// The shortest password, in bytes of UTF-8.
+/// The minimum length of a password, in bytes of UTF-8.
 pub const PASSWORD_MIN_BYTES: usize = 8;
-/// The longest password, in bytes of UTF-8.
+/// The maximum length of a password, in bytes of UTF-8.
 pub const PASSWORD_MAX_BYTES: usize = 1024;
-/// How many are hashed at once; each takes 19 MiB and a core meanwhile. The rest wait.
+/// The most concurrent hashes, each of which takes 19 MiB and a core. Others wait.
 const HASHED_AT_ONCE_MAX: usize = 4;
 
-/// A password in the clear: exists while it is hashed or compared, is never written, and shows itself to nobody.
+/// A password in clear text. It exists only while it is hashed or compared, is never stored, and does not print
+/// itself.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(String);
 
-/// Why a text is no password.
+/// The reason why a text cannot be a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPassword {
     /// Fewer than [`PASSWORD_MIN_BYTES`].
@@ -34,21 +35,21 @@ pub enum InvalidPassword {
     /// More than [`PASSWORD_MAX_BYTES`].
     #[error("a password has at most {PASSWORD_MAX_BYTES} bytes")]
     TooLong,
-    /// It holds a NUL or the end of a line.
+    /// It contains a NUL or a line end.
     #[error("a password is one line without NUL")]
     NotALine,
 }
 
-/// Why a password was neither kept nor compared.
+/// The reason why a password was not stored or compared.
 #[derive(Debug, thiserror::Error)]
 pub enum PasswordError {
-    /// There is no such account.
+    /// The account does not exist.
     #[error("no such account")]
     NoSuchAccount,
     /// The hash could not be computed.
     #[error("the password could not be hashed: {0}")]
     Hash(argon2::password_hash::Error),
-    /// The computation was cut short by the end of the service.
+    /// The shutdown of the service interrupted the computation.
     #[error("the service is ending")]
     Ending,
     /// The store failed.
@@ -56,12 +57,12 @@ pub enum PasswordError {
     Store(#[from] StoreError),
 }
 
-/// What is stored of a password: Argon2id with its salt and parameters in the PHC form.
+/// The stored form of a password: Argon2id with its salt and parameters in PHC format.
 #[derive(Clone)]
 pub struct PasswordHash(String);
 
 impl Password {
-    /// Reads a password as a person typed it.
+    /// Checks a password that a person entered.
     ///
     /// # Errors
     /// [`InvalidPassword`].
@@ -90,45 +91,45 @@ impl fmt::Debug for PasswordHash {
 }
 
 impl PasswordHash {
-    /// Hashes with the library's parameters, which are those that OWASP recommends: 19 MiB, two passes, one lane.
-    /// Blocks for tens of milliseconds.
+    /// Hashes a password with the library's parameters, as OWASP recommends: 19 MiB, two passes, one lane. Blocks for
+    /// tens of milliseconds.
     fn of(password: &Password, salt: [u8; 16]) -> Result<Self, PasswordError> {
         let hash = Argon2::default().hash_password_with_salt(password.0.as_bytes(), &salt);
         hash.map(|hash| Self(hash.to_string())).map_err(PasswordError::Hash)
     }
 
-    /// Whether it is the hash of this password; as slow when it is not. Blocks.
+    /// Returns true if this is the hash of the password. Takes the same time if not. Blocks.
     fn is_of(&self, password: &Password) -> bool {
-        // The parameters are those that stand in the hash. The library compares without telling where they differ.
+        // Uses the parameters in the hash. The library compares in constant time.
         Argon2::default().verify_password(password.0.as_bytes(), self.0.as_str()).is_ok()
     }
 
-    /// As it is stored.
+    /// Returns the stored form.
     #[must_use]
     pub fn stored(&self) -> &str {
         &self.0
     }
 }
 
-/// Keeps and compares passwords. Cheap to clone; clones share the bound on what is hashed at once.
+/// Stores and verifies passwords. Cheap to clone; clones share the limit of concurrent hashes.
 #[derive(Clone)]
 pub struct Passwords {
     store: Store,
     environment: Environment,
     hashing: Arc<Semaphore>,
-    /// The hash of no password: what a login of nobody is compared with.
+    /// A hash of no account, for comparisons on behalf of unknown emails.
     nobody: Arc<OnceLock<PasswordHash>>,
 }
 
 impl Passwords {
-    /// On this store.
+    /// Creates the passwords of this store.
     #[must_use]
     pub fn new(store: Store, environment: Environment) -> Self {
         let hashing = Arc::new(Semaphore::new(HASHED_AT_ONCE_MAX));
         Self { store, environment, hashing, nobody: Arc::default() }
     }
 
-    /// Hashes a password, to be kept.
+    /// Hashes a password for storage.
     ///
     /// # Errors
     /// [`PasswordError::Hash`], [`PasswordError::Ending`].
@@ -137,7 +138,7 @@ impl Passwords {
         self.bounded(move || PasswordHash::of(&password, salt)).await?
     }
 
-    /// Keeps a password for the account's owner in place of the one before.
+    /// Replaces the password of the account's owner.
     ///
     /// # Errors
     /// [`PasswordError::NoSuchAccount`] among others.
@@ -150,8 +151,8 @@ impl Passwords {
         })
     }
 
-    /// The account whose owner has this email and this password; `None` for every other pair. It takes as long
-    /// for an email that nobody has, or whose owner has no password, so that the time tells nothing.
+    /// Returns the account whose owner has this email and password; `None` otherwise. Takes the same time for an
+    /// unknown email or an owner without a password, so that the time reveals nothing.
     ///
     /// # Errors
     /// [`PasswordError::Store`], [`PasswordError::Ending`].
@@ -171,7 +172,7 @@ impl Passwords {
             if let Some(nobody) = nobody.get() {
                 nobody.is_of(&password);
             } else {
-                // Made once, of what was typed: as long as a comparison takes.
+                // Computed once, from the given password: takes as long as a comparison.
                 let _ = nobody.set(PasswordHash::of(&password, salt)?);
             }
             Ok::<_, PasswordError>(false)
@@ -179,12 +180,12 @@ impl Passwords {
         Ok(if same.await?? { account } else { None })
     }
 
-    /// Runs `work` on a thread that may block, a bounded number at once.
+    /// Runs `work` on a thread for blocking work, with bounded concurrency.
     async fn bounded<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, PasswordError> {
-        // It is held by the work itself, which goes on when who asked has gone.
+        // The work itself holds the permit, because it continues when the caller is dropped.
         let permit = self.hashing.clone().acquire_owned().await.map_err(|_| PasswordError::Ending)?;
         let done = tokio::task::spawn_blocking(move || {
             let done = work();

@@ -1,8 +1,8 @@
-//! Principals: who asks a use case, and what it may do.
+//! Principals: the callers of use cases, with their permissions.
 //!
 //! Every use case takes a [`Principal`] and requires a permission of it before it does anything. A principal exists only
-//! while its account's licence is valid: [`crate::Authenticator`] makes those of keys and looks at them again while a
-//! response is under way, [`Principal::session`] makes those of the web application.
+//! while its account's licence is valid: [`crate::Authenticator`] creates those of keys and checks them again while a
+//! response is in progress, [`Principal::session`] creates those of the web application.
 
 use domain::account::Licence;
 use domain::id::{AccountId, KeyId, UserId};
@@ -18,7 +18,7 @@ use crate::error::{PublicCode, UseCaseError};
 /// The longest identifier of a session, in bytes.
 pub const SESSION_ID_MAX_BYTES: usize = 128;
 
-/// Who asks a use case. Only this crate makes one.
+/// The caller of a use case. Only this crate creates principals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Principal {
     /// A client with an API key. It may do what the key's scope permits.

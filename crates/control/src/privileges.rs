@@ -1,5 +1,4 @@
-//! Root's commands on a data folder that is another user's: they do their work as that user, so that they leave no file
-//! that the service cannot use.
+//! Lets root's commands work as the owner of a data folder, so that they leave no file that the service cannot use.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -10,11 +9,11 @@ use rustix::io::Errno;
 use rustix::process::{geteuid, getuid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-/// Has this thread, and those that it starts, act as the owner of a folder that exists, when root runs it. So it must be
-/// called while there is one thread. What only the caller may do can still be done by [`as_caller`].
+/// Makes this thread and its later children act as the owner of an existing folder, if root runs it. Call it while
+/// the process has a single thread. [`as_caller`] still runs work as the original user.
 ///
 /// # Errors
-/// What the kernel answers.
+/// Errors of the kernel.
 pub fn become_owner(folder: &Path) -> io::Result<()> {
     if !geteuid().is_root() {
         return Ok(());
@@ -31,16 +30,17 @@ pub fn become_owner(folder: &Path) -> io::Result<()> {
         set_thread_res_uid(None, Uid::from_raw(owner.uid()), None)
     };
     match become_it() {
-        // A root that may not change its user, as in some containers, works as itself.
+        // A root user that may not change its user, as in some containers, continues as itself.
         Ok(()) | Err(Errno::PERM) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Does work on this thread as the user who began the program: what leads to their own files, after [`become_owner`].
+/// Runs work on this thread as the user who started the program, such as opening the user's own files after
+/// [`become_owner`].
 ///
 /// # Errors
-/// What the kernel answers when it does not let the thread change its user.
+/// Errors of the kernel when it does not let the thread change its user.
 pub fn as_caller<T>(work: impl FnOnce() -> T) -> io::Result<T> {
     if !acts_as_owner() {
         return Ok(work());
@@ -52,7 +52,7 @@ pub fn as_caller<T>(work: impl FnOnce() -> T) -> io::Result<T> {
     Ok(done)
 }
 
-/// Whether [`become_owner`] made this thread another user.
+/// Returns true if [`become_owner`] changed the user of this thread.
 #[must_use]
 pub fn acts_as_owner() -> bool {
     getuid().is_root() && !geteuid().is_root()

@@ -164,8 +164,9 @@ impl Service {
         .await?;
         let (tasks, shutdown) = (TaskTracker::new(), CancellationToken::new());
         for provider in catalog.providers() {
-            let kept = refresh_models_loop(catalog.clone(), provider, environment.clone(), shutdown.clone());
-            tasks.spawn(kept);
+            let refresh =
+                refresh_models_loop(catalog.clone(), provider, environment.clone(), shutdown.clone());
+            tasks.spawn(refresh);
         }
         tasks.spawn(watch_plugins(plugins.clone(), shutdown.clone()));
         tasks.spawn(disk.clone().run(shutdown.clone()));
@@ -340,8 +341,8 @@ async fn refresh_models_loop(
     environment: Environment,
     shutdown: CancellationToken,
 ) {
-    let told = |vendor: VendorHealth| vendor.provider == provider && vendor.up == Some(true);
-    let mut failed = u32::from(!catalog.vendors().into_iter().any(told));
+    let is_up = |vendor: VendorHealth| vendor.provider == provider && vendor.up == Some(true);
+    let mut failed = u32::from(!catalog.vendors().into_iter().any(is_up));
     let every = async {
         loop {
             tokio::time::sleep(retry_delay(failed, u64::from_be_bytes(environment.bytes()))).await;

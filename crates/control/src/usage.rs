@@ -1,4 +1,4 @@
-//! What an account's answers used: by day, by model, and in all.
+//! Reports the usage of an account's answers: by day, by model, and in total.
 
 use std::collections::BTreeMap;
 
@@ -7,33 +7,33 @@ use domain::step::Usage;
 use domain::time::Timestamp;
 use store::usage::UsageRow;
 
-/// Steps, with what they cost and how many tokens they took.
+/// The number, cost and tokens of steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UsageTotal {
-    /// How many steps, summaries among them.
+    /// The number of steps, including summaries.
     pub steps: u64,
-    /// How many of these summed up an exchange that had become too long.
+    /// The number of steps that summarized an exchange that had become too long.
     pub summaries: u64,
-    /// What those cost.
+    /// The cost of these summaries.
     pub summary_credits: Credits,
-    /// What they cost.
+    /// The cost of all steps.
     pub credits: Credits,
-    /// Their tokens.
+    /// The tokens of all steps.
     pub tokens: Usage,
-    /// How many of the tokens read and written were estimated.
+    /// The number of tokens that were estimated, read and written.
     pub estimated_tokens: u64,
 }
 
-/// What an account's answers used.
+/// The usage of an account's answers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UsageReport {
-    /// All of it.
+    /// The total.
     pub total: UsageTotal,
-    /// By the day's beginning in UTC, the newest first.
+    /// The usage by day (its start in UTC), newest first.
     pub days: Vec<(Timestamp, UsageTotal)>,
-    /// By model, the dearest first; without a name where the ledger has none.
+    /// The usage by model, most expensive first; `None` for ledger entries without a model.
     pub models: Vec<(Option<String>, UsageTotal)>,
-    /// Whether all is in it; otherwise the oldest days are left out.
+    /// True if the report is complete; false if the oldest days are left out.
     pub complete: bool,
 }
 

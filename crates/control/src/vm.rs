@@ -74,20 +74,20 @@ pub(crate) struct StoreMachineRecords {
 impl MachineRecords for StoreMachineRecords {
     fn load(&self, account: AccountId) -> BoxFuture<'_, Result<Option<MachineRecord>, RecordsError>> {
         Box::pin(async move {
-            let kept = self.store.read(move |tx| machines::get(tx, account)).await.map_err(failed)?;
-            if kept.is_some() {
+            let record = self.store.read(move |tx| machines::get(tx, account)).await.map_err(failed)?;
+            if record.is_some() {
                 provisioning::ensure(&self.workspaces, account).await;
             }
             // A machine cannot enter a workspace whose permissions a tool took away. The driver reports a workspace that
             // is missing or cannot be opened.
             let _ = self.workspaces.of(account).repair().await;
-            Ok(kept.map(|kept| MachineRecord {
+            Ok(record.map(|record| MachineRecord {
                 home: Home {
                     account,
-                    ordinal: kept.ordinal,
+                    ordinal: record.ordinal,
                     workspace: self.workspaces.of(account).host_dir(),
                 },
-                desired: match kept.desired {
+                desired: match record.desired {
                     machines::Desired::Running => Desired::Running,
                     machines::Desired::Stopped => Desired::Stopped,
                 },

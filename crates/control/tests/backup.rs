@@ -1,4 +1,5 @@
-//! Backups hold every file that can be held, name those that cannot, and are restored whatever lies in a workspace.
+//! Backups contain every file that can be stored, name those that cannot, and can be restored whatever a workspace
+//! contains.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -18,7 +19,8 @@ use workspace::{Quota, Workspaces};
 
 /// The length of a name in a deep tree.
 const DEEP_NAME: usize = 254;
-/// How many lie in each other: 4,080 bytes, as the interface takes them, and more than one path may have.
+/// The number of nested folders: 4,080 bytes, which the interface accepts, but longer than a single path may be with
+/// the prefix.
 const DEEP: usize = 16;
 const DEEPER: usize = 30;
 
@@ -49,7 +51,7 @@ impl Source {
         self.root.path().join("backup.tar.zst")
     }
 
-    /// Where the account's home folder is after a restore to [`Self::target`].
+    /// Returns the account's home folder after a restore to [`Self::target`].
     fn restored(&self) -> PathBuf {
         self.target().join("workspaces").join(self.home.file_name().unwrap())
     }
@@ -59,7 +61,7 @@ impl Source {
     }
 }
 
-/// Makes folders in each other, deeper than one path may name, and returns the deepest.
+/// Creates nested folders, deeper than one path can name, and returns the deepest.
 fn nest(top: &Path, name: &str, times: usize) -> OwnedFd {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let mut at = openat(CWD, top, flags, Mode::empty()).unwrap();
@@ -173,7 +175,7 @@ async fn of_backups_to_one_file_one_is_written_and_whole() {
     assert_eq!(names, ["backup.tar.zst", "data", "restored"], "nothing is left over");
 }
 
-/// Has this thread and those that it starts obey permissions, as a service does that is not root.
+/// Makes this thread and its children subject to permissions, like a service that is not root.
 fn obey_permissions() {
     let mut sets = capabilities(None).unwrap();
     sets.effective.remove(CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH);
@@ -188,7 +190,7 @@ async fn an_empty_data_folder_needs_no_parent_that_can_be_written_to() {
     source.write().unwrap();
     let shut = source.root.path().join("shut");
     let data = shut.join("data");
-    // As of a disk of its own.
+    // As on a separate disk.
     fs::create_dir_all(data.join("lost+found")).unwrap();
     fs::set_permissions(&shut, PermissionsExt::from_mode(0o555)).unwrap();
     let restored = restore(&source.archive(), &data, None);

@@ -1,4 +1,4 @@
-//! What a service promises, with machines that run in its own process.
+//! Tests the promises of a service with machines in its own process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -34,12 +34,12 @@ use tempfile::TempDir;
 use workspace::Quota;
 
 const EMAIL: &str = "ada@example.test";
-/// Beyond this something hangs.
+/// The time after which a test counts as hung.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Leases are renewed more often.
+/// A time longer than the interval between lease renewals.
 const A_WHILE_MICROS: i64 = 20_000_000;
 
-/// A clock that a test moves on.
+/// A clock that a test advances.
 #[derive(Default)]
 struct Moved(AtomicI64);
 
@@ -71,7 +71,7 @@ struct Stage {
     principal: Principal,
 }
 
-/// A service with an account whose machine never gets an agent: what is asked stays in progress.
+/// Creates a service with an account whose machine never gets an agent, so that questions stay in progress.
 async fn stage() -> Stage {
     stage_of(DispatchLimits::default()).await
 }
@@ -116,7 +116,7 @@ fn question() -> AskRequest {
     AskRequest { input: "Why?".to_owned(), ..AskRequest::default() }
 }
 
-/// Looks again and again, giving way to the rest, until there is what is wanted.
+/// Polls until the condition returns a value.
 async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let found = tokio::time::timeout(PATIENCE, async {
         loop {
@@ -136,7 +136,7 @@ async fn ask(service: &Service, principal: &Principal) -> Arc<LiveAnswer> {
     }
 }
 
-/// How it ended, once it has.
+/// Waits for the end of the answer and returns it.
 async fn ended(live: &LiveAnswer) -> Ending {
     let mut progress = live.progress();
     let over = tokio::time::timeout(PATIENCE, progress.wait_for(|progress| progress.ended)).await;
@@ -153,7 +153,7 @@ async fn stop(service: &Service, principal: &Principal, conversation: Conversati
     service.conversations.stop(principal, conversation).await.expect("it is there");
 }
 
-/// A caller that goes away when its question is on its way into the store.
+/// The caller is dropped while its question is being stored.
 #[tokio::test]
 async fn a_question_whose_caller_has_gone_is_worked_on_all_the_same() {
     let Stage { driver, service, principal, data: _data, .. } = stage().await;
@@ -174,7 +174,7 @@ async fn a_question_whose_caller_has_gone_is_worked_on_all_the_same() {
     service.shutdown().await;
 }
 
-/// What is accepted is answered also by a service that comes after this one: it must know of the machine.
+/// A service that starts later must also answer the question, so it must know that the machine is wanted.
 #[tokio::test]
 async fn a_question_is_not_accepted_without_its_machine_being_wanted() {
     let Stage { data, service, principal, .. } = stage().await;
@@ -226,7 +226,7 @@ async fn jurisdictions_count_once() {
     service.shutdown().await;
 }
 
-/// The reason why an earlier start was given up is not the new question's.
+/// The failure of an earlier start must not end the new answer.
 #[tokio::test]
 async fn a_question_after_a_start_that_was_given_up_starts_the_machine_anew() {
     let Stage { driver, service, principal, data: _data, .. } = stage().await;
@@ -243,7 +243,7 @@ async fn a_question_after_a_start_that_was_given_up_starts_the_machine_anew() {
     service.shutdown().await;
 }
 
-/// A lease of this node that no turn of it has is one that could not be given back.
+/// A lease of this node without a turn is one that could not be released.
 #[tokio::test]
 async fn a_lease_that_nobody_works_under_is_given_back() {
     let limits = DispatchLimits { turns: 0, ..DispatchLimits::default() };
@@ -267,7 +267,7 @@ async fn a_lease_that_nobody_works_under_is_given_back() {
     service.shutdown().await;
 }
 
-/// What the store has of an answer is damaged: that it cannot be gone on with must be said, not tried for ever.
+/// An answer with damaged data must end with an error, not be retried for ever.
 #[tokio::test]
 async fn an_answer_whose_log_is_damaged_ends_and_costs_nothing() {
     let none = DispatchLimits { turns: 0, ..DispatchLimits::default() };
@@ -303,17 +303,17 @@ async fn an_answer_whose_log_is_damaged_ends_and_costs_nothing() {
     assert!(matches!(ending, Ending::Failed(error) if error.code == ErrorCode::Internal));
     assert_eq!(balance(&store, &principal).await, Balance { available: Credits(1000), reserved: Credits(0) });
     until(async || (service.turns() == 0).then_some(())).await;
-    let told = spans.take(100);
-    let whole = told.iter().find(|span| span.name == "answer").unwrap_or_else(|| panic!("{told:?}"));
+    let recorded = spans.take(100);
+    let whole = recorded.iter().find(|span| span.name == "answer").unwrap_or_else(|| panic!("{recorded:?}"));
     assert!(whole.failed && whole.context.trace == 7, "{whole:?}");
     assert!(
-        told.iter().any(|span| span.name == "work on answer" && span.parent == Some(whole.context.span)),
-        "{told:?}"
+        recorded.iter().any(|span| span.name == "work on answer" && span.parent == Some(whole.context.span)),
+        "{recorded:?}"
     );
     service.shutdown().await;
 }
 
-/// A fault of the service's own in the work on an answer.
+/// Simulates a defect of the service itself.
 #[tokio::test]
 async fn an_answer_whose_work_panics_is_worked_on_again() {
     let Stage { counter, service, principal, data: _data, .. } = stage().await;
@@ -327,7 +327,7 @@ async fn an_answer_whose_work_panics_is_worked_on_again() {
     service.shutdown().await;
 }
 
-/// Answers of machines that their owners stopped must not take the places of others.
+/// Answers of stopped machines must not take the places of others.
 #[tokio::test]
 async fn answers_of_a_stopped_machine_take_no_place_and_go_on_when_it_is_started() {
     let Stage { service, principal, driver, data: _data, .. } = stage().await;
@@ -344,7 +344,7 @@ async fn answers_of_a_stopped_machine_take_no_place_and_go_on_when_it_is_started
     service.shutdown().await;
 }
 
-/// An answer that nobody works on yet: there is no room, or its machine is stopped.
+/// The answer waits for a free place, or its machine is stopped.
 #[tokio::test]
 async fn an_answer_that_waits_is_stopped_at_once() {
     let limits = DispatchLimits { turns: 1, ..DispatchLimits::default() };
@@ -421,7 +421,7 @@ fn code<T>(result: Result<T, UseCaseError>) -> Option<(ErrorKind, PublicCode)> {
     result.err().map(|error| (error.kind(), error.code()))
 }
 
-/// No face can forget it: the use cases look themselves.
+/// The use cases check permissions themselves, so that no face can forget it.
 #[tokio::test]
 async fn every_use_case_wants_its_permission() {
     let Stage { service, principal, data: _data, .. } = stage().await;
@@ -461,12 +461,12 @@ async fn every_use_case_wants_its_permission() {
     service.shutdown().await;
 }
 
-/// A key that is revoked while an answer is waited for ends the wait, and the answer is not shown.
+/// Revoking a key ends the wait for an answer, which is then not shown.
 #[tokio::test]
 async fn a_wait_ends_with_the_answer_the_time_or_the_key() {
     let Stage { data, driver, service, principal, .. } = stage().await;
     let live = ask(&service, &principal).await;
-    // Nobody works on it.
+    // No turn works on it.
     until(async || (service.turns() == 1).then_some(())).await;
     service.vm.stop(&principal).await.expect("a machine");
     until(async || (service.turns() == 0).then_some(())).await;
@@ -475,7 +475,7 @@ async fn a_wait_ends_with_the_answer_the_time_or_the_key() {
     let begun = tokio::time::Instant::now();
     assert_eq!(wait(Duration::MAX).await, WaitOutcome::Show);
     assert!(begun.elapsed() >= WAIT_MAX && begun.elapsed() < WAIT_MAX + PATIENCE, "{:?}", begun.elapsed());
-    // The store keeps its own time.
+    // The store uses real time.
     tokio::time::resume();
     let ended = service.answers.wait_for_end(&principal, &live, WAIT_MAX, std::future::ready(()));
     assert_eq!(ended.await, WaitOutcome::Show);
@@ -491,7 +491,7 @@ async fn a_wait_ends_with_the_answer_the_time_or_the_key() {
     drop((data, driver));
 }
 
-/// What no vendor has is a mistake of the question; what a vendor may have that cannot be asked is a matter of time.
+/// A model that no vendor has is an invalid request; one that an unreachable vendor may have is temporary.
 #[tokio::test]
 async fn an_unknown_model_is_invalid_unless_a_vendor_that_is_away_may_have_it() {
     let Stage { service, principal, data: _data, .. } = stage().await;
@@ -499,7 +499,7 @@ async fn an_unknown_model_is_invalid_unless_a_vendor_that_is_away_may_have_it() 
     let refused = service.questions.ask(&principal, unknown.clone()).await;
     assert_eq!(code(refused), Some((ErrorKind::Invalid, PublicCode::UnknownModel)));
     service.shutdown().await;
-    // Nobody listens there.
+    // No server listens on this port.
     let away = VendorConfig { base_url: Some("http://127.0.0.1:1".to_owned()), ..VendorConfig::default() };
     let driver = Simulated::new(|_| std::future::pending());
     let data = tempfile::tempdir().expect("a temporary folder");

@@ -1,4 +1,5 @@
-//! Answers that end, or go on, without whoever began them: stopped, deleted, completed or taken up elsewhere.
+//! Tests answers that end or continue without the process that began them: stopped, deleted, completed or claimed
+//! elsewhere.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -37,11 +38,11 @@ use tempfile::TempDir;
 use tokio::sync::mpsc;
 use workspace::Quota;
 
-/// Beyond this something hangs.
+/// The time after which a test counts as hung.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Leases are renewed more often.
+/// A time longer than the interval between lease renewals.
 const A_WHILE_MICROS: i64 = 20_000_000;
-/// What the account has.
+/// The credits of the account.
 const CREDITS: u64 = 100_000;
 
 #[derive(Default)]
@@ -65,7 +66,7 @@ impl Entropy for Counter {
     }
 }
 
-/// The frames that a machine received in each of its sessions, in their order.
+/// The frames that a machine received, by session.
 type Sessions = Arc<Mutex<Vec<Session>>>;
 
 #[derive(Debug, Clone, Default)]
@@ -76,7 +77,7 @@ struct Session {
     over: bool,
 }
 
-/// A machine whose calls never return.
+/// Runs a machine whose calls never return.
 async fn guest(connection: Connection, sessions: Sessions) {
     let instance = connection.instance;
     let service = service_fn(move |request: Request<Incoming>| {
@@ -86,7 +87,7 @@ async fn guest(connection: Connection, sessions: Sessions) {
                 let hello = format!("{{\"version\":{},\"instance\":\"{instance}\"}}", protocol::VERSION);
                 Full::new(Bytes::from(hello)).boxed_unsync()
             } else {
-                // It ends when the host has ended its side.
+                // The response ends when the host has ended its side.
                 let (open, ended) = mpsc::channel::<Bytes>(1);
                 tokio::spawn(listen(request.into_body(), open, sessions));
                 let lines = stream::unfold(ended, async |mut ended| {
@@ -99,7 +100,7 @@ async fn guest(connection: Connection, sessions: Sessions) {
         }
     });
     let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-    // The host hangs up.
+    // The host closes the connection.
     let _ = server.serve_connection(TokioIo::new(connection.stream), service).await;
 }
 
@@ -127,14 +128,14 @@ async fn listen(mut body: Incoming, open: mpsc::Sender<Bytes>, sessions: Session
     drop(open);
 }
 
-/// A model's server: the first response calls a subagent, the second a tool, and all others are never done.
+/// Starts a model server: the first response calls a subagent, the second a tool, and all others never end.
 fn vendor(asked: Arc<AtomicU64>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let asked = asked.clone();
-            // Who goes away is none of its business.
+            // Clients may disconnect at any time.
             std::thread::spawn(move || answer(stream, &asked));
         }
     });
@@ -178,11 +179,11 @@ fn answer(mut stream: TcpStream, asked: &AtomicU64) -> std::io::Result<()> {
         );
     }
     write!(stream, "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"Half\"}}}}]}}\n\n")?;
-    // Until the other side hangs up.
+    // Waits until the client disconnects.
     std::io::copy(&mut reader, &mut std::io::sink()).map(|_| ())
 }
 
-/// Looks again and again, giving way to the rest, until there is what is wanted.
+/// Polls until the condition returns a value.
 async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let found = tokio::time::timeout(PATIENCE, async {
         loop {
@@ -195,7 +196,7 @@ async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     found.await.expect("it comes about in time")
 }
 
-/// A service with a model and a machine, and an account that has asked once.
+/// A service with a model and a machine, and an account that has asked one question.
 struct Stage {
     data: TempDir,
     sessions: Sessions,
@@ -205,7 +206,7 @@ struct Stage {
     live: Arc<LiveAnswer>,
 }
 
-/// The model is asked for the first time after `asked` times: see [`answer`].
+/// Sets up the stage. The counter of requests to the model starts at `asked`: see [`answer`].
 async fn stage(asked: u64, web: WebConfig) -> Stage {
     let (sessions, clock) = (Sessions::default(), Arc::new(Moved::default()));
     let asked = Arc::new(AtomicU64::new(asked));
@@ -235,7 +236,7 @@ async fn stage(asked: u64, web: WebConfig) -> Stage {
     service.admin.create_account(email, Some(until_day), credits, None, true).await.expect("an account");
     let key = service.admin.create_key(email, "test", KeyRestrictions::default()).await.expect("a key").key;
     let principal = service.access.resolve(key.reveal()).await.expect("a caller");
-    // Its vendor may not have told the model yet.
+    // The vendor may not have listed the model yet.
     let live = until(async || ask(&service, &principal).await).await;
     Stage { data, sessions, clock, service, principal, live }
 }
@@ -249,7 +250,7 @@ async fn ask(service: &Service, principal: &Principal) -> Option<Arc<LiveAnswer>
     }
 }
 
-/// How it ended, once it has.
+/// Waits for the end of the answer and returns it.
 async fn ended(live: &LiveAnswer) -> Ending {
     until(async || live.snapshot().ending.clone()).await
 }
@@ -259,7 +260,7 @@ async fn half(live: &LiveAnswer) {
     until(async || (live.snapshot().text.to_string() == "Half").then_some(())).await;
 }
 
-/// What can be spent, once nothing is held.
+/// Returns the available credits once nothing is reserved.
 async fn balance(store: &Store, principal: &Principal) -> u64 {
     let account = principal.account();
     until(async || {
@@ -269,7 +270,7 @@ async fn balance(store: &Store, principal: &Principal) -> u64 {
     .await
 }
 
-/// Deleting is no way to have answers for nothing.
+/// A deletion must not make answers free of charge.
 #[tokio::test]
 async fn a_deleted_answer_costs_what_a_stopped_one_costs() {
     let Stage { data, service, principal, live, .. } = stage(2, WebConfig::default()).await;
@@ -291,14 +292,14 @@ async fn a_deleted_answer_costs_what_a_stopped_one_costs() {
     service.shutdown().await;
 }
 
-/// The service ends between the deletion and what is to follow.
+/// The service shuts down between the deletion and its consequences.
 #[tokio::test]
 async fn an_answer_that_was_deleted_as_the_service_ended_is_ended_by_the_next() {
     let Stage { data, service, principal, live, .. } = stage(2, WebConfig::default()).await;
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
     half(&live).await;
     let (account, conversation) = (principal.account(), live.meta().conversation);
-    // Behind the back of the service, which then learns of it by its next look alone.
+    // Bypasses the service, which notices it only by its next poll.
     let delete =
         move |tx: &mut dyn Sql| conversations::delete(tx, account, conversation, Timestamp::from_micros(1));
     store.write(delete).await.expect("it is there");
@@ -339,7 +340,7 @@ async fn an_answer_that_was_deleted_as_the_service_ended_is_ended_by_the_next() 
     service.shutdown().await;
 }
 
-/// A client may reset its stream at any moment: what was committed is carried through all the same.
+/// A client may reset its stream at any moment: a committed deletion must still be carried out.
 #[tokio::test]
 async fn a_deletion_whose_caller_has_gone_is_carried_through() {
     let Stage { data, service, principal, live, .. } = stage(2, WebConfig::default()).await;
@@ -363,12 +364,12 @@ async fn a_stop_whose_caller_has_gone_is_carried_through() {
     let mut stopping = Box::pin(service.conversations.stop(&principal, live.meta().conversation));
     assert!(futures_util::poll!(&mut stopping).is_pending());
     drop(stopping);
-    // Its clock stands still, so that no look at the leases brings it.
+    // The clock stands still, so that no renewal of leases reveals it.
     assert_eq!(ended(&live).await, Ending::Stopped);
     service.shutdown().await;
 }
 
-/// The commit of an answer's end whose outcome nobody came to know.
+/// The outcome of the commit that ended the answer is unknown.
 #[tokio::test]
 async fn readers_are_told_of_an_end_that_its_turn_does_not_know_of() {
     let Stage { data, clock, service, principal, live, .. } = stage(2, WebConfig::default()).await;
@@ -390,7 +391,7 @@ async fn readers_are_told_of_an_end_that_its_turn_does_not_know_of() {
     service.shutdown().await;
 }
 
-/// A server of tools that takes calls and never answers.
+/// Starts a tool server that accepts calls and never responds.
 fn silent_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -401,7 +402,7 @@ fn silent_server() -> String {
     format!("http://{address}/mcp")
 }
 
-/// Lists of tools take up to ten seconds where a server is slow.
+/// Listing the tools of a slow server takes up to ten seconds.
 #[tokio::test]
 async fn a_stop_waits_for_no_list_of_tools() {
     let url = silent_server();
@@ -432,7 +433,7 @@ async fn an_answer_that_is_taken_over_leaves_its_calls_running() {
     };
     let begun = until(async || one().filter(|session| session.runs == 1)).await;
     assert!(begun.answer.is_some_and(|id| id != answer), "the subagent's call runs: {begun:?}");
-    // Another node has it from now on.
+    // Another node holds the lease from now on.
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
     let other = "UPDATE dispatch SET node_id = '00000000-0000-4000-8000-000000000001'";
     store.write(move |tx| tx.execute(other, &[])).await.expect("another lease");

@@ -1,4 +1,4 @@
-//! What tells that an archive is whole: a sum over every entry in order.
+//! The checksum of an archive: a SHA-256 over all entries in order, which detects truncation and changes.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::Summary;
 
-/// The last entry.
+/// The content of the last entry.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Checksum {
     pub(super) sha256: String,
@@ -16,12 +16,12 @@ pub(super) struct Checksum {
     pub(super) summary: Summary,
 }
 
-/// The sum so far.
+/// The checksum so far.
 #[derive(Default)]
 pub(super) struct Sum(Sha256);
 
 impl Sum {
-    /// An entry begins: its path, where it leads if it is a link, and its length.
+    /// Adds the start of an entry: its path, its link target if it is a link, and its length.
     pub(super) fn entry(&mut self, path: &Path, link: Option<&Path>, length: u64) {
         self.text(path.as_os_str().as_bytes());
         self.text(link.map(|link| link.as_os_str().as_bytes()).unwrap_or_default());

@@ -1,6 +1,6 @@
-//! The forms of entries that the `tar` crate does not write, or not as they are: long names, links, files with holes.
+//! Writes and reads the entries that the `tar` crate does not support exactly: long names, links, sparse files.
 //!
-//! The crate tidies paths and links up before it writes them, so that what is read is another one.
+//! The crate normalizes paths and links when it writes them, so the restored path would differ.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -10,30 +10,30 @@ use std::path::Path;
 
 use tar::{EntryType, Header};
 
-/// Archives consist of blocks of so many bytes.
+/// The block size of archives.
 const BLOCK_BYTES: u64 = 512;
 
-/// How an archive ends.
+/// The number of empty blocks at the end of an archive.
 const END_BLOCKS: usize = 2;
 
-/// The entry in front of one whose name, or the place that it leads to, is longer than its header.
+/// The type of an entry that holds the long name or link target of the next entry.
 const LONG_NAME: u8 = b'L';
 const LONG_LINK: u8 = b'K';
 
-/// The name of entries that only tell of the next one.
+/// The name of entries that only describe the next one.
 const ABOUT_NEXT: &[u8] = b"././@LongLink";
 
-/// What the entry of a file with holes is told by.
+/// The PAX records that mark a sparse file.
 const SPARSE_MAJOR: (&str, &str) = ("GNU.sparse.major", "1");
 const SPARSE_MINOR: (&str, &str) = ("GNU.sparse.minor", "0");
 const SPARSE_NAME: &str = "GNU.sparse.name";
 const SPARSE_SIZE: &str = "GNU.sparse.realsize";
 
-/// More pieces than a backup writes for a file, and the longest of their numbers.
+/// Limits for sparse maps that are read: more pieces than a backup writes for a file, and the digits of a number.
 const PIECES_MAX: u64 = 2_000_000;
 const DIGITS_MAX: usize = 20;
 
-/// Writes the header of an entry, and what must come before it.
+/// Writes the header of an entry, preceded by long-name entries if necessary.
 pub(super) fn begin(
     out: &mut impl Write,
     header: &mut Header,
@@ -53,21 +53,21 @@ pub(super) fn begin(
     out.write_all(header.as_bytes())
 }
 
-/// Fills the blocks of an entry of so many bytes up.
+/// Pads the content of an entry of this length to whole blocks.
 pub(super) fn end(out: &mut impl Write, length: u64) -> io::Result<()> {
     out.write_all(&[0; BLOCK_BYTES as usize][..padding(length)])
 }
 
-/// Ends an archive.
+/// Writes the end of an archive.
 pub(super) fn end_archive(out: &mut impl Write) -> io::Result<()> {
     (0..END_BLOCKS).try_for_each(|_| out.write_all(&[0; BLOCK_BYTES as usize]))
 }
 
-/// Writes that the next entry is a file with holes.
+/// Writes the PAX header that marks the next entry as a sparse file.
 pub(super) fn announce_holes(out: &mut impl Write, path: &Path, size: u64) -> io::Result<()> {
     let mut records = Vec::new();
     let mut add = |key: &str, value: &[u8]| {
-        // The length counts itself.
+        // The length field counts its own digits.
         let rest = key.len() + value.len() + 3;
         let length = (rest..).find(|length| length.to_string().len() + rest == *length).unwrap_or(rest);
         records.extend_from_slice(format!("{length} {key}=").as_bytes());
@@ -81,14 +81,14 @@ pub(super) fn announce_holes(out: &mut impl Write, path: &Path, size: u64) -> io
     about_next(out, EntryType::XHeader.as_byte(), &records)
 }
 
-/// What stands in front of the content of a file with holes: where its pieces are.
+/// Creates the sparse map, which precedes the content of a sparse file and lists its pieces.
 pub(super) fn map(pieces: &[Range<u64>], size: u64) -> Vec<u8> {
     let end = pieces.last().map_or(0, |last| last.end);
-    // The last tells where the file ends.
+    // The last piece marks the end of the file.
     let hole = (end < size || pieces.is_empty()).then_some(size..size);
     let mut map = format!("{}\n", pieces.len() + usize::from(hole.is_some()));
     for piece in pieces.iter().chain(&hole) {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(map, "{}\n{}\n", piece.start, piece.end - piece.start);
     }
     let mut map = map.into_bytes();
@@ -96,7 +96,7 @@ pub(super) fn map(pieces: &[Range<u64>], size: u64) -> Vec<u8> {
     map
 }
 
-/// Whether an entry is a file with holes, as [`announce_holes`] tells.
+/// Returns true if the entry is a sparse file, as marked by [`announce_holes`].
 pub(super) fn has_holes<R: Read>(entry: &mut tar::Entry<'_, R>) -> io::Result<bool> {
     let Some(records) = entry.pax_extensions()? else { return Ok(false) };
     for record in records {
@@ -111,7 +111,7 @@ pub(super) fn has_holes<R: Read>(entry: &mut tar::Entry<'_, R>) -> io::Result<bo
     Ok(false)
 }
 
-/// Reads what [`map`] made; its content comes next.
+/// Reads a sparse map that [`map`] created. The content follows it.
 pub(super) fn read_map(entry: &mut impl Read) -> io::Result<Vec<Range<u64>>> {
     let wrong = || io::Error::other("a file's pieces are not told rightly");
     let mut reader = MapReader { entry, block: [0; BLOCK_BYTES as usize], at: BLOCK_BYTES as usize };
@@ -157,7 +157,7 @@ impl<R: Read> MapReader<'_, R> {
     }
 }
 
-/// Puts as much of a name into its field as fits; tells whether something did not.
+/// Copies a name into a field, truncated if necessary. Returns true if it was truncated.
 fn fill(field: &mut [u8], name: &[u8]) -> bool {
     let fits = name.len().min(field.len());
     field.fill(0);
@@ -179,7 +179,7 @@ fn about_next(out: &mut impl Write, kind: u8, content: &[u8]) -> io::Result<()> 
 }
 
 fn padding(length: u64) -> usize {
-    // Less than a block.
+    // The result is less than a block.
     (length.next_multiple_of(BLOCK_BYTES) - length) as usize
 }
 

@@ -1,28 +1,29 @@
-//! Names what is not in a backup, or was not restored from it, and why.
+//! Lists the files that a backup or restore omitted, with the reasons.
 
 use std::ffi::OsString;
 use std::path::{Component, Path};
 
 use serde::Serialize;
 
-/// So many are named, and so many of one account, so that no account's hide those of the others. All are counted.
+/// The most omitted files that are named, in total and per account, so that one account cannot hide the others. All
+/// are counted.
 const NAMED_MAX: usize = 1_000;
 const NAMED_OF_ACCOUNT_MAX: usize = 10;
 
-/// The most of a path that is told, in characters.
+/// The maximum length of a reported path, in characters.
 const PATH_MAX_CHARS: usize = 1_024;
 
-/// Something that was left out.
+/// An omitted file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Exclusions {
-    /// Where it is, from the folder of all accounts on; cut when it is long, not exact when it is not UTF-8.
-    /// Control characters are escaped.
+    /// The path, starting with the account's folder. Long paths are truncated, bytes that are not UTF-8 are replaced,
+    /// and control characters are escaped.
     pub path: String,
-    /// Why it was left out.
+    /// The reason.
     pub reason: String,
 }
 
-/// What was left out so far.
+/// The omitted files so far.
 #[derive(Debug, Default)]
 pub(super) struct List {
     pub(super) count: u64,
@@ -32,7 +33,7 @@ pub(super) struct List {
 }
 
 impl List {
-    /// Adds what is at this path, whose first part is its account.
+    /// Adds a path, whose first component is its account.
     pub(super) fn add(&mut self, path: &Path, reason: impl Into<String>) {
         self.count += 1;
         let account = path.components().next().map(Component::as_os_str).unwrap_or_default();
@@ -47,7 +48,7 @@ impl List {
     }
 }
 
-/// A path that goes to terminals and logs: a machine chose it.
+/// Escapes a path for terminals and logs, because a machine chose it.
 fn printable(path: &str) -> String {
     let mut shown = String::new();
     for character in path.chars().take(PATH_MAX_CHARS) {

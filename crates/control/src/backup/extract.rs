@@ -1,5 +1,5 @@
-//! Puts what an archive holds back into a folder: by descriptors, one folder after the other, so that a path may be of
-//! any length, and following no link that came before.
+//! Restores the files of an archive into a folder. Works with descriptors, one folder at a time, so that paths may
+//! have any length and no restored link is followed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -17,37 +17,37 @@ use tar::{Entry, EntryType};
 
 use super::entry::{has_holes, read_map};
 
-/// What is read at once.
+/// The size of the read buffer.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// A folder that is open to look things up in it.
+/// Flags for opening a folder for lookups.
 const FOLDER_FLAGS: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A file that is made.
+/// Flags for creating a file.
 const FILE_FLAGS: OFlags =
     OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// What became of an entry.
+/// The outcome of restoring an entry.
 #[derive(Debug)]
 pub(super) enum ExtractReport {
-    /// It is there.
+    /// The entry was restored.
     Done,
-    /// It could not be made, for this reason; others can.
+    /// The entry could not be restored, for this reason; others can.
     Skipped(String),
 }
 
-/// A folder that is filled.
+/// Restores entries into a folder.
 #[derive(Debug)]
 pub(super) struct Extractor {
-    /// The folder that was filled last.
+    /// The folder of the last entry.
     at: OwnedFd,
-    /// Where it is, and when each folder on the way was changed, if that is known.
+    /// The components of that folder's path, with modification times where known.
     path: Vec<(OsString, Option<u64>)>,
     buffer: Vec<u8>,
 }
 
-/// The parts of a path in a workspace, without the folder of all; `None` if it can lead anywhere else.
+/// Returns the components of a path without the folder of all workspaces; `None` if the path could lead elsewhere.
 pub(super) fn parts(path: &Path) -> Option<Vec<&OsStr>> {
     let parts = path.as_os_str().as_bytes().split(|byte| *byte == b'/').skip(1);
     parts.map(|part| (!matches!(part, b"" | b"." | b"..")).then(|| OsStr::from_bytes(part))).collect()
@@ -59,10 +59,10 @@ impl Extractor {
         Ok(Self { at, path: Vec::new(), buffer: vec![0; BUFFER_BYTES] })
     }
 
-    /// Makes what an entry tells of, under a path that is safe by [`parts`].
+    /// Restores an entry under a path that was checked by [`parts`].
     ///
     /// # Errors
-    /// When the archive cannot be read, or nothing else could be made either, as on a full disk.
+    /// When the archive cannot be read, or when no other entry could be restored either, such as on a full disk.
     pub(super) fn put<R: Read>(
         &mut self,
         path: &Path,
@@ -71,7 +71,7 @@ impl Extractor {
         let Some(parts) = parts(path) else {
             return Ok(ExtractReport::Skipped("its path leads out".to_owned()));
         };
-        // The folder of all is there.
+        // The folder of all workspaces exists already.
         let Some((name, folder)) = parts.split_last() else { return Ok(ExtractReport::Done) };
         if let Err(errno) = self.go_to(folder) {
             return skip(errno);
@@ -96,7 +96,7 @@ impl Extractor {
         done.map_or_else(skip, |()| Ok(ExtractReport::Done))
     }
 
-    /// Ends the filling.
+    /// Finishes the restore: sets the remaining modification times.
     pub(super) fn finish(mut self) -> io::Result<()> {
         Ok(self.go_to(&[])?)
     }
@@ -104,14 +104,14 @@ impl Extractor {
     fn put_folder(&mut self, name: &OsStr, mode: u32, modified: u64) -> Result<(), Errno> {
         fs::mkdirat(&self.at, name, Mode::RWXU)?;
         let folder = fs::openat(&self.at, name, FOLDER_FLAGS, Mode::empty())?;
-        // It stays one that can be filled.
+        // The service must still be able to create files in the folder.
         fs::chmodat(&folder, c".", Mode::from_raw_mode(mode) | Mode::RWXU, AtFlags::empty())?;
         self.at = folder;
         self.path.push((name.to_owned(), Some(modified)));
         Ok(())
     }
 
-    /// Gives a file that was put before another name.
+    /// Creates a hard link to a file that was restored before.
     fn put_name(&mut self, folder: &[&OsStr], name: &OsStr, target: &Path) -> Result<(), Errno> {
         let Some(target) = parts(target) else { return Err(Errno::XDEV) };
         let Some((target_name, target_folder)) = target.split_last() else { return Err(Errno::XDEV) };
@@ -121,7 +121,7 @@ impl Extractor {
         fs::linkat(&from, *target_name, &self.at, name, AtFlags::empty())
     }
 
-    /// Makes a file with its content. What went wrong with the file stands inside, what did with the archive outside.
+    /// Restores a file with its content. The inner error concerns this file, the outer one the archive.
     fn put_file<R: Read>(
         &mut self,
         name: &OsStr,
@@ -169,14 +169,15 @@ impl Extractor {
         Ok(Ok(()))
     }
 
-    /// Goes to a folder that is there: up as far as need be, then down.
+    /// Changes to an existing folder: up as far as necessary, then down.
     fn go_to(&mut self, folder: &[&OsStr]) -> Result<(), Errno> {
         let same = self.path.iter().zip(folder).take_while(|((here, _), there)| here == *there).count();
         while self.path.len() > same {
-            // Nobody else is in here, so what is above is where it was.
+            // No other process changes this tree, so `..` is the folder that was entered before.
             let above = fs::openat(&self.at, c"..", FOLDER_FLAGS, Mode::empty())?;
             if let Some((_, Some(modified))) = self.path.pop() {
-                // That of a folder changes with all that is put into it, and is not worth more than it.
+                // A folder's modification time is set last, because it changes with every new entry. A failure is
+                // ignored.
                 let _ = fs::utimensat(&self.at, c".", &times(modified), AtFlags::empty());
             }
             self.at = above;
@@ -191,7 +192,7 @@ impl Extractor {
 
 fn finish_file(file: &File, mode: u32, modified: u64) -> Result<(), Errno> {
     fs::fchmod(file, Mode::from_raw_mode(mode))?;
-    // A time that the file system does not know is no reason to lose the file.
+    // A time that the file system does not support is no reason to lose the file.
     let _ = fs::futimens(file, &times(modified));
     Ok(())
 }
@@ -204,7 +205,7 @@ fn times(modified: u64) -> Timestamps {
     }
 }
 
-/// Skips what cannot be made alone; what keeps everything from being made is an error.
+/// Classifies an error: one that affects this entry alone skips it, any other aborts the restore.
 fn skip(errno: Errno) -> io::Result<ExtractReport> {
     match errno {
         Errno::NOSPC
@@ -246,7 +247,7 @@ mod tests {
             (EntryType::Directory, "w/a", ""),
             (EntryType::Regular, "w/a/file", ""),
             (EntryType::Symlink, "w/a/out", "../../outside"),
-            // From here on each of them fails.
+            // Each of the following entries fails.
             (EntryType::Regular, "w/a/file", ""),
             (EntryType::Regular, "w/a/out/file", ""),
             (EntryType::Directory, "w/a/out/folder", ""),

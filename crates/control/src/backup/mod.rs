@@ -1,17 +1,17 @@
-//! Backups: the database as it stands at one moment, then the files, in one archive; and back again.
+//! Backups and their restore: one archive with a consistent snapshot of the database, and then the files.
 //!
-//! An archive is a `tar` in `zstd`, so that anybody can look into it:
+//! An archive is a `tar` compressed with `zstd`, so that common tools can read it:
 //!
 //! ```text
-//! causerie-backup.json      the form, and who wrote it when
-//! database/000000-version   the database, a chunk after the other (`store::Exporter`): the same from either engine
+//! causerie-backup.json      the format, the version of the program, and the time
+//! database/000000-version   the database in chunks (`store::Exporter`), in the same format for both engines
 //! database/000001-accounts
-//! workspaces/ACCOUNT/…      files, folders and links; files with holes in GNU's sparse form 1.0
-//! seal.json                 how much there is, and the SHA-256 of all before it
+//! workspaces/ACCOUNT/…      files, folders and links; sparse files in GNU format 1.0
+//! seal.json                 the numbers of files and bytes, and the SHA-256 of everything before it
 //! ```
-//! The database comes first: so whatever it names is among the files, unless it was deleted meanwhile. Files that
-//! change while they are read are kept as they were read; those that shrink are filled up and counted. A file that
-//! cannot be kept, or put back, is named and keeps no other from being so.
+//! The database comes first, so that the archive contains every file that it names, unless it was deleted in the
+//! meantime. Files that change while they are read are stored as they were read; those that shrink are padded and
+//! counted. A file that cannot be stored or restored is named, and does not affect others.
 
 mod checksum;
 mod entry;
@@ -30,54 +30,54 @@ pub use exclusions::Exclusions;
 pub use restore::{RestoreReport, restore};
 pub use write::{BackupReport, write};
 
-/// The form that is written. The first had neither files with holes nor files with several names.
+/// The version of the archive format. Version 1 had neither sparse files nor hard links.
 const FORM: u32 = 2;
 const HEAD: &str = "causerie-backup.json";
 const SEAL: &str = "seal.json";
 const DATABASE: &str = "database";
 const WORKSPACES: &str = "workspaces";
 
-/// What a backup holds.
+/// The contents of a backup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
-    /// Files, folders and links.
+    /// The number of files, folders and links.
     pub files: u64,
-    /// What is in the files, without their holes.
+    /// The size of the files' content, without holes.
     pub bytes: u64,
-    /// Chunks of the database.
+    /// The number of chunks of the database.
     pub chunks: u64,
-    /// Files that shrank while they were read.
+    /// The number of files that shrank while they were read.
     pub changed: u64,
-    /// What was left out: pipes, sockets and devices, and what could not be read.
+    /// The number of omitted files: pipes, sockets, devices, and unreadable files.
     pub left_out: u64,
 }
 
-/// Why there is no backup, or nothing was restored.
+/// The error of a backup or restore.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// Something is where the backup would go.
+    /// The destination of the backup exists.
     #[error("{} is there already, and a backup replaces nothing", .0.display())]
     Taken(PathBuf),
-    /// Something is where the data would go.
+    /// The destination of the restore is not empty.
     #[error("{} is not empty, and a restore replaces nothing", .0.display())]
     NotEmpty(PathBuf),
-    /// A place cannot be used.
+    /// A path cannot be used.
     #[error("{}: {error}", path.display())]
     Place {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         error: io::Error,
     },
-    /// The archive is not one, is cut or was changed.
+    /// The archive is invalid, truncated or modified.
     #[error("the backup is damaged: {0}")]
     Damaged(String),
-    /// A later version of the program wrote it.
+    /// The archive was written by a later version of the program.
     #[error("the backup has form {0}, this program knows {FORM}")]
     TooNew(u32),
-    /// Reading or writing failed on the way.
+    /// Reading or writing failed.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// The database failed.

@@ -1,5 +1,5 @@
-//! The file that a backup is written to: without a name until it is whole, so that nothing is ever replaced, and two
-//! that are written at the same time have nothing in common.
+//! The output file of a backup. It gets its name when it is complete, so that it never replaces a file and concurrent
+//! backups do not interfere.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -13,21 +13,21 @@ use rustix::io::Errno;
 use super::BackupError;
 use crate::privileges::as_caller;
 
-/// The backup's owner alone may read it.
+/// Only the owner may read the backup.
 const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// A backup that is being written. Dropping it leaves nothing behind.
+/// A backup in progress. Dropping it removes the file.
 #[derive(Debug)]
 pub(super) struct Output {
     file: File,
     folder: OwnedFd,
     to: PathBuf,
-    /// Its name meanwhile, where the file system has no files without one.
+    /// The temporary name, on file systems without unnamed files.
     partial: Option<OsString>,
 }
 
 impl Output {
-    /// Begins a file that shall be at `to`, where nothing may be.
+    /// Creates a file to be placed at `to`, which must not exist.
     pub(super) fn create(to: &Path) -> Result<Self, BackupError> {
         if as_caller(|| to.symlink_metadata())?.is_ok() {
             return Err(BackupError::Taken(to.to_owned()));
@@ -46,7 +46,7 @@ impl Output {
         &self.file
     }
 
-    /// Gives the file its name, unless something has it by now.
+    /// Gives the file its name, unless that is taken by now.
     pub(super) fn place(mut self) -> Result<(), BackupError> {
         let placed = as_caller(|| {
             match &self.partial {
@@ -83,7 +83,7 @@ fn create(folder: &OwnedFd, name: &OsStr) -> Result<(OwnedFd, Option<OsString>),
     }
 }
 
-/// For file systems that have no files without names.
+/// Creates a temporary file on file systems without unnamed files.
 fn create_named(folder: &OwnedFd, name: &OsStr) -> Result<(OwnedFd, Option<OsString>), Errno> {
     let mut bits = [0; 8];
     getrandom::fill(&mut bits).map_err(|_| Errno::IO)?;
@@ -101,7 +101,7 @@ fn link(file: &File, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
 
 fn rename(folder: &OwnedFd, partial: &OsStr, name: &OsStr) -> Result<(), Errno> {
     match fs::renameat_with(folder, partial, folder, name, RenameFlags::NOREPLACE) {
-        // The file system cannot rename so; a link replaces nothing either.
+        // The file system does not support this rename; a hard link does not replace a file either.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
             fs::linkat(folder, partial, folder, name, AtFlags::empty())?;
             fs::unlinkat(folder, partial, AtFlags::empty())

@@ -1,4 +1,4 @@
-//! Restoring an archive: it is read twice, first to see that it is whole.
+//! Restores an archive. Reads it twice: first to verify it completely, then to extract it.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
@@ -18,37 +18,37 @@ use super::{BackupError, DATABASE, FORM, HEAD, SEAL, Summary, WORKSPACES};
 use crate::data_folder;
 use crate::privileges::as_caller;
 
-/// The largest chunk of a database: one row of two of the largest texts.
+/// The largest chunk of a database: a row with two texts of maximum size.
 const CHUNK_MAX_BYTES: u64 = 1 << 30;
-/// The largest head and seal.
+/// The largest size of the head and of the seal.
 const TEXT_MAX_BYTES: u64 = 64 * 1024;
-/// What is read at once.
+/// The size of the read buffer.
 const BUFFER_BYTES: usize = 64 * 1024;
-/// The folder of all workspaces is for the service's user alone, as the service makes it.
+/// The mode of the folder of all workspaces: only the service's user has access.
 const WORKSPACES_MODE: u32 = 0o700;
-/// What a folder that is empty may hold: file systems make it.
+/// An entry that an empty folder may contain, because file systems create it.
 const LOST_AND_FOUND: &str = "lost+found";
-/// Where the data is while it is restored: in a data folder that is there, or beside one that is not.
+/// The name of the staging folder: inside an existing data folder, or appended to the name of a new one.
 const STAGING: &str = ".restoring";
 
 type Reader<'a> = Decoder<'static, BufReader<BufReader<&'a File>>>;
 
-/// What was restored.
+/// The result of a restore.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreReport {
-    /// What the backup holds.
+    /// The contents of the backup.
     #[serde(flatten)]
     pub summary: Summary,
-    /// How many of its files, folders and links could not be made here.
+    /// The number of files, folders and links that could not be restored.
     pub skipped: u64,
-    /// Which those are; of many, some of each account.
+    /// The skipped files; if there are many, some of each account.
     pub skipped_files: Vec<Exclusions>,
 }
 
-/// Restores `from` into the data folder `data`, which must be missing or empty, and into `database`, which must be
-/// without tables; without one, into the data folder's own. All is there in the end, or nothing, but for files that
-/// cannot be made here, such as those whose names its file system does not take. Blocks.
+/// Restores `from` into the data folder `data`, which must be missing or empty, and into `database`, which must have
+/// no tables; by default the data folder's own. Restores everything or nothing, except for files that cannot be
+/// created here, such as names that the file system rejects. Blocks.
 ///
 /// # Errors
 /// [`BackupError`].
@@ -67,7 +67,8 @@ pub fn restore(
     };
     let summary = verify(&file)?;
     let staging = staging(data, exists)?;
-    // One that is there is another restore's, or what a cut one left: it is told of and not touched.
+    // An existing staging folder belongs to another restore or an interrupted one: the error names it, and it is not
+    // touched.
     let made = DirBuilder::new().mode(0o700).create(&staging);
     made.map_err(|error| place(&staging, error))?;
     let filled = unpack(&file, &staging, database).and_then(|(importer, skipped)| {
@@ -77,12 +78,12 @@ pub fn restore(
     let skipped = match filled {
         Ok(skipped) => skipped,
         Err(error) => {
-            // What is left of it is of no use; why it failed is told.
+            // The incomplete data is useless; the error is returned.
             let _ = workspace::remove_folder(&staging);
             return Err(error);
         }
     };
-    // From here on all is there: what fails names the folder in which it is.
+    // The data is complete from here on: an error names the folder that contains it.
     settle(&staging, data, exists).map_err(|error| place(&staging, error))?;
     Ok(RestoreReport { summary, skipped: skipped.count, skipped_files: skipped.named })
 }
@@ -96,8 +97,8 @@ fn is_empty(data: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Where the data is put together: in the data folder if that exists, because its parent need not be the service's and
-/// it may be a file system of its own; otherwise beside it, so that it is there at once.
+/// Returns the staging folder: in the data folder if that exists, because it may be a separate file system in a
+/// parent of another user; otherwise beside it, so that one rename creates it.
 fn staging(data: &Path, exists: bool) -> Result<PathBuf, BackupError> {
     if exists {
         return Ok(data.join(STAGING));
@@ -112,7 +113,7 @@ fn staging(data: &Path, exists: bool) -> Result<PathBuf, BackupError> {
     Ok(folder.join(staging))
 }
 
-/// Puts what is restored where it belongs. A data folder that existed gets its database last.
+/// Moves the restored data to its destination. In an existing data folder the database comes last.
 fn settle(staging: &Path, data: &Path, exists: bool) -> io::Result<()> {
     rustix::fs::syncfs(File::open(staging)?)?;
     if !exists {
@@ -137,7 +138,7 @@ fn open(mut file: &File) -> Result<Archive<Reader<'_>>, BackupError> {
     Ok(Archive::new(Decoder::new(BufReader::new(file))?))
 }
 
-/// Reads it all, sees that each entry is one that [`unpack`] takes, and compares it with its seal.
+/// Reads the complete archive, checks that [`unpack`] accepts each entry, and compares the checksum.
 pub(super) fn verify(file: &File) -> Result<Summary, BackupError> {
     let damaged = |error: io::Error| BackupError::Damaged(error.to_string());
     let mut archive = open(file)?;
@@ -167,7 +168,7 @@ pub(super) fn verify(file: &File) -> Result<Summary, BackupError> {
             sum.content(&buffer[..read]);
         }
     }
-    // The end of the frame holds a sum of its own.
+    // The end of the frame contains its own checksum.
     io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(damaged)?;
     let seal = found.ok_or_else(|| BackupError::Damaged("it ends too early".to_owned()))?;
     if seal.sha256 != sum.hex() {
@@ -176,7 +177,7 @@ pub(super) fn verify(file: &File) -> Result<Summary, BackupError> {
     Ok(seal.summary)
 }
 
-/// Whether what is among the workspaces is a file, a folder or a link, and in one of them.
+/// Checks that an entry beneath the workspaces is a file, folder or link in one of them.
 fn belongs(path: &Path, entry: &Entry<'_, Reader<'_>>) -> Result<(), BackupError> {
     if !path.starts_with(WORKSPACES) {
         return Ok(());
@@ -253,7 +254,7 @@ mod tests {
 
     const LEVEL: i32 = 3;
 
-    /// Writes an archive again as the first form had it.
+    /// Rewrites an archive in version 1 of the format.
     fn as_first_form(archive: &Path, to: &Path) {
         let file = File::open(archive).expect("a backup");
         let mut archive = open(&file).expect("an archive");

@@ -1,4 +1,4 @@
-//! Writing an archive.
+//! Writes archives.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -20,28 +20,29 @@ use super::output::Output;
 use super::restore::verify;
 use super::{BackupError, DATABASE, FORM, HEAD, SEAL, Summary, WORKSPACES, entry};
 
-/// How hard to press: the disks of today are no faster.
+/// The compression level: disks are no faster than this one.
 const LEVEL: i32 = 3;
 
-/// What is read of a file at once.
+/// The size of the read buffer.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// How many bytes of paths are remembered of an account's files that have several names. Those of further files are
-/// left out: each would be a copy.
+/// The most bytes of paths that are remembered for the hard-linked files of an account. Further hard-linked files are
+/// omitted, because each would be stored as a copy.
 const SHARED_PATHS_MAX_BYTES: usize = 64 << 20;
 
-/// What was written.
+/// The result of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupReport {
-    /// How much.
+    /// The contents of the backup.
     #[serde(flatten)]
     pub summary: Summary,
-    /// What was left out; of many, some of each account.
+    /// The omitted files; if there are many, some of each account.
     pub left_out_files: Vec<Exclusions>,
 }
 
-/// Writes database and files to `to`, where nothing may be: whole and read back once, or not at all. Blocks.
+/// Writes the database and files to `to`, which must not exist. Verifies the archive by reading it back; leaves no
+/// file on failure. Blocks.
 ///
 /// # Errors
 /// [`BackupError`].
@@ -84,7 +85,7 @@ fn archive(
         archive.summary.chunks += 1;
         Ok(archive.text(&path, chunk, now)?)
     })?;
-    workspaces.walk_all(&mut |kept| archive.keep(kept))?;
+    workspaces.walk_all(&mut |entry| archive.keep(entry))?;
     let Archive { mut out, sum, summary, left_out, .. } = archive;
     let text = serde_json::to_vec(&Checksum { sha256: sum.hex(), summary }).map_err(io::Error::other)?;
     append(&mut out, Path::new(SEAL), &text, now)?;
@@ -112,18 +113,18 @@ impl Archive {
         append(&mut self.out, path, text, now)
     }
 
-    fn keep(&mut self, kept: WorkspaceEntry) -> io::Result<()> {
-        let path = Path::new(WORKSPACES).join(&kept.path);
+    fn keep(&mut self, entry: WorkspaceEntry) -> io::Result<()> {
+        let path = Path::new(WORKSPACES).join(&entry.path);
         let mut header = Header::new_gnu();
-        header.set_mtime(kept.modified);
-        header.set_mode(kept.mode);
+        header.set_mtime(entry.modified);
+        header.set_mode(entry.mode);
         header.set_size(0);
-        match kept.content {
-            Content::File(file) => return self.keep_file(&mut header, kept.path, file),
+        match entry.content {
+            Content::File(file) => return self.keep_file(&mut header, entry.path, file),
             Content::Folder => {
                 header.set_entry_type(EntryType::Directory);
-                // Whoever restores it has to put files in.
-                header.set_mode(kept.mode | 0o700);
+                // The restore must be able to create files in the folder.
+                header.set_mode(entry.mode | 0o700);
                 self.begin(&mut header, &path, None)?;
             }
             Content::Link(target) => {
@@ -131,7 +132,7 @@ impl Archive {
                 self.begin(&mut header, &path, Some(&target))?;
             }
             Content::LeftOut(reason) => {
-                self.leave_out(&kept.path, reason);
+                self.leave_out(&entry.path, reason);
                 return Ok(());
             }
         }
@@ -162,13 +163,13 @@ impl Archive {
         header: &mut Header,
         path: &Path,
         own: &Path,
-        kept: &WorkspaceFile,
+        source: &WorkspaceFile,
     ) -> io::Result<()> {
-        let bytes: u64 = kept.pieces.iter().map(|piece| piece.end - piece.start).sum();
-        let map = if bytes == kept.size { Vec::new() } else { entry::map(&kept.pieces, kept.size) };
+        let bytes: u64 = source.pieces.iter().map(|piece| piece.end - piece.start).sum();
+        let map = if bytes == source.size { Vec::new() } else { entry::map(&source.pieces, source.size) };
         if !map.is_empty() {
-            entry::announce_holes(&mut self.out, own, kept.size)?;
-            // Other programs read this form in headers of POSIX alone.
+            entry::announce_holes(&mut self.out, own, source.size)?;
+            // Other programs accept this form only with POSIX headers.
             let mut posix = Header::new_ustar();
             posix.set_mode(header.mode()?);
             posix.set_mtime(header.mtime()?);
@@ -181,13 +182,13 @@ impl Archive {
         self.out.write_all(&map)?;
         let mut unread = None;
         let mut shrank = false;
-        for piece in &kept.pieces {
+        for piece in &source.pieces {
             let mut at = piece.start;
             while at < piece.end {
                 let wanted = usize::try_from(piece.end - at).unwrap_or(usize::MAX).min(self.buffer.len());
                 let buffer = &mut self.buffer[..wanted];
-                // As many bytes as were announced, whatever becomes of the file meanwhile.
-                let read = match kept.file.read_at(buffer, at) {
+                // Writes exactly as many bytes as announced, even if the file changes in the meantime.
+                let read = match source.file.read_at(buffer, at) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                     Ok(0) => {
                         shrank = true;
@@ -226,7 +227,7 @@ impl Archive {
     }
 }
 
-/// The files of the present account that have several names, by the first that came.
+/// The hard-linked files of the current account, by device and inode; the first path counts.
 #[derive(Default)]
 struct Shared {
     account: OsString,

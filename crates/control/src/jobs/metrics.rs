@@ -1,4 +1,4 @@
-//! Metrics of the jobs that ran here.
+//! Metrics of the jobs that ran in this process.
 
 use std::time::Duration;
 
@@ -11,21 +11,22 @@ pub struct JobMetrics {
     kinds: Vec<JobKindMetrics>,
 }
 
-/// How many jobs of a kind there are, wherever they wait or run.
+/// The number of jobs of a kind, in all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobCounts {
-    /// The kind's name.
+    /// The name of the kind.
     pub kind: &'static str,
     /// Jobs that wait for their time or for a process.
     pub waiting: u64,
-    /// Jobs that run.
+    /// Running jobs.
     pub running: u64,
-    /// Jobs that were given up.
+    /// Failed jobs.
     pub failed: u64,
 }
 
 impl JobCounts {
-    /// Counts by the kinds that this version knows, and the rest together: names in the database may be of a later one.
+    /// Groups counts by the kinds that this version knows, and all others together: a later version may have written
+    /// other names.
     pub(crate) fn by_known_kind(counted: &[store::jobs::JobCounts]) -> Vec<Self> {
         let mut known: Vec<Self> = Vec::new();
         for found in counted {
@@ -45,15 +46,15 @@ impl JobCounts {
 /// Counts runs of one kind of job.
 #[derive(Debug)]
 pub struct JobKindMetrics {
-    /// The kind's name.
+    /// The name of the kind.
     pub kind: &'static str,
     /// Runs that succeeded.
     pub done: Counter,
-    /// Runs that failed and are tried again.
+    /// Runs that failed and will be retried.
     pub retried: Counter,
-    /// Runs that failed for good; of recurring jobs those that wait for their next time.
+    /// Runs that failed for good, or, for recurring jobs, until the next scheduled time.
     pub failed: Counter,
-    /// How long runs took.
+    /// The durations of runs.
     pub took: Histogram,
 }
 
@@ -71,7 +72,7 @@ impl Default for JobMetrics {
 }
 
 impl JobMetrics {
-    /// Each kind.
+    /// Returns the metrics of each kind.
     #[must_use]
     pub fn kinds(&self) -> &[JobKindMetrics] {
         &self.kinds

@@ -1,4 +1,4 @@
-//! What each kind of job does. A job may run again after any part of it, so each part leaves nothing to be done twice.
+//! The work of each kind of job. A job may be interrupted and run again, so every step is idempotent.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use store::{Sql, Store, StoreError, audit, conversations, jobs, questions};
 use tokio::time::sleep;
 use workspace::Workspaces;
 
-/// Rows that one transaction removes, and the pause between two: others write meanwhile.
+/// The rows that one transaction removes, and the pause between two, so that others can write meanwhile.
 const ROWS: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long the audit log is kept.
+/// The retention time of the audit log.
 const AUDIT_KEPT: Duration = Duration::from_secs(400 * 24 * 60 * 60);
-/// How long failed jobs are kept.
+/// The retention time of failed jobs.
 const FAILED_KEPT: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
-/// Runs the job to its end. Cancel safe: what was removed stays removed.
+/// Runs the job to its end. Cancel safe: completed removals stay.
 ///
 /// # Errors
-/// Why it failed, in words for the operator.
+/// The cause of the failure, for operators.
 pub(super) async fn run(
     job: Job,
     store: &Store,
@@ -56,7 +56,7 @@ async fn remove_conversation(store: &Store, conversation: ConversationId) -> Res
     removed.map_err(|error| error.to_string())
 }
 
-/// Repeats the removal of up to [`ROWS`] rows until there are fewer.
+/// Repeats a removal until it removes fewer than [`ROWS`] rows.
 async fn chunks<F>(store: &Store, remove: F) -> Result<(), StoreError>
 where
     F: Fn(&mut dyn Sql) -> Result<u64, StoreError> + Clone + Send + 'static,

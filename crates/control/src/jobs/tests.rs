@@ -11,7 +11,7 @@ use super::*;
 use engine::environment::Entropy;
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// When tests begin.
+/// The time at which tests begin.
 const START: i64 = 1_800_000_000_000_000;
 const DAY: i64 = 24 * 60 * 60 * 1_000_000;
 
@@ -33,7 +33,7 @@ impl Entropy for Counting {
     }
 }
 
-/// A store of its own with the scheduler of one node.
+/// A separate store with the scheduler of one node.
 struct Stage {
     store: Store,
     clock: Arc<HandSet>,
@@ -72,7 +72,7 @@ impl Stage {
         counted.expect("a read").expect("a count")
     }
 
-    /// Waits until the statement counts that many.
+    /// Waits until the statement returns this count.
     async fn until(&self, sql: &'static str, wanted: i64) {
         let waited = async {
             while self.count(sql).await != wanted {
@@ -106,7 +106,7 @@ async fn what_is_written_runs_and_what_recurs_waits_for_its_next_run() {
     running.await.expect("it ends without a panic");
     let done = stage.jobs.metrics().kinds().iter().map(|metrics| metrics.done.get()).sum::<u64>();
     assert_eq!(done, 6);
-    // The next process finds the recurring jobs there.
+    // The next process finds the recurring jobs in the store.
     scheduler(&stage.store, &stage.clock, &stage.folder).await;
     assert_eq!(stage.count(RECURRING_WAITING).await, 4);
 }
@@ -165,17 +165,17 @@ async fn a_lease_is_renewed_while_it_holds_and_its_loss_ends_the_run() {
     };
     let claimed = stage.store.write(move |tx| jobs::claim(tx, &options)).await.expect("a claim");
     let fence = claimed[0].fence;
-    let mut kept = std::pin::pin!(stage.jobs.keep_lease(fence));
+    let mut renewal = std::pin::pin!(stage.jobs.keep_lease(fence));
     stage.clock.0.store(START + DAY, Ordering::Relaxed);
     let renewed = async {
         let until = "SELECT count(*) FROM jobs WHERE lease_until = 1800000000000000 + 86400000000 + 60000000";
         while stage.count(until).await != 1 {}
     };
     let goes_on = tokio::select! {
-        () = &mut kept => false,
+        () = &mut renewal => false,
         () = renewed => true,
     };
     assert!(goes_on);
     stage.change("UPDATE jobs SET epoch = epoch + 1").await;
-    kept.await;
+    renewal.await;
 }
