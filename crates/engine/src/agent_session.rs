@@ -13,16 +13,16 @@ use tokio::sync::mpsc;
 use super::shared::Shared;
 use super::turn_input::{SessionEvent, TurnInput};
 
-/// Frames that wait to be sent in one session. A guest that lets more pile up loses the session.
+/// The most frames that wait to be sent in one session. A guest that lets more pile up loses the session.
 const FRAMES_WAITING_MAX: usize = 256;
-/// The pause before a session that failed is tried again; doubles with each failure in a row.
+/// The pause before a failed session is retried; doubles with each failure in a row.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 const RETRY_DOUBLINGS_MAX: u32 = 7;
 
 /// The text of an answer whose machine was given up.
 const NOT_STARTED: &str = "it cannot be started; whoever runs the service finds the reason in its log";
 
-/// Opens a session and passes its frames until it ends. `failures` counts the sessions in a row that came to nothing.
+/// Opens a session and passes its frames until it ends. `failures` counts the sessions in a row without progress.
 pub(super) async fn run(
     shared: Arc<Shared>,
     library: Arc<Library>,
@@ -48,7 +48,7 @@ async fn exchange(shared: &Shared, library: &Library, account: AccountId, turn: 
     let connection = match shared.parts.machines.when_running(account).await {
         Ok(connection) => connection,
         Err(MachineError::GivenUp(reason)) => {
-            // The driver's reason may name what is inside; each failed start was logged with it.
+            // The driver's reason may contain internals; it was logged with each failed start.
             tracing::warn!(%account, reason, "answers end because their machine does not start");
             return SessionEvent::GivenUp(NOT_STARTED.to_owned());
         }
@@ -87,7 +87,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// Sends it an event and returns whether it is still there.
+    /// Sends the turn an event. Returns true if the turn is still running.
     async fn send(&self, event: SessionEvent) -> bool {
         self.inputs.send(TurnInput::Session { number: self.number, event }).await.is_ok()
     }

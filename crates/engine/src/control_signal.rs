@@ -8,9 +8,9 @@ use tokio::sync::watch;
 /// A signal to a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ControlSignal {
-    /// The user wants the answer stopped.
+    /// The user stops the answer.
     Stop,
-    /// Another holds the lease.
+    /// Another node holds the lease.
     Leave,
 }
 
@@ -34,7 +34,7 @@ pub(super) fn give(signals: &watch::Sender<ControlSignals>, order: ControlSignal
 
 /// Waits for a signal and leaves it to [`next`]. Cancel safe.
 pub(super) async fn given(signals: &watch::Receiver<ControlSignals>) {
-    // One whose seat is another's is told so by `next`.
+    // A closed channel is reported by `next`.
     let _ = signals.clone().changed().await;
 }
 

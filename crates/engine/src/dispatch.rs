@@ -132,7 +132,7 @@ impl Shared {
             per_account_max: self.parts.limits.turns_per_account,
             limit: CLAIMS_PER_LOOK.min(u32::try_from(room).unwrap_or(u32::MAX)),
         };
-        // Those that are to be stopped need no room: they only end.
+        // Stopped answers need no free turn, because they only end.
         let claim = move |tx: &mut dyn Sql| {
             let stopped = turns::claim_stopped(tx, &terms)?;
             let claimed = if terms.limit == 0 { Vec::new() } else { turns::claim(tx, &terms)? };
@@ -163,7 +163,7 @@ impl Shared {
                     self.tell(*answer, ControlSignal::Stop);
                 }
                 Some(held) if held.fence.epoch == *epoch => {}
-                // Its own writes are refused as well; this ends what does not write.
+                // The store refuses the turn's writes as well; the signal ends a turn that does not write.
                 _ => self.tell(*answer, ControlSignal::Leave),
             }
         }

@@ -1,4 +1,4 @@
-//! Time and randomness, handed in.
+//! The clock and the random numbers, passed in as dependencies.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -6,13 +6,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use domain::time::{Clock, Timestamp};
 use telemetry::trace::Tracer;
 
-/// Where random bits come from.
+/// A source of random bits.
 pub trait Entropy: Send + Sync {
     /// Fills the bytes.
     fn fill(&self, bytes: &mut [u8]);
 }
 
-/// What the service takes from the world around it, and where it tells what took how long. Cheap to clone.
+/// The external dependencies of the service: clock, random numbers and tracer. Cheap to clone.
 #[derive(Clone)]
 pub struct Environment {
     clock: Arc<dyn Clock>,
@@ -21,49 +21,49 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The system's clock and random numbers.
+    /// Creates an environment with the system's clock and random numbers.
     #[must_use]
     pub fn system() -> Self {
         Self::new(Arc::new(SystemClock), Arc::new(SystemEntropy))
     }
 
-    /// Another world, as tests have it.
+    /// Creates an environment from its parts, for tests.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Self {
         Self { clock, entropy, tracer: Tracer::off() }
     }
 
-    /// The same, with traces.
+    /// Returns the environment with this tracer.
     #[must_use]
     pub fn traced(self, tracer: Tracer) -> Self {
         Self { tracer, ..self }
     }
 
-    /// What makes spans.
+    /// Returns the tracer.
     #[must_use]
     pub fn tracer(&self) -> &Tracer {
         &self.tracer
     }
 
-    /// The clock itself.
+    /// Returns the clock.
     #[must_use]
     pub fn clock(&self) -> Arc<dyn Clock> {
         self.clock.clone()
     }
 
-    /// The present.
+    /// Returns the current time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// 128 random bits, for an identifier.
+    /// Returns 128 random bits, for an identifier.
     #[must_use]
     pub fn bits(&self) -> u128 {
         u128::from_be_bytes(self.bytes())
     }
 
-    /// Random bytes.
+    /// Returns random bytes.
     #[must_use]
     pub fn bytes<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];

@@ -18,7 +18,7 @@ pub(super) async fn end(shared: &Shared, claimed: ClaimedTurn) -> bool {
     let (account, conversation) = (claimed.account, claimed.conversation);
     let found =
         match shared.parts.store.read(move |tx| conversations::answer(tx, account, conversation, id)).await {
-            // Deleted: it is ended and paid for all the same.
+            // The conversation was deleted: the answer ends and is paid for all the same.
             Err(ConversationError::NotFound) => None,
             Ok(StoredAnswer { completed_at: Some(_), .. }) => return true,
             Ok(stored) => Some(stored.answer),
@@ -58,7 +58,7 @@ pub(super) async fn end(shared: &Shared, claimed: ClaimedTurn) -> bool {
 /// Records the end in trace and metrics.
 async fn tell(shared: &Shared, fence: Fence, ending: Option<&Ending>) {
     let found = shared.parts.store.read(move |tx| turns::trace(tx, fence.answer)).await;
-    // An answer that was deleted meanwhile has nothing to tell.
+    // An answer that was deleted meanwhile is not recorded.
     let Ok(Some((trace, began))) = found else { return };
     let age = shared.parts.environment.now().since(began);
     shared.metrics.ended(ending, age);

@@ -1,4 +1,4 @@
-//! The images of an exchange, read from the workspace for one step: the newest, as many as a request may have.
+//! Loads the images of an exchange from the workspace for one step: the newest, up to the limit of a request.
 
 use std::collections::HashSet;
 
@@ -7,8 +7,8 @@ use domain::step::Item;
 use futures_util::StreamExt;
 use workspace::{AskedPath, Workspace};
 
-/// The images that the transcript refers to. One whose file is gone or has become another is left out: the text that
-/// names it stays.
+/// Loads the images that the transcript refers to. Leaves out an image whose file is missing or has changed; the text
+/// that names it stays.
 pub(super) async fn load(workspace: &Workspace, transcript: &[Item]) -> Vec<Image> {
     let mut images: Vec<Image> = Vec::new();
     let mut seen: HashSet<&ImageRef> = HashSet::new();
@@ -24,7 +24,7 @@ pub(super) async fn load(workspace: &Workspace, transcript: &[Item]) -> Vec<Imag
     images
 }
 
-/// What is referred to, the newest first.
+/// Returns the references to images, newest first.
 fn newest(transcript: &[Item]) -> impl Iterator<Item = &ImageRef> {
     transcript.iter().rev().flat_map(|item| match item {
         Item::Result(result) => result.images.as_slice(),
@@ -32,7 +32,7 @@ fn newest(transcript: &[Item]) -> impl Iterator<Item = &ImageRef> {
     })
 }
 
-/// The bytes of an image, if they still are those that entered the exchange.
+/// Returns the bytes of an image if its file has not changed since it entered the exchange.
 async fn read(workspace: &Workspace, of: &ImageRef) -> Option<Vec<u8>> {
     let file = workspace.open_file(&AskedPath::from_text(&of.path).ok()?).await.ok()?;
     if file.size > IMAGE_MAX_BYTES as u64 {

@@ -56,7 +56,7 @@ impl Running {
         }
         let over = async {
             for run in others {
-                // One that panicked is over as well.
+                // A call that panicked has ended as well.
                 let _ = run.task.await;
             }
         };

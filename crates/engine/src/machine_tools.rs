@@ -1,8 +1,8 @@
-//! The tools of MCP servers that plugins bring and that run in the machines: which there are, as each machine tells.
+//! The tools of MCP servers that plugins bring and that run in the machines, as each machine lists them.
 //!
-//! A list is kept for each account, because machines are hostile and one account's must not put words into another's
-//! answers. While plugin and server stay the same nothing is started for it: the agent is asked with each link, and
-//! says of a server that runs whether its list is another.
+//! Lists are stored per account, because machines are untrusted and one account's list must not reach the answers of
+//! another. While plugin and server stay the same, no server is started for its list: the agent is asked with each
+//! session, and reports for a running server whether its list has changed.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -16,16 +16,16 @@ use protocol::mcp::{Known, ServerTools, Told, ToolsReply, ToolsRequest};
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
-/// How long a link waits for the lists. What begins more slowly is there for a later one.
+/// The time that a session waits for the lists. Lists of slower servers are available to later sessions.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a server that is missing is not asked about.
+/// The time for which a missing server is not asked for again.
 const REST: Duration = Duration::from_secs(20);
-/// Accounts whose lists are kept.
+/// The number of accounts whose lists are cached.
 const ACCOUNTS_MAX: usize = 4096;
-/// How many servers' failures are remembered as told.
-const TOLD_MAX: usize = 1024;
+/// The number of failures that are remembered as logged.
+const LOGGED_MAX: usize = 1024;
 
-/// The lists that machines told.
+/// The tool lists that machines reported.
 #[derive(Debug, Default)]
 pub(super) struct MachineTools {
     seen: Mutex<Seen>,
@@ -35,24 +35,24 @@ pub(super) struct MachineTools {
 struct Seen {
     accounts: HashMap<AccountId, HashMap<String, Listed>>,
     order: VecDeque<AccountId>,
-    /// Lists are alike for most accounts, and then one.
+    /// Lists that are equal for several accounts, stored once.
     shared: HashMap<String, Weak<[ToolSpec]>>,
-    /// Failures that the log has.
-    told: HashSet<(String, String)>,
+    /// The failures that were logged.
+    logged: HashSet<(String, String)>,
 }
 
-/// What one account's machine told of one server.
+/// A tool list that an account's machine reported for one server.
 #[derive(Debug, Clone)]
 struct Listed {
     version: String,
-    /// As the agent calls the list; `None` while there is none.
+    /// The agent's digest of the list; `None` if there is no list.
     digest: Option<String>,
     tools: Arc<[ToolSpec]>,
     missing_until: Option<Instant>,
 }
 
 impl MachineTools {
-    /// The tools of these servers in the connected machine. Takes seconds at most. Cancel safe.
+    /// Returns the tools of these servers in the connected machine. Takes a few seconds at most. Cancel safe.
     pub(super) async fn of(
         &self,
         account: AccountId,
@@ -72,7 +72,7 @@ impl MachineTools {
         let wanted = servers.iter().any(|server| !has(&server.spec.name) && !rests(&server.spec.name));
         if wanted || !resting {
             match timeout(LIST_TIMEOUT, ask(connection, &known)).await {
-                Ok(Ok(told)) => self.take(account, servers, told),
+                Ok(Ok(reply)) => self.take(account, servers, reply),
                 Ok(Err(error)) => tracing::debug!(%account, %error, "a machine listed no tools"),
                 Err(_) => {
                     tracing::info!(%account, "MCP servers of a machine start slowly");
@@ -85,7 +85,7 @@ impl MachineTools {
         lists.flat_map(|listed| listed.tools.iter().cloned()).collect()
     }
 
-    /// What is known of these servers in their present versions.
+    /// Returns the known lists of these servers in their present versions.
     fn known(&self, account: AccountId, servers: &[&McpServer]) -> HashMap<String, Listed> {
         let seen = self.lock();
         let Some(lists) = seen.accounts.get(&account) else { return HashMap::new() };
@@ -96,9 +96,9 @@ impl MachineTools {
         current.collect()
     }
 
-    /// Takes in what a machine told, as far as it was asked and is within bounds.
-    fn take(&self, account: AccountId, servers: &[&McpServer], told: ToolsReply) {
-        for ServerTools { name, version, tools } in told.servers {
+    /// Stores the reported lists that were requested and are within limits.
+    fn take(&self, account: AccountId, servers: &[&McpServer], reply: ToolsReply) {
+        for ServerTools { name, version, tools } in reply.servers {
             let asked = servers.iter().find(|server| server.spec.name == name);
             let Some(server) = asked.filter(|server| server.spec.version == version) else { continue };
             match tools {
@@ -108,7 +108,7 @@ impl MachineTools {
                         server.spec.tools.as_ref().is_none_or(|granted| granted.iter().any(|one| one == tool))
                     };
                     let mut tools = Vec::new();
-                    // It is a list, so it is a page.
+                    // The value has the form of a page.
                     let _ = mcp::tools_of_page(&name, &json!({ "tools": list }), grants, &mut tools);
                     let tools = self.one(&tools);
                     let listed = Listed { version, digest: Some(digest), tools, missing_until: None };
@@ -128,7 +128,7 @@ impl MachineTools {
         }
     }
 
-    /// Leaves those alone that told nothing in time.
+    /// Marks the servers as missing that reported nothing in time.
     fn rest(&self, account: AccountId, servers: &[&McpServer], known: &HashMap<String, Listed>) {
         for server in servers.iter().filter(|server| !known.contains_key(&server.spec.name)) {
             let version = server.spec.version.clone();
@@ -155,7 +155,7 @@ impl MachineTools {
         lists.insert(server, listed);
     }
 
-    /// The same list once, whichever machine told it.
+    /// Returns a shared copy of the list, whichever machine reported it.
     fn one(&self, tools: &[mcp::Tool]) -> Arc<[ToolSpec]> {
         let digest = mcp::digest(tools);
         let mut seen = self.lock();
@@ -168,13 +168,13 @@ impl MachineTools {
         list
     }
 
-    /// Tells the operator why a server's tools are missing, once.
+    /// Logs once why a server's tools are missing.
     pub(super) fn tell(&self, plugin: &str, server: &str, reason: &str) {
         let mut seen = self.lock();
-        if seen.told.len() >= TOLD_MAX {
-            seen.told.clear();
+        if seen.logged.len() >= LOGGED_MAX {
+            seen.logged.clear();
         }
-        if seen.told.insert((server.to_owned(), reason.to_owned())) {
+        if seen.logged.insert((server.to_owned(), reason.to_owned())) {
             tracing::warn!(plugin, server, reason, "MCP tool discovery failed in a machine");
         }
     }
@@ -184,7 +184,7 @@ impl MachineTools {
     }
 }
 
-/// Asks the machine for the lists that are not known.
+/// Asks the machine for the unknown lists.
 async fn ask(
     connection: &GuestConnection,
     known: &HashMap<String, Listed>,
@@ -222,7 +222,7 @@ mod tests {
         McpServer { plugin: "p".to_owned(), called: name.to_owned(), spec, read_only: Vec::new() }
     }
 
-    fn told(name: &str, version: &str, tools: &[&str]) -> ToolsReply {
+    fn reply(name: &str, version: &str, tools: &[&str]) -> ToolsReply {
         let list = tools.iter().map(|tool| json!({ "name": tool, "inputSchema": {} })).collect();
         let tools = Told::Tools { digest: "d".to_owned(), list };
         ToolsReply {
@@ -239,11 +239,11 @@ mod tests {
     #[test]
     fn a_machine_speaks_for_its_own_account_and_for_what_was_asked() {
         let (seen, one) = (MachineTools::default(), server("registry", "1"));
-        seen.take(account(), &[&one], told("other", "1", &["a"]));
-        seen.take(account(), &[&one], told("registry", "0", &["a"]));
+        seen.take(account(), &[&one], reply("other", "1", &["a"]));
+        seen.take(account(), &[&one], reply("registry", "0", &["a"]));
         assert_eq!(names(&seen, account(), &one), [""; 0], "nobody asked for that");
-        // Whatever it calls its tools, they are its server's.
-        seen.take(account(), &[&one], told("registry", "1", &["a", "shell", "x__y", "č", "a"]));
+        // Tools belong to their server, whatever their names.
+        seen.take(account(), &[&one], reply("registry", "1", &["a", "shell", "x__y", "č", "a"]));
         let tools = names(&seen, account(), &one);
         assert_eq!(tools.len(), 4, "{tools:?}");
         assert!(tools.iter().all(|tool| tool.starts_with("registry__")), "{tools:?}");
@@ -259,7 +259,7 @@ mod tests {
     fn lists_that_are_alike_are_one_and_accounts_are_bounded() {
         let (seen, one) = (MachineTools::default(), server("registry", "1"));
         for account in 0..=ACCOUNTS_MAX as u128 {
-            seen.take(AccountId::from_random(account), &[&one], told("registry", "1", &["a"]));
+            seen.take(AccountId::from_random(account), &[&one], reply("registry", "1", &["a"]));
         }
         let of = |account: u128| {
             let known = seen.known(AccountId::from_random(account), &[&one]);

@@ -1,4 +1,4 @@
-//! AnswerMetrics of answers: how they ended, how soon they began to speak, and what they used.
+//! Metrics of answers: their outcomes, their latencies, and their usage.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,35 +9,35 @@ use domain::credits::Credits;
 use domain::step::Usage;
 use telemetry::{Counter, Histogram, SLOW_BUCKETS};
 
-/// Models that are counted apart; the rest together. Their names come from the operator's catalog alone.
+/// The models that are counted separately. Their names come from the operator's catalog only.
 const MODELS_MAX: usize = 64;
-/// What the rest is called.
+/// The label of all other models.
 const OTHER: &str = "other";
 
-/// Counts what answers do.
+/// The metrics of answers in this process.
 #[derive(Debug)]
 pub struct AnswerMetrics {
-    /// Answers that were completed here, by how.
+    /// Answers that were completed.
     pub done: Counter,
-    /// Those that their users stopped.
+    /// Answers that their users stopped.
     pub stopped: Counter,
-    /// Those that could not be finished.
+    /// Answers that failed.
     pub failed: Counter,
-    /// From the question to the first word of the answer, or of its reasoning.
+    /// The time from the question to the first text of the answer or of its reasoning.
     pub first_word: Histogram,
-    /// From the question to the end of the answer.
+    /// The time from the question to the end of the answer.
     pub whole: Histogram,
     /// Credits that were settled.
     pub credits: Counter,
     models: Mutex<BTreeMap<String, Tokens>>,
 }
 
-/// What a model read and wrote.
+/// The tokens of a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// What it read.
+    /// The tokens that it read.
     pub input: u64,
-    /// What it wrote.
+    /// The tokens that it wrote.
     pub output: u64,
 }
 
@@ -75,7 +75,7 @@ impl AnswerMetrics {
         tokens.output = tokens.output.saturating_add(usage.output_tokens);
     }
 
-    /// What each model read and wrote.
+    /// Returns the tokens of each model.
     #[must_use]
     pub fn tokens(&self) -> BTreeMap<String, Tokens> {
         self.models.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -7,37 +7,37 @@ use std::time::{Duration, Instant};
 use plugins::{Library, Notice, PublishError};
 use tokio::task::JoinError;
 
-/// How soon after a look at the folders the next one comes: at least this,
+/// The minimum interval between two checks of the folders.
 const LOOK_EVERY_MIN: Duration = Duration::from_secs(2);
-/// and as many times as long as the look itself took, up to this.
+/// The factor by which the interval exceeds the duration of a check, and the maximum interval.
 const LOOK_PAUSE_FACTOR: u32 = 50;
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(60);
 
-/// Where plugins come from besides the one that is built in.
+/// The sources of plugins besides the built-in one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PluginsConfig {
-    /// Folders of plugins, or plugins; of several plugins of one name the first holds.
+    /// Folders of plugins, or plugins. The first plugin of a name takes precedence.
     pub folders: Vec<PathBuf>,
 }
 
-/// Why there are no plugins.
+/// The reason why plugins cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PluginsError {
-    /// Their files cannot be laid out for the machines.
+    /// The files cannot be published for the machines.
     #[error(transparent)]
     Publish(#[from] PublishError),
-    /// Reading them panicked.
+    /// Reading the plugins panicked.
     #[error("reading the plugins failed: {0}")]
     Panicked(#[from] JoinError),
 }
 
-/// Where the files of skills lie for the machines of a data folder.
+/// Returns the folder of the skills' files for the machines of a data folder.
 #[must_use]
 pub fn plugins_folder(data: &Path) -> PathBuf {
     data.join("plugins")
 }
 
-/// The skills and agents as they are now. Cheap to clone.
+/// The current skills and agents. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Plugins {
     shared: Arc<Shared>,
@@ -51,10 +51,10 @@ struct Shared {
 }
 
 impl Plugins {
-    /// ModelInputs the plugins and lays their files out.
+    /// Reads the plugins and publishes their files.
     ///
     /// # Errors
-    /// [`PluginsError`]. What is broken in a plugin is none: it is logged and left out.
+    /// [`PluginsError`]. A broken part of a plugin is not an error: it is logged and left out.
     pub async fn open(config: PluginsConfig, data: &Path) -> Result<Self, PluginsError> {
         let shared =
             Shared { folders: config.folders, place: plugins_folder(data), library: RwLock::default() };
@@ -64,18 +64,18 @@ impl Plugins {
         Ok(plugins)
     }
 
-    /// What there is now.
+    /// Returns the current library.
     #[must_use]
     pub fn library(&self) -> Arc<Library> {
         self.shared.library.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Looks at the folders again and again, and reads them when something has changed. Never comes back.
+    /// Polls the folders and reloads them after changes. Never returns.
     pub async fn keep_fresh(self) {
         if self.shared.folders.is_empty() {
             return std::future::pending().await;
         }
-        // What changed while they were read for the first time is read again.
+        // The first check also detects changes during the initial load.
         let mut known = None;
         loop {
             let looking = self.clone();
@@ -89,14 +89,14 @@ impl Plugins {
         }
     }
 
-    /// ModelInputs the folders anew when they are not as they were, and gives how they are.
+    /// Reloads the folders if their fingerprint differs from `known`. Returns the new fingerprint.
     fn look(&self, known: Option<[u8; 32]>) -> [u8; 32] {
         let seen = plugins::fingerprint(&self.shared.folders);
         if known == Some(seen) {
             return seen;
         }
         if let Err(error) = self.reload() {
-            // With the next change it is tried again.
+            // The next change triggers another attempt.
             tracing::error!(%error, "plugin reload failed");
         }
         seen

@@ -19,15 +19,15 @@ use super::web::{self, WebAccess};
 use crate::templates::{PromptTemplates, Section};
 
 /// The most skills that the instructions describe.
-const SKILLS_TOLD_MAX: usize = 100;
+const SKILLS_LISTED_MAX: usize = 100;
 /// The longest descriptions of all skills together, and of one skill, in characters.
 const DESCRIPTIONS_MAX_CHARS: usize = 32 * 1024;
 const DESCRIPTION_MAX_CHARS: usize = 1024;
 /// The most files that an opened skill names.
-const FILES_TOLD_MAX: usize = 200;
+const FILES_LISTED_MAX: usize = 200;
 
 /// The most agents that the tool describes.
-const AGENTS_TOLD_MAX: usize = 50;
+const AGENTS_LISTED_MAX: usize = 50;
 
 /// The prompt of a turn.
 pub(super) struct PromptContext {
@@ -306,8 +306,8 @@ pub(super) fn counted(record: &TurnRecord) -> HashSet<String> {
 /// Lists the agents, for the description of the tool `agent`.
 fn agent_list(agents: &[Agent]) -> String {
     let mut text = " The agents:\n".to_owned();
-    let room = (DESCRIPTIONS_MAX_CHARS / agents.len().clamp(1, AGENTS_TOLD_MAX)).min(DESCRIPTION_MAX_CHARS);
-    for agent in agents.iter().take(AGENTS_TOLD_MAX) {
+    let room = (DESCRIPTIONS_MAX_CHARS / agents.len().clamp(1, AGENTS_LISTED_MAX)).min(DESCRIPTION_MAX_CHARS);
+    for agent in agents.iter().take(AGENTS_LISTED_MAX) {
         let description: String = agent.description.chars().take(room).collect();
         text.push_str(&format!("- {}: {description}\n", agent.full_name));
     }
@@ -333,14 +333,14 @@ fn offered<'l>(library: &'l Library, chosen: PromptOptions<'_>) -> Vec<&'l Skill
 /// Lists the skills for the instructions.
 fn list(skills: &[&Skill]) -> String {
     let mut instructions = String::new();
-    let room = (DESCRIPTIONS_MAX_CHARS / skills.len().min(SKILLS_TOLD_MAX)).min(DESCRIPTION_MAX_CHARS);
-    for skill in skills.iter().take(SKILLS_TOLD_MAX) {
+    let room = (DESCRIPTIONS_MAX_CHARS / skills.len().min(SKILLS_LISTED_MAX)).min(DESCRIPTION_MAX_CHARS);
+    for skill in skills.iter().take(SKILLS_LISTED_MAX) {
         let description: String = skill.description.chars().take(room).collect();
         let cut = if description.len() < skill.description.len() { "…" } else { "" };
         instructions.push_str(&format!("- `{}`: {description}{cut}\n", skill.name.full_name));
     }
     let rest: Vec<&str> =
-        skills.iter().skip(SKILLS_TOLD_MAX).map(|skill| skill.name.full_name.as_str()).collect();
+        skills.iter().skip(SKILLS_LISTED_MAX).map(|skill| skill.name.full_name.as_str()).collect();
     if !rest.is_empty() {
         instructions.push_str(&format!("- and {} more, which only the user names\n", rest.len()));
     }
@@ -357,10 +357,10 @@ fn opened(skill: &Skill) -> String {
              `cat {place}/{}`. Paths in what follows are relative to that folder.\n\n",
             skill.files[0]
         ));
-        for file in skill.files.iter().take(FILES_TOLD_MAX) {
+        for file in skill.files.iter().take(FILES_LISTED_MAX) {
             text.push_str(&format!("- {file}\n"));
         }
-        let rest = skill.files.len().saturating_sub(FILES_TOLD_MAX);
+        let rest = skill.files.len().saturating_sub(FILES_LISTED_MAX);
         if rest > 0 {
             text.push_str(&format!("- and {rest} more\n"));
         }

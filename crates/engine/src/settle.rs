@@ -1,5 +1,5 @@
-//! Answers that are shown here and that nobody here writes any more: the store says how they stand, and their readers
-//! are told.
+//! Ends answers that have readers here but are written by no turn of this process: reads their state from the store
+//! and notifies the readers.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use store::{Store, StoreError};
 
 use live::{Live, Meta};
 
-/// The pause before the store is asked again when it failed; doubles.
+/// The pause after a failure of the store; doubles.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_DOUBLINGS_MAX: u32 = 5;
 
-/// Ends the answer here when it is completed or deleted in the store. One that is in progress stays as it is.
+/// Ends the answer here if it is completed or deleted in the store. An answer in progress stays unchanged.
 ///
 /// # Errors
-/// When the store can't tell.
+/// When the store fails.
 pub(crate) async fn settle(store: &Store, live: &Live, meta: &Meta) -> Result<(), StoreError> {
     let (account, conversation, answer) = (meta.account, meta.conversation, meta.answer);
     match store.read(move |tx| conversations::answer(tx, account, conversation, answer)).await {
@@ -35,8 +35,8 @@ pub(crate) async fn settle(store: &Store, live: &Live, meta: &Meta) -> Result<()
     }
 }
 
-/// As [`settle`], as often as it takes, as long as somebody reads the answer. It is a task of this process and no job: only
-/// this process knows its readers, and they are gone with it.
+/// Repeats [`settle`] until it succeeds, as long as the answer has readers. This is a task and not a background job,
+/// because only this process knows the readers, and they end with it.
 pub async fn settle_surely(store: &Store, live: &Live, meta: &Meta) {
     let mut failures = 0;
     loop {
@@ -46,7 +46,7 @@ pub async fn settle_surely(store: &Store, live: &Live, meta: &Meta) {
         }
         match settle(store, live, meta).await {
             Ok(()) => return,
-            // Reading it again tells nothing else; whoever works on it ends it.
+            // Reading it again gives the same result; the turn that works on it ends it.
             Err(error @ StoreError::Damaged { .. }) => {
                 tracing::error!(answer = %meta.answer, %error, "answer data corrupt");
                 return;

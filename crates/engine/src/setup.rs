@@ -19,17 +19,17 @@ use super::web::Web;
 
 /// The divisor of the context that attached files may take.
 const ATTACHED_SHARE: u64 = 4;
-/// Bytes of text in a token, rather too few than too many.
+/// The bytes of text per token, estimated low.
 const TOKEN_BYTES: u64 = 3;
-/// The least tokens of transcript of a model with a small context.
+/// The minimum transcript, in tokens, for a model with a small context.
 const TRANSCRIPT_TOKENS_MIN: u64 = 1000;
 
 /// The inputs that a model accepts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ModelInputs {
-    /// Whether it is shown images.
+    /// True if the model is shown images.
     pub(super) images: bool,
-    /// Whether it only quotes passages that it searches itself.
+    /// True if the model only quotes passages that it searches itself.
     pub(super) only_quotes: bool,
 }
 
@@ -207,7 +207,7 @@ mod tests {
             ("shell", false),
             ("skill", true),
             ("no such tool", true),
-            // Its plugin may be gone since it was called.
+            // Its plugin may have been removed since the call.
             ("registry__note", false),
         ] {
             assert_eq!(router.is_repeatable(tool), repeats, "{tool}");

@@ -24,12 +24,12 @@ use super::plugin_library::Plugins;
 use super::templates::PromptTemplates;
 use super::web::Web;
 
-/// Bounds how many answers are worked on at once.
+/// The limits of concurrent answers.
 #[derive(Debug, Clone, Copy)]
 pub struct DispatchLimits {
-    /// Answers of one account; the rest wait in order.
+    /// The answers of one account; others wait in order.
     pub turns_per_account: u32,
-    /// Answers on this node.
+    /// The answers on this node.
     pub turns: u32,
 }
 
@@ -138,7 +138,7 @@ impl Shared {
 
     async fn given_back(&self, fence: Fence, how: fn(&mut dyn Sql, Fence) -> Result<(), TurnError>) {
         match self.parts.store.write(move |tx| how(tx, fence)).await {
-            // It was completed, deleted or given back before.
+            // It was completed, deleted or released before.
             Ok(()) | Err(TurnError::Fenced) => {}
             Err(error) => tracing::warn!(answer = %fence.answer, %error, "lease release failed"),
         }

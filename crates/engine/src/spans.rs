@@ -179,7 +179,7 @@ impl Work {
     fn wanted(&mut self, effect: &Effect) {
         match effect {
             Effect::CallModel { number, attempt, .. } => self.say(*number, *attempt),
-            Effect::CommitStep { entry, .. } => self.said(Some(entry)),
+            Effect::CommitStep { entry, .. } => self.end_step(Some(entry)),
             Effect::RunTool(call) => self.call(&call.id, &call.tool),
             Effect::CommitResult { number, result } => {
                 if let Some(mut span) = self.calls.remove(&result.call) {
@@ -190,7 +190,7 @@ impl Work {
                 }
             }
             Effect::Complete(completion) => {
-                self.said(completion.partial.as_ref());
+                self.end_step(completion.partial.as_ref());
                 self.end = self.child(self.end_name);
             }
             Effect::Send(frame) => self.sent(frame),
@@ -227,7 +227,7 @@ impl Work {
         self.step = Some(span);
     }
 
-    fn said(&mut self, entry: Option<&LogEntry>) {
+    fn end_step(&mut self, entry: Option<&LogEntry>) {
         let Some(mut span) = self.step.take() else { return };
         if let Some(LogEntry::Step { step, .. } | LogEntry::Summary { step, .. }) = entry {
             span.set_attribute("gen_ai.usage.input_tokens", step.usage.input_tokens);

@@ -13,18 +13,18 @@ pub(super) const REPORT_MAX_BYTES: usize = 64 * 1024;
 /// The longest mark with the space before it, in bytes.
 const MARK_MAX_BYTES: usize = " [999]".len();
 
-/// The text of a subagent so far, and how much of it was reported. Reports never wait for the caller: what did not fit is
-/// part of the next one.
+/// The text of a subagent so far, and how much of it was reported. Reports never wait for the caller: text that does
+/// not fit is part of the next report.
 pub(super) struct SubagentOutput {
     call: String,
-    said: String,
+    text: String,
     /// The start of each step in the text.
     steps: Vec<usize>,
     /// The text blocks of the current step: the number, the start and the inserted citation marks of each.
     blocks: Vec<(u32, usize, CitationMarkers)>,
     /// The length of the reported text that is still valid.
     stands: usize,
-    told: usize,
+    reported: usize,
     to: mpsc::Sender<TurnInput>,
 }
 
@@ -33,11 +33,11 @@ impl SubagentOutput {
     pub(super) fn new(call: String, log: &[LogEntry], to: mpsc::Sender<TurnInput>) -> Self {
         let mut report = Self {
             call,
-            said: String::new(),
+            text: String::new(),
             steps: Vec::new(),
             blocks: Vec::new(),
             stands: 0,
-            told: usize::MAX, // replaces the report of an earlier lease
+            reported: usize::MAX, // replaces the report of an earlier lease
             to,
         };
         for entry in log {
@@ -57,7 +57,7 @@ impl SubagentOutput {
 
     /// Returns the text: Markdown with citation marks.
     pub(super) fn text(&self) -> &str {
-        &self.said
+        &self.text
     }
 
     /// Applies a change of the subagent's answer and reports it.
@@ -77,23 +77,23 @@ impl SubagentOutput {
 
     /// Reports the text that was not reported yet, unless the inbox of the caller is full.
     pub(super) fn tell(&mut self) {
-        if self.told == self.said.len() && self.stands == self.told {
+        if self.reported == self.text.len() && self.stands == self.reported {
             return;
         }
-        let (call, text) = (self.call.clone(), self.said[self.stands..].to_owned());
+        let (call, text) = (self.call.clone(), self.text[self.stands..].to_owned());
         let event = Event::Reported { call, keep: self.stands, text };
         if self.to.try_send(TurnInput::Event(event)).is_ok() {
-            self.told = self.said.len();
-            self.stands = self.told;
+            self.reported = self.text.len();
+            self.stands = self.reported;
         }
     }
 
     fn begin(&mut self, number: u32) {
         let at = number as usize;
-        let start = self.steps.get(at).copied().unwrap_or(self.said.len());
+        let start = self.steps.get(at).copied().unwrap_or(self.text.len());
         self.steps.truncate(at);
         self.steps.push(start);
-        self.said.truncate(start);
+        self.text.truncate(start);
         self.stands = self.stands.min(start);
         self.blocks.clear();
     }
@@ -101,15 +101,15 @@ impl SubagentOutput {
     /// Inserts a citation mark into a text of the current step, unless the report is full.
     fn mark(&mut self, block: u32, at: usize, number: u32) {
         let Some(index) = self.blocks.iter().position(|(of, ..)| *of == block) else { return };
-        let end = self.blocks.get(index + 1).map_or(self.said.len(), |(_, next, _)| *next);
-        if self.said.len() + MARK_MAX_BYTES > REPORT_MAX_BYTES {
+        let end = self.blocks.get(index + 1).map_or(self.text.len(), |(_, next, _)| *next);
+        if self.text.len() + MARK_MAX_BYTES > REPORT_MAX_BYTES {
             return;
         }
         let (_, start, marks) = &mut self.blocks[index];
-        let mut text = self.said[*start..end].to_owned();
+        let mut text = self.text[*start..end].to_owned();
         let place = *start + marks.put(&mut text, at, number);
         let grown = text.len() - (end - *start);
-        self.said.replace_range(*start..end, &text);
+        self.text.replace_range(*start..end, &text);
         for (_, start, _) in self.blocks.iter_mut().skip(index + 1) {
             *start += grown;
         }
@@ -118,13 +118,13 @@ impl SubagentOutput {
 
     fn grow(&mut self, block: u32, text: &str) {
         if self.blocks.last().is_none_or(|(last, ..)| *last != block) {
-            if !self.said.is_empty() && !text.is_empty() {
-                self.said.push_str("\n\n");
+            if !self.text.is_empty() && !text.is_empty() {
+                self.text.push_str("\n\n");
             }
-            self.blocks.push((block, self.said.len(), CitationMarkers::default()));
+            self.blocks.push((block, self.text.len(), CitationMarkers::default()));
         }
-        let room = REPORT_MAX_BYTES.saturating_sub(self.said.len());
-        self.said.push_str(&text[..text.floor_char_boundary(room)]);
+        let room = REPORT_MAX_BYTES.saturating_sub(self.text.len());
+        self.text.push_str(&text[..text.floor_char_boundary(room)]);
     }
 }
 

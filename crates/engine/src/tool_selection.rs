@@ -71,7 +71,7 @@ mod tests {
             let fields = schema["properties"].as_object().expect(tool.name);
             let required = schema["required"].as_array().into_iter().flatten();
             assert!(required.filter_map(|name| name.as_str()).all(|name| fields.contains_key(name)));
-            // The argument by which a call asks for another number of passages.
+            // The argument that requests another number of passages.
             let Some(count) = fields.get("limit").or(fields.get("count")) else {
                 assert_eq!(tool.passages_default, tool.passages_max, "{}", tool.name);
                 continue;

@@ -28,7 +28,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use self::machine_wait::over_at;
-use self::model_stream::{ModelStream, said};
+use self::model_stream::{ModelStream, next_event};
 use self::session_state::SessionState;
 use super::agent_session;
 use super::control_signal::{self, ControlSignal, ControlSignals};
@@ -64,7 +64,7 @@ pub(super) async fn run(
         Some(TurnOutcome::Over) => {}
         Some(TurnOutcome::GiveBack) => {
             let rest = async {
-                // Whoever stops or deletes it does not want it to rest.
+                // A user who stops or deletes the answer does not wait for the pause.
                 let pause = REST * 2_u32.pow(doublings);
                 let _ = timeout(pause, control_signal::next(&mut given)).await;
             };
@@ -73,8 +73,8 @@ pub(super) async fn run(
         }
         Some(TurnOutcome::MachineStopped) | None => shared.put_back(fence).await,
     }
-    // Those who read it go on reading until it is taken up again; were it over without this turn's knowledge, nobody
-    // else would tell them.
+    // Readers stay attached until the answer is claimed again. If it ended without this turn's knowledge, nothing
+    // else would notify them.
     let settled = settle_surely(&shared.parts.store, &shared.parts.live, &meta);
     shared.shutdown.run_until_cancelled(settled).await;
 }
@@ -100,7 +100,7 @@ async fn attempt(
     if claimed.attempts > ATTEMPTS_MAX {
         return if give_up::end(shared, claimed).await { TurnOutcome::Over } else { TurnOutcome::GiveBack };
     }
-    // One answer that breaks its turn must not stay leased and never be worked on again.
+    // An answer that breaks its turn must not stay leased for ever.
     let ended = AssertUnwindSafe(Box::pin(work(shared, claimed, given))).catch_unwind().await;
     ended.unwrap_or_else(|_| {
         tracing::error!(%answer, "turn task panicked");
@@ -117,7 +117,7 @@ async fn work(
     let record = match shared.parts.store.read(move |tx| turns::load(tx, answer)).await {
         Ok(Some(record)) => record,
         Ok(None) => return TurnOutcome::Over,
-        // What can't be read now can't be read later either.
+        // Damaged data cannot be read later either.
         Err(error @ StoreError::Damaged { .. }) => {
             tracing::error!(%answer, %error, "answer data corrupt");
             return if give_up::end(shared, claimed).await {
@@ -132,7 +132,7 @@ async fn work(
         }
     };
     let (events, mut inbox) = mpsc::channel(INBOX_MAX);
-    // Whoever stops it does not want to wait for lists of tools.
+    // A stop must not wait for lists of tools.
     let tools = tokio::select! {
         biased;
         () = control_signal::given(given) => Vec::new(),
@@ -143,7 +143,7 @@ async fn work(
         return TurnOutcome::GiveBack;
     };
     if shared.parts.live.has_deleted_since(generation) {
-        // Perhaps this one. Should the store fail now, its readers are told with the end.
+        // This answer may be among them. If the store fails now, its readers are notified with the end.
         let _ = settle(&shared.parts.store, &shared.parts.live, &claimed_meta(&claimed)).await;
     }
     see_through(&mut runner, &mut inbox, given).await
@@ -195,7 +195,7 @@ pub(super) async fn see_through(
     }
 }
 
-/// The next input of the loop.
+/// An input of the loop.
 enum Came {
     ByInbox(TurnInput),
     Said(Event),
@@ -205,7 +205,7 @@ enum Came {
 async fn next(inbox: &mut mpsc::Receiver<TurnInput>, model_stream: &mut Option<ModelStream>) -> Came {
     tokio::select! {
         Some(came) = inbox.recv() => Came::ByInbox(came),
-        event = said(model_stream) => Came::Said(event),
+        event = next_event(model_stream) => Came::Said(event),
     }
 }
 
@@ -230,7 +230,7 @@ pub(super) struct TurnRunner {
     running: Running,
     /// Permits of subagents that may work at once.
     others: Arc<Semaphore>,
-    /// Whether no output has been received yet.
+    /// True until the first output is received.
     silent: bool,
     events: mpsc::Sender<TurnInput>,
     session: SessionState,
@@ -282,7 +282,8 @@ impl TurnRunner {
         events: mpsc::Sender<TurnInput>,
     ) -> Option<Self> {
         let model = shared.parts.catalog.resolve(Some(&record.model));
-        // As agreed with the question, whatever the catalog says now, and whether its vendor has told it yet.
+        // The model's price and limits as agreed with the question, whatever the catalog has now and even if the
+        // vendor has not listed the model yet.
         let present =
             || Some(model.clone().or_else(|| shared.parts.catalog.resolve(None))?.entry.model_limits());
         let model_limits = record.model_limits.or_else(present)?;
@@ -401,10 +402,11 @@ impl TurnRunner {
             Effect::Publish(stamp, change) => self.audience.tell(stamp, change),
             Effect::Complete(completion) => return self.complete(*completion).await.map(Some),
             Effect::Finish => {
-                // Whoever has the answer now goes on with the tasks that it gave away.
+                // The node that claims the answer continues its subagents.
                 self.running.end(ControlSignal::Leave).await;
                 self.leave_session();
-                // Taken over, it may still be written: what its readers are told then is looked up.
+                // An answer that another node has taken over may still be in progress: its state is looked up for its
+                // readers.
                 if self.store.delegation.is_none() && self.completed {
                     self.store.shared.parts.live.finish(self.store.fence.answer);
                 }
@@ -494,8 +496,8 @@ impl TurnRunner {
         self.session.machine_stopped = false;
     }
 
-    /// Sends a frame to the executor. A guest that takes none loses the session: the next one begins with the calls
-    /// that are outstanding.
+    /// Sends a frame to the executor. A guest that accepts no frame loses the session; the next session begins with
+    /// the outstanding calls.
     fn send(&mut self, frame: HostFrame) -> Option<Event> {
         self.session.frames.as_ref()?.try_send(frame).err()?;
         self.drop_session();
@@ -559,7 +561,7 @@ impl TurnRunner {
         let events = self.events.clone();
         self.pause = Some(AbortOnDropHandle::new(tokio::spawn(async move {
             tokio::time::sleep(wait).await;
-            // The turn that is told nothing has ended.
+            // The turn may have ended.
             let _ = events.send(TurnInput::Event(Event::BackoffElapsed { number, attempt })).await;
         })));
     }

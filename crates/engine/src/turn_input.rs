@@ -6,7 +6,7 @@ use domain::turn::{ExecutorFrame, HostFrame};
 use machine::GuestConnection;
 use tokio::sync::mpsc;
 
-/// Inputs that wait for one turn. They are few because a frame may be long.
+/// The most inputs that wait for one turn. They are few because a frame may be long.
 pub(super) const INBOX_MAX: usize = 16;
 
 /// An input of a turn.
@@ -35,14 +35,14 @@ pub(super) enum SessionEvent {
     },
     /// The executor sent a frame.
     Frame(ExecutorFrame),
-    /// The guest sent something that is no frame.
+    /// The guest sent an invalid frame.
     Violation,
-    /// The session is gone.
+    /// The session ended.
     Down,
-    /// There will be none: the machine's start was given up, or the account has no machine. The reason is shown in the
-    /// answer.
+    /// There will be no session: the machine's start was given up, or the account has no machine. The reason is shown
+    /// in the answer.
     GivenUp(String),
-    /// There will be none until the machine is started: its owner has stopped it.
+    /// There will be no session until the owner starts the stopped machine.
     MachineStopped,
 }
 

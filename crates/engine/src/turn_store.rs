@@ -178,10 +178,10 @@ impl TurnStore {
             match self.shared.parts.store.write(move |tx| op(tx, fence)).await {
                 Ok(()) => return Ok(done),
                 Err(TurnError::Fenced) => return Ok(Event::Fenced),
-                // The first try was durable and its answer lost.
+                // The first attempt was committed, but its result was lost.
                 Err(TurnError::StepCommitted) if attempt > 0 => return Ok(done),
                 Err(TurnError::Short(shortage)) => return Ok(refused(done, shortage)),
-                // What was said is paid for, and nobody else can take the answer up meanwhile.
+                // The output is paid for, and no other node can claim the answer during the outage.
                 Err(TurnError::Store(error)) if error.is_outage() && begun.elapsed() < OUTAGE_MAX => {
                     tracing::debug!(answer = %fence.answer, %error, "answer waits for the database");
                     let ending = self.shared.shutdown.cancelled();

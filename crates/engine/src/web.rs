@@ -245,8 +245,8 @@ fn add(allowed: &mut UrlAllowlist, address: &str) {
 }
 
 /// Finds the addresses in results of [`read`] and [`WebCall::keep`]: at most one a line.
-fn addresses(told: &str) -> impl Iterator<Item = &str> {
-    told.lines().filter_map(|line| match line.strip_suffix('>') {
+fn addresses(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| match line.strip_suffix('>') {
         Some(line) => line.rsplit_once('<').map(|(_, address)| address),
         None => line.split_once(IS_DOCUMENT).map(|(address, _)| address),
     })

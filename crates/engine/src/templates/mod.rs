@@ -1,7 +1,7 @@
-//! What models are told, as templates: a file for each section, built in, which the operator may replace.
+//! The prompt templates: one built-in file per section, which the operator may replace.
 //!
-//! A template is text with placeholders, `{{name}}`. Which there are in which section is fixed here; there are no
-//! conditions and no loops: a section that does not hold for a question is left out as a whole.
+//! A template is text with placeholders, `{{name}}`. The placeholders of each section are fixed here. There are no
+//! conditions and no loops: a section that does not apply to a question is left out as a whole.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,32 +12,32 @@ use domain::catalog::{Jurisdiction, Language};
 
 /// The longest template, in bytes.
 pub const TEMPLATE_MAX_BYTES: u64 = 64 * 1024;
-/// The most files of a folder of templates that are looked at.
+/// The most files of a folder of templates that are examined.
 const FILES_MAX: usize = 100;
 
-/// A section of what models are told.
+/// A section of the prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Section {
-    /// What every model is told.
+    /// The instructions for every model.
     Base,
-    /// What the agent's author says.
+    /// The instructions of the agent's author.
     Agent,
-    /// Where the question allows the web.
+    /// Added if the question allows web search.
     Web,
-    /// For an agent that works on another's task.
+    /// Added for an agent that works on a task of another one.
     Task,
-    /// Where the question names jurisdictions.
+    /// Added if the question names jurisdictions.
     Jurisdictions,
-    /// Where there are skills.
+    /// Added if there are skills.
     Skills,
-    /// Where the user chose them.
+    /// Added if the user chose the skills.
     Chosen,
-    /// What a model is told that sums up; the question follows.
+    /// The instructions for a summary; the question follows.
     Summary,
 }
 
 impl Section {
-    /// Every section, in the order in which they are told.
+    /// Every section, in the order of the prompt.
     pub const ALL: [Self; 8] = [
         Self::Base,
         Self::Agent,
@@ -49,7 +49,7 @@ impl Section {
         Self::Summary,
     ];
 
-    /// The file that holds it.
+    /// Returns the name of the section's file.
     #[must_use]
     pub const fn file(self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl Section {
         }
     }
 
-    /// The placeholders that stand in it: all of them, or what they bring is not told.
+    /// Returns the placeholders of the section. A template must contain all of them, or their content would be lost.
     #[must_use]
     pub const fn placeholders(self) -> &'static [&'static str] {
         match self {
@@ -75,7 +75,7 @@ impl Section {
         }
     }
 
-    /// What is built in.
+    /// Returns the built-in template.
     #[must_use]
     pub const fn builtin(self) -> &'static str {
         match self {
@@ -91,18 +91,18 @@ impl Section {
     }
 }
 
-/// Why a folder of templates is not taken.
+/// The reason why a folder of templates is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum TemplateError {
-    /// It can't be read.
+    /// The folder or a file cannot be read.
     #[error("{path}: {error}")]
     Unreadable {
         /// The folder or file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// A file has a name that no section has.
+    /// No section has the name of a file.
     #[error("{path}: there is no such section; there are {}", names(&Section::ALL.map(Section::file)))]
     NoSuchSection {
         /// The file.
@@ -114,19 +114,19 @@ pub enum TemplateError {
         /// The file.
         path: PathBuf,
     },
-    /// A placeholder that its section does not have.
+    /// The section does not have this placeholder.
     #[error("{path}:{line}: there is no {{{{{name}}}}} here; {hint}")]
     NoSuchPlaceholder {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// What stands between the braces.
+        /// The text between the braces.
         name: String,
-        /// What there is.
+        /// The valid placeholders.
         hint: String,
     },
-    /// A placeholder that is missing.
+    /// A placeholder is missing.
     #[error("{path}: {{{{{name}}}}} is missing")]
     Missing {
         /// The file.
@@ -136,7 +136,7 @@ pub enum TemplateError {
     },
 }
 
-/// What models are told.
+/// The templates of all sections.
 #[derive(Debug, Clone)]
 pub struct PromptTemplates {
     texts: Vec<Arc<str>>,
@@ -144,14 +144,13 @@ pub struct PromptTemplates {
 }
 
 impl PromptTemplates {
-    /// What is built in, with these jurisdictions.
+    /// Creates the built-in templates with these jurisdictions.
     #[must_use]
     pub fn builtin(jurisdictions: Arc<Vec<Jurisdiction>>) -> Self {
         Self { texts: Section::ALL.iter().map(|section| section.builtin().into()).collect(), jurisdictions }
     }
 
-    /// The same with the templates of a folder in their sections' place. Files that are no Markdown, and hidden ones, do
-    /// not count.
+    /// Replaces the sections for which the folder has a template. Ignores hidden files and files other than Markdown.
     ///
     /// # Errors
     /// [`TemplateError`].
@@ -170,22 +169,22 @@ impl PromptTemplates {
         Ok(self)
     }
 
-    /// A section with what its placeholders stand for; what is put in is not looked into again.
+    /// Renders a section with these values of its placeholders. Values are not searched for placeholders.
     pub(crate) fn tell(&self, section: Section, values: &[(&str, &str)]) -> String {
         let at = Section::ALL.iter().position(|known| *known == section).unwrap_or_default();
         let mut rest: &str = &self.texts[at];
-        let mut told = String::with_capacity(rest.len());
+        let mut text = String::with_capacity(rest.len());
         while let Some((before, name, after)) = next_placeholder(rest) {
-            told.push_str(before);
+            text.push_str(before);
             let value = values.iter().find(|(known, _)| *known == name);
-            told.push_str(value.map_or("", |(_, value)| value));
+            text.push_str(value.map_or("", |(_, value)| value));
             rest = after;
         }
-        told.push_str(rest);
-        told.trim().to_owned()
+        text.push_str(rest);
+        text.trim().to_owned()
     }
 
-    /// Jurisdictions by name: `Czechia (CZ)`. What is listed no more is its identifier.
+    /// Lists jurisdictions by name: `Czechia (CZ)`; by identifier alone if they are no longer configured.
     pub(crate) fn jurisdictions(&self, ids: &[String]) -> String {
         let named = ids.iter().map(|id| {
             let known = self.jurisdictions.iter().find(|known| known.id == *id);
@@ -198,7 +197,7 @@ impl PromptTemplates {
     }
 }
 
-/// What stands before the next placeholder, its name, and what stands behind it.
+/// Splits the text at the next placeholder: the text before, the name, and the text after.
 fn next_placeholder(text: &str) -> Option<(&str, &str, &str)> {
     let begin = text.find("{{")?;
     let inner = &text[begin + 2..];
@@ -218,7 +217,7 @@ fn read(path: &Path, section: Section) -> Result<String, TemplateError> {
     Ok(text)
 }
 
-/// Whether a template has the placeholders of its section and no other.
+/// Checks that a template has all placeholders of its section and no others.
 fn check(path: &Path, section: Section, text: &str) -> Result<(), TemplateError> {
     let known = section.placeholders();
     let mut met = Vec::new();
@@ -248,7 +247,7 @@ fn check(path: &Path, section: Section, text: &str) -> Result<(), TemplateError>
     }
 }
 
-/// How many letters two names do not begin with together.
+/// Returns the length of the names after their common prefix, for suggestions.
 fn differing(one: &str, other: &str) -> usize {
     let same = one.chars().zip(other.chars()).take_while(|(one, other)| one == other).count();
     one.chars().count().max(other.chars().count()) - same
@@ -258,10 +257,11 @@ fn names(names: &[&str]) -> String {
     names.join(", ")
 }
 
-/// Writes what is built in into a folder, which is made when it is missing, to start from. A file that is there stays.
+/// Writes the built-in templates to a folder as a starting point, and creates the folder if necessary. Does not
+/// replace files.
 ///
 /// # Errors
-/// What the file system answers, and [`io::ErrorKind::AlreadyExists`] for the first file that is there.
+/// Errors of the file system, and [`io::ErrorKind::AlreadyExists`] for the first file that exists.
 pub fn write_builtin(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     for section in Section::ALL {
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told_with_its_line() {
-        for (name, content, told) in [
+        for (name, content, expected) in [
             (
                 "skills.md",
                 "x\n{{chosen}} {{skils}}",
@@ -327,7 +327,7 @@ mod tests {
         ] {
             let folder = folder(&[(name, content)]);
             let error = templates().with_folder(folder.path()).expect_err("it is wrong").to_string();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
         let long = "x".repeat(TEMPLATE_MAX_BYTES as usize + 1);
         assert!(templates().with_folder(folder(&[("base.md", &long)]).path()).is_err());

@@ -24,8 +24,8 @@ fn citable(cited: Cited) -> Option<Cited> {
 
 impl TurnRunner {
     /// Completes a model's event with the purpose of its call, and drops sources that may not be cited.
-    pub(super) fn named(&self, said: Event) -> Option<Event> {
-        Some(match said {
+    pub(super) fn named(&self, event: Event) -> Option<Event> {
+        Some(match event {
             Event::ModelDelta { number, attempt, event: StepEvent::Call(call) } => {
                 let purpose = self.prompt.purpose_of(&call);
                 Event::ModelDelta { number, attempt, event: StepEvent::Call(Call { purpose, ..call }) }

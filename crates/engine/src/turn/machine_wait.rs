@@ -27,7 +27,7 @@ impl MachineWait {
     }
 }
 
-/// Comes back at that time; never, when there is none.
+/// Waits until that time; for ever if there is none.
 pub(super) async fn over_at(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,

@@ -14,7 +14,7 @@ pub(super) struct ModelStream {
 }
 
 /// Returns the next output of the model; waits for ever while none is called.
-pub(super) async fn said(model_stream: &mut Option<ModelStream>) -> Event {
+pub(super) async fn next_event(model_stream: &mut Option<ModelStream>) -> Event {
     let Some(ModelStream { number, attempt, stream, jitter }) = model_stream else {
         return std::future::pending().await;
     };

@@ -1,4 +1,4 @@
-//! The state of a turn's session with its machine, which comes and goes.
+//! The state of a turn's session with its machine.
 
 use domain::turn::HostFrame;
 use tokio::sync::mpsc;
@@ -6,9 +6,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::machine_wait::MachineWait;
 
-/// Sessions in a row that came to nothing before the machine counts as failed.
+/// The failed sessions in a row after which the machine counts as failed.
 const FAILURES_MAX: u32 = 12;
-/// The most of them that count while the turn did not need the machine.
+/// The most failures that count while the turn did not need the machine.
 const UNNEEDED_FAILURES_MAX: u32 = FAILURES_MAX / 2;
 
 /// The session of a turn.
@@ -19,7 +19,7 @@ pub(super) struct SessionState {
     pub(super) wait: MachineWait,
     pub(super) task: Option<AbortOnDropHandle<()>>,
     pub(super) frames: Option<mpsc::Sender<HostFrame>>,
-    /// Whether there will be none until somebody starts the machine.
+    /// True if there will be no session until the machine is started.
     pub(super) machine_stopped: bool,
 }
 
@@ -35,8 +35,8 @@ impl SessionState {
         }
     }
 
-    /// Counts a session that came to nothing and returns whether the machine is given up: never while the turn does
-    /// not need it. A model completes its step however often the machine is gone meanwhile.
+    /// Counts a failed session and returns true if the machine is given up. It is never given up while the turn does
+    /// not need it, so that a model can complete its step.
     pub(super) fn is_given_up(&mut self, needed: bool) -> bool {
         self.failures = self.failures.saturating_add(1);
         if !needed {

@@ -123,7 +123,7 @@ async fn work(task: Task, mut given: watch::Receiver<ControlSignals>) -> Result<
         return Ok(local_calls::failed("There is no model that could do it."));
     };
     let mut model_limits = model.entry.model_limits();
-    // An answer's base is paid once.
+    // The base price of an answer is paid once.
     model_limits.price = Price { base_millis: 0, ..model_limits.price };
     let report = SubagentOutput::new(call.to_string(), &delegation.log, caller);
     let id = delegate_id(store.fence.answer, &call);
@@ -251,7 +251,7 @@ mod tests {
             tokio::pin!(handing_in);
             assert!(handing_in.as_mut().now_or_never().is_none(), "nothing takes it");
             control_signal::give(&signals, order);
-            // Nobody reads the inbox any more: without the order it would wait for ever.
+            // The receiver does not read any more: without the signal this would wait for ever.
             let over = tokio::time::timeout(std::time::Duration::from_secs(3600), handing_in).await;
             over.expect("it does not wait");
             assert!(matches!(inbox.try_recv(), Ok(TurnInput::Lost(TurnOutcome::Over))));

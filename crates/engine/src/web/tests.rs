@@ -1,4 +1,4 @@
-//! What becomes fetchable, and how often the web is asked.
+//! Tests the addresses that become fetchable, and the limit of calls to the web.
 
 use domain::citation::NumberedPassage;
 use domain::id::InstanceId;
@@ -54,8 +54,8 @@ fn what_searches_and_fetches_give_may_be_fetched_and_what_others_cite_may_not() 
     ] {
         let log = [result(tool, outcome, "", vec![passage(EVIL)])];
         assert_eq!(allowed(&log).contains(EVIL), may, "{tool}");
-        let told = format!("# t\n<{EVIL}>\n\nIts links:\n- a <{EVIL}#x>\n{EVIL}{IS_DOCUMENT}");
-        let log = [result(tool, outcome, &told, Vec::new())];
+        let text = format!("# t\n<{EVIL}>\n\nIts links:\n- a <{EVIL}#x>\n{EVIL}{IS_DOCUMENT}");
+        let log = [result(tool, outcome, &text, Vec::new())];
         assert_eq!(allowed(&log).contains(EVIL), tool == WEB_FETCH, "{tool}");
     }
     let failed =
@@ -97,8 +97,8 @@ fn the_links_of_a_page_may_be_fetched_as_they_are_told() {
         links: links.iter().map(|link| Link { url: url(link), text: "example.net > <".to_owned() }).collect(),
         next_passage: None,
     };
-    let told = read(page);
-    let may = allowed(&[result(WEB_FETCH, StepOutcome::Done, &told.text, told.passages)]);
+    let page = read(page);
+    let may = allowed(&[result(WEB_FETCH, StepOutcome::Done, &page.text, page.passages)]);
     for link in links.iter().chain(&["https://example.org/page!"]) {
         assert!(may.contains(link), "{link}");
     }
@@ -115,8 +115,8 @@ fn the_links_of_a_page_may_be_fetched_as_they_are_told() {
     }
     let (document, kind) = (url("https://example.org/lease.pdf,"), DocumentKind::Pdf);
     let name = name_of(&Document { url: document.clone(), kind, bytes: Vec::new() });
-    let told = format!("{document}{IS_DOCUMENT} It is now in the workspace: read it as /web/{name}");
-    let may = allowed(&[result(WEB_FETCH, StepOutcome::Done, &told, Vec::new())]);
+    let text = format!("{document}{IS_DOCUMENT} It is now in the workspace: read it as /web/{name}");
+    let may = allowed(&[result(WEB_FETCH, StepOutcome::Done, &text, Vec::new())]);
     assert!(may.contains(document.as_str()) && !may.contains("https://example.org/lease.pdf"));
 }
 
@@ -131,7 +131,7 @@ fn step(calls: &[Call]) -> Step {
 #[tokio::test]
 async fn calls_side_by_side_do_not_pass_the_bound() {
     let folder = tempfile::tempdir().expect("a folder");
-    // Thirty calls in each step, every other one to the web; no result has come back.
+    // Thirty calls in each step, every other one to the web, without any result yet.
     let calls: Vec<Call> =
         (0..150).map(|id| call(id, ["read", WEB_FETCH, WEB_SEARCH, USE_AGENT, WEB_FETCH][id % 5])).collect();
     let log: Vec<LogEntry> = (0..)
