@@ -33,7 +33,7 @@ pub enum Token<'a> {
 pub struct Tag<'a> {
     /// The name, in lower case.
     pub name: String,
-    /// Whether it ends with `/>`.
+    /// True if the tag ends with `/>`.
     pub self_closing: bool,
     attributes: Vec<(&'a str, &'a str)>,
     /// The raw content of an element without markup.
