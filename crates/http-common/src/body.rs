@@ -1,4 +1,4 @@
-//! Bodies that come in: read within bounds of size and time.
+//! Reads request bodies within limits of size and time.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,31 +16,31 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use crate::budget::{BudgetExceeded, Share};
 use crate::limits::{REFUSED_BODY_MAX_BYTES, REFUSED_BODY_TIMEOUT};
 
-/// Why a JSON body was not taken.
+/// The reason why a JSON body was rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// It is larger than it may be (413).
+    /// The body is too large (413).
     #[error("the body is larger than {0} bytes")]
     TooLarge(usize),
-    /// It is no JSON, or not of the form that is wanted (400).
+    /// The body is not JSON, or does not have the required form (400).
     #[error("the body cannot be read: {0}")]
     Malformed(#[source] serde_json::Error),
-    /// It did not come in within its time (408).
+    /// The body did not arrive in time (408).
     #[error("the body did not come in time")]
     TooSlow,
-    /// The connection broke; nobody is there to be told.
+    /// The connection broke, so there is no response.
     #[error("the body broke off")]
     Broken(#[source] axum::Error),
-    /// Too much is held of bodies already (429, 503).
+    /// The budget for bodies is used up (429, 503).
     #[error(transparent)]
     Spent(#[from] BudgetExceeded),
 }
 
-/// Reads a body as JSON, whatever its headers say about it: of so many bytes at most, and within this time. What comes
-/// of it is added to `held`.
+/// Reads a body as JSON, regardless of its headers: at most this many bytes, and within this time. Charges the body
+/// to `held`.
 ///
 /// # Errors
-/// [`BodyError`]. What is not read any more is left to the connection.
+/// [`BodyError`]. The connection handles the rest of the body.
 pub async fn limited_json_body<T: DeserializeOwned>(
     body: Body,
     bytes_max: usize,
@@ -68,7 +68,7 @@ async fn limited(body: Body, bytes_max: usize, held: &mut Share) -> Result<Bytes
             discard(&mut chunks).await;
             return Err(spent.into());
         }
-        // Most bodies come in one piece, which is not copied.
+        // Most bodies consist of one piece, which is not copied.
         if only.is_empty() && gathered.is_empty() {
             only = chunk;
         } else {
@@ -79,8 +79,8 @@ async fn limited(body: Body, bytes_max: usize, held: &mut Share) -> Result<Bytes
     Ok(if gathered.is_empty() { only } else { gathered.freeze() })
 }
 
-/// Reads on for a little and forgets it, so that a client that is still sending gets to read why it was
-/// refused, and the connection can be used again.
+/// Reads and discards a limited part of the body, so that a client that is still sending can read the rejection, and
+/// the connection can be reused.
 pub(crate) async fn discard<E>(chunks: &mut (impl Stream<Item = Result<Bytes, E>> + Unpin)) {
     let _ = timeout(REFUSED_BODY_TIMEOUT, async {
         let mut left = REFUSED_BODY_MAX_BYTES;
@@ -94,7 +94,7 @@ pub(crate) async fn discard<E>(chunks: &mut (impl Stream<Item = Result<Bytes, E>
     .await;
 }
 
-/// Why a body that is streamed ended early.
+/// The reason why a streamed body ended early.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum IncomingError {
     #[error("nothing came for too long")]
@@ -105,7 +105,7 @@ pub(crate) enum IncomingError {
     Broken(#[source] axum::Error),
 }
 
-/// How many bytes may still be pulled; set anew by whoever parses them.
+/// The bytes that may still be pulled; the parser sets it for each step.
 #[derive(Debug, Clone)]
 pub(crate) struct Allowance(Arc<AtomicU64>);
 
@@ -115,8 +115,8 @@ impl Allowance {
     }
 }
 
-/// A body as a stream that is never idle for too long, and from which a parser that takes all it can get
-/// gets one piece at a time, and no more than it was allowed.
+/// A body as a stream with an idle timeout. A parser that pulls everything it can gets one piece at a time, within
+/// its allowance.
 pub(crate) struct Incoming {
     chunks: BodyDataStream,
     timeout: Duration,
@@ -126,7 +126,7 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// The body, of which something comes within each `timeout`.
+    /// Creates the stream of a body, of which some data must arrive within each `timeout`.
     pub(crate) fn new(body: Body, timeout: Duration) -> Self {
         Self {
             chunks: body.into_data_stream(),
@@ -176,7 +176,7 @@ mod tests {
     use crate::holder::{Bounds, Holder};
     use futures_util::stream;
 
-    /// What a test's body may hold.
+    /// Returns a share for the body of a test.
     fn held(bytes: u64) -> Share {
         let address = Holder::Address([192, 0, 2, 1].into());
         Budget::new(Bounds { each: bytes, all: bytes }).empty_share(address)

@@ -1,4 +1,4 @@
-//! Budgets: how much of something each account or address may hold at once, and how much all of them together.
+//! Budgets of resources: limits per account or address, and in total.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,44 +14,44 @@ use crate::limits::{
     TRANSFERS_MAX,
 };
 
-/// After how long whoever was refused is told to come again.
+/// The `Retry-After` of a request that exceeded a budget.
 pub const BUDGET_RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// A budget is used up.
+/// The error of an exhausted budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BudgetExceeded {
-    /// The holder's own (429).
+    /// The holder's own budget (429).
     #[error("too much is under way for this account at once; finish some of it, or try again later")]
     Own,
-    /// The one of all (503).
+    /// The budget of all holders (503).
     #[error("the service has too much under way at once; try again later")]
     All,
 }
 
-/// A budget of something that is held for a while.
+/// A budget of a resource.
 #[derive(Debug)]
 pub struct Budget {
     bounds: Bounds,
     held: Mutex<Held>,
-    /// How often it was used up.
+    /// Counts the refusals.
     pub refused: Counter,
 }
 
 #[derive(Debug, Default)]
 struct Held {
     all: u64,
-    /// Only those that hold something.
+    /// The holders with a share.
     each: HashMap<Holder, u64>,
 }
 
 impl Budget {
-    /// A budget of which nothing is held.
+    /// Creates a budget without any shares.
     #[must_use]
     pub fn new(bounds: Bounds) -> Arc<Self> {
         Arc::new(Self { bounds, held: Mutex::default(), refused: Counter::default() })
     }
 
-    /// Takes so much of it until the share is dropped.
+    /// Takes this amount until the share is dropped.
     ///
     /// # Errors
     /// [`BudgetExceeded`].
@@ -61,20 +61,20 @@ impl Budget {
         Ok(share)
     }
 
-    /// Takes so much of it, even where that is more than there is: for what is owed to the holder already.
+    /// Takes this amount even if it exceeds the budget, for what the holder must get in any case.
     #[must_use]
     pub fn take_unchecked(self: &Arc<Self>, holder: Holder, amount: u64) -> Share {
         self.lock().add(holder, amount);
         Share { budget: self.clone(), holder, amount }
     }
 
-    /// A share that can grow.
+    /// Returns an empty share, which can grow.
     #[must_use]
     pub fn empty_share(self: &Arc<Self>, holder: Holder) -> Share {
         Share { budget: self.clone(), holder, amount: 0 }
     }
 
-    /// How much is held by all.
+    /// Returns the amount that all holders have together.
     #[must_use]
     pub fn held(&self) -> u64 {
         self.lock().all
@@ -93,7 +93,7 @@ impl Held {
     }
 }
 
-/// What somebody holds of a budget, given back when it is dropped.
+/// A holder's part of a budget, returned when it is dropped.
 #[derive(Debug)]
 pub struct Share {
     budget: Arc<Budget>,
@@ -105,7 +105,7 @@ impl Share {
     /// Takes more of the same budget.
     ///
     /// # Errors
-    /// [`BudgetExceeded`]; then it holds what it held.
+    /// [`BudgetExceeded`]; the share then stays as it was.
     pub fn grow(&mut self, more: u64) -> Result<(), BudgetExceeded> {
         let Budget { bounds, held, refused } = &*self.budget;
         let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,14 +137,14 @@ impl Drop for Share {
     }
 }
 
-/// What an operator sets of the budgets.
+/// The operator's limits of all budgets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BudgetLimits {
-    /// Requests that are under way, open streams among them.
+    /// Concurrent requests, including open streams.
     pub requests: Bounds,
-    /// Uploads and downloads that are under way: each has a file open.
+    /// Concurrent uploads and downloads, each with an open file.
     pub transfers: Bounds,
-    /// Bytes of bodies that are held: of questions as they come in, of responses until they are taken.
+    /// Bytes of bodies in memory: of questions while they are received, of responses until they are sent.
     pub body_bytes: Bounds,
 }
 
@@ -161,24 +161,25 @@ impl Default for BudgetLimits {
 /// The budgets of a service. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Budgets {
-    /// Requests that are under way.
+    /// Concurrent requests.
     pub requests: Arc<Budget>,
-    /// Uploads and downloads that are under way.
+    /// Concurrent uploads and downloads.
     pub transfers: Arc<Budget>,
-    /// Bytes of bodies that accounts have held.
+    /// Bytes of bodies in memory, of accounts.
     pub body_bytes: Arc<Budget>,
-    /// Bytes of responses to those who showed no valid key: apart, so that they take nothing from accounts.
+    /// Bytes of responses in memory to requests without a valid key. Separate, so that they take nothing from
+    /// accounts.
     pub stranger_bytes: Arc<Budget>,
     /// Responses that are being compressed.
     pub compressed: Arc<Budget>,
-    /// Connections on which a long head has come in part.
+    /// Connections with an incomplete long head.
     pub heads: Arc<Budget>,
-    /// Responses that are made from much that is read; others wait for their turn.
+    /// Responses that are created from much data; others wait.
     pub made: Arc<FairGate>,
 }
 
 impl Budgets {
-    /// Budgets of these limits.
+    /// Creates the budgets with these limits.
     #[must_use]
     pub fn new(limits: BudgetLimits) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Files as responses: section 4.3 of the interface, with ranges and conditions.
+//! Creates responses with files (section 4.3 of the interface), with ranges and conditions.
 
 use std::io;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use crate::disposition::attachment;
 use crate::outgoing::StreamedBody;
 use crate::raw_file::FileSlot;
 
-/// No byte of the file is in the range that was asked for (416).
+/// The requested range contains no byte of the file (416).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the file has {size} bytes, none of them in the range")]
 pub struct RangeNotSatisfiable {
@@ -29,17 +29,17 @@ pub struct RangeNotSatisfiable {
 }
 
 impl RangeNotSatisfiable {
-    /// The `Content-Range` that goes with the status.
+    /// Returns the `Content-Range` of the 416 response.
     #[must_use]
     pub fn content_range(self) -> HeaderValue {
         header_value(format!("bytes */{}", self.size))
     }
 }
 
-/// The file as a response to GET or HEAD: 200, 206 for one range, 304 for what the client has.
+/// Creates the response to a GET or HEAD request: 200, 206 for one range, or 304 if the client has the file.
 ///
-/// It is an attachment that nothing may be guessed about, always has its length, and is never compressed.
-/// Several ranges at once, and what is no range, are answered with the whole file.
+/// The file is an attachment without content sniffing, has a known length, and is never compressed. Several ranges,
+/// or an invalid range, get the whole file.
 ///
 /// # Errors
 /// [`RangeNotSatisfiable`].
@@ -91,7 +91,7 @@ pub fn download_response(
     Ok(response)
 }
 
-/// Whether the client has the file as it stands. An entity tag, where it is given, goes before a time.
+/// Returns true if the client has the current version of the file. Entity tags take precedence over times.
 fn is_known(file: &OpenFile, modified: SystemTime, asked: &HeaderMap) -> bool {
     let mut tags = asked.get_all(header::IF_NONE_MATCH).iter().peekable();
     if tags.peek().is_some() {
@@ -103,7 +103,7 @@ fn is_known(file: &OpenFile, modified: SystemTime, asked: &HeaderMap) -> bool {
     date(asked, &header::IF_MODIFIED_SINCE).is_some_and(|since| modified <= since)
 }
 
-/// Whether a part may be sent: the client's other parts are of the file as it stands.
+/// Returns true if a range may be sent: the client's other parts are of the current version.
 fn may_be_part(file: &OpenFile, modified: SystemTime, asked: &HeaderMap) -> bool {
     match asked.get(header::IF_RANGE) {
         None => true,
@@ -112,7 +112,8 @@ fn may_be_part(file: &OpenFile, modified: SystemTime, asked: &HeaderMap) -> bool
     }
 }
 
-/// One range of bytes as the file has them; empty when it has none there, nothing when it is no single range.
+/// Parses a single range of bytes, truncated to the file. Empty if the file has no byte in it; `None` if it is not a
+/// single range.
 fn one_range(text: &[u8], size: u64) -> Option<Range<u64>> {
     let text = str::from_utf8(text).ok()?.trim();
     let (unit, range) = text.split_once('=')?;
@@ -122,7 +123,7 @@ fn one_range(text: &[u8], size: u64) -> Option<Range<u64>> {
     let (first, last) = range.trim().split_once('-')?;
     let number = |digits: &str| -> Option<u64> {
         let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        // More digits than fit are beyond the end of any file.
+        // A number that does not fit is beyond the end of any file.
         all_digits.then(|| digits.parse().unwrap_or(u64::MAX))
     };
     let (start, end) = match (first.trim(), last.trim()) {
@@ -143,10 +144,10 @@ fn date(asked: &HeaderMap, name: &HeaderName) -> Option<SystemTime> {
     httpdate::parse_http_date(asked.get(name)?.to_str().ok()?).ok()
 }
 
-/// HTTP knows times to the second.
+/// Returns the modification time in whole seconds, the resolution of HTTP.
 fn whole_seconds(file: &OpenFile) -> SystemTime {
     let seconds = u64::try_from(file.modified.micros() / 1_000_000).unwrap_or(0);
-    // Years of five digits cannot be written.
+    // Years with five digits cannot be formatted.
     UNIX_EPOCH + Duration::from_secs(seconds.min(253_402_300_799))
 }
 
@@ -154,7 +155,7 @@ fn header_value(text: String) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
-/// The bytes of a range, of which the number is known.
+/// The bytes of a range of known length.
 struct FileBody {
     stream: FileStream,
     left: u64,

@@ -115,7 +115,7 @@ pub const OUTGOING_PIECE_BYTES: usize = 64 << 10;
 /// The bytes that are passed at once over HTTP/2, where progress is measured by the pieces taken.
 pub const OUTGOING_STREAM_PIECE_BYTES: usize = 16 << 10;
 
-/// Parts of files that are shorter are copied: taking the connection for them saves nothing.
+/// The length below which a part of a file is copied, because taking over the connection saves nothing.
 pub const RAW_FILE_MIN_BYTES: u64 = 64 << 10;
 
 /// The size in bytes below which a response is not compressed.

@@ -1,7 +1,8 @@
-//! Files that the kernel sends: from its own pages to the socket, without a copy in memory.
+//! Sends files from the kernel's page cache to the socket, without a copy in memory.
 //!
-//! The HTTP library can only be handed bytes. So a plain connection of HTTP/1.1 is taken from it for a download, as it is
-//! for an event stream, and given back for the next request. Over TLS and HTTP/2 a download is the body of its response.
+//! The HTTP library accepts only bytes. For a download, a plain HTTP/1.1 connection is therefore taken from the
+//! library, as for an event stream, and returned for the next request. Over TLS and HTTP/2 a download is the body of
+//! its response.
 
 use std::future::Future;
 use std::io;
@@ -27,19 +28,19 @@ use crate::limits::RAW_FILE_MIN_BYTES;
 use crate::outgoing::{BodyAborted, Until};
 use crate::raw_head::raw_head;
 
-/// The file behind a response, until somebody sends it.
+/// The file behind a response, until it is sent.
 #[derive(Clone)]
 pub(crate) struct FileSlot(Arc<Mutex<Source>>);
 
 struct Source {
     transfer: Option<FileTransfer>,
-    /// When the transfer is broken off.
+    /// Completes when the transfer must be aborted.
     end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl FileSlot {
-    /// Notes in a response that this is its body, unless the file is so short that its copy costs less than taking the
-    /// connection.
+    /// Marks a response whose body is this transfer, unless the file is so short that a copy costs less than taking
+    /// over the connection.
     pub(crate) fn note(response: &mut Response, transfer: FileTransfer, length: u64) {
         if length >= RAW_FILE_MIN_BYTES {
             let source = Source { transfer: Some(transfer), end: None };
@@ -48,13 +49,13 @@ impl FileSlot {
     }
 }
 
-/// Whether the body of the response is part of a file, which [`send_file`] may send.
+/// Returns true if the body of the response is part of a file that [`send_file`] can send.
 #[must_use]
 pub fn is_file(response: &Response) -> bool {
     response.extensions().get::<FileSlot>().is_some()
 }
 
-/// Breaks the response off when something has happened, whoever sends it.
+/// Aborts the response when `end` completes, whoever sends it.
 #[must_use]
 pub fn until<F>(response: Response, end: impl Fn() -> F) -> Response
 where
@@ -66,14 +67,13 @@ where
     response.map(|body| Body::new(Until::new(body, end())))
 }
 
-/// Sends a response whose body is part of a file, of which [`is_file`] said so. The `last` of a connection says so in its
-/// head.
+/// Sends a response for which [`is_file`] returned true. If it is the `last` one of its connection, its head says so.
 ///
-/// At most 128 KiB are sent at once. What is not in memory is read and sent by another thread.
+/// Sends at most 128 KiB at once. Data that is not in memory is read and sent by another thread.
 ///
 /// # Errors
-/// When the connection breaks, the client takes nothing for the whole of `stall_timeout`, the response is broken off, or
-/// the file became shorter. Then the connection must be closed: the client has less than was announced.
+/// When the connection breaks, the client takes nothing for the whole of `stall_timeout`, the response is aborted, or
+/// the file became shorter. The connection must then be closed, because the client has less than was announced.
 pub async fn send_file(
     connection: &TcpStream,
     response: Response,
@@ -102,7 +102,7 @@ async fn send_all(
     stall_timeout: Duration,
 ) -> io::Result<()> {
     while !head.is_empty() {
-        // In one packet with what follows.
+        // Sent in one packet with the data that follows.
         let sent = || send(connection, &head, SendFlags::MORE | SendFlags::NOSIGNAL).map_err(io::Error::from);
         let sent = in_time(stall_timeout, connection.async_io(Interest::WRITABLE, sent)).await?;
         head.advance(sent);
@@ -135,7 +135,7 @@ async fn in_time<T>(stall_timeout: Duration, sent: impl Future<Output = io::Resu
     timeout(stall_timeout, sent).await.unwrap_or_else(stalled)
 }
 
-/// Fails when the socket takes nothing, whatever was known of it before.
+/// Fails when the socket cannot take any data, regardless of cached readiness.
 fn has_room(connection: &TcpStream) -> io::Result<()> {
     let mut sockets = [PollFd::new(connection, PollFlags::OUT)];
     match poll(&mut sockets, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {

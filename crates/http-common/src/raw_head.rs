@@ -1,4 +1,4 @@
-//! The heads of responses that are written without the HTTP library.
+//! Formats response heads without the HTTP library.
 
 use std::time::SystemTime;
 
@@ -6,10 +6,11 @@ use axum::http::response::Parts;
 use axum::http::{HeaderValue, header};
 use bytes::{Bytes, BytesMut};
 
-/// About what a head takes.
+/// The approximate size of a head.
 const HEAD_BYTES: usize = 1024;
 
-/// The head of a response over HTTP/1.1, with its date. The `last` of a connection says so.
+/// Formats the head of an HTTP/1.1 response, with its date. If it is the `last` one of its connection, the head says
+/// so.
 pub(crate) fn raw_head(parts: Parts, last: bool) -> Bytes {
     let mut head = BytesMut::with_capacity(HEAD_BYTES);
     head.extend_from_slice(b"HTTP/1.1 ");

@@ -1,8 +1,8 @@
-//! Event streams that are written straight to their connection.
+//! Writes event streams directly to their connection.
 //!
-//! What serves requests keeps buffers for heads and bodies, and each piece of a body goes through all of it. A reader
-//! of an event stream waits long and is told little at a time. So its connection is taken from there for as long as
-//! the stream lasts: it costs what its socket and its stream cost, and an event is one system call.
+//! The HTTP library keeps buffers for heads and bodies, and passes each piece of a body through all its layers. A
+//! reader of an event stream waits long and receives little at a time. Therefore the connection is taken from the
+//! library for the duration of the stream: it costs only its socket and its stream, and an event is one system call.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -21,38 +21,39 @@ use crate::flow_control::Stalled;
 use crate::limits::{EARLY_MAX_BYTES, READER_STALL_TIMEOUT};
 use crate::raw_head::raw_head;
 
-/// Bytes that are read of a client at once while its stream lasts: it has little to say.
+/// The size of a read from the client during a stream.
 const READ_BYTES: usize = 512;
-/// Pieces that go out with one system call.
+/// The most pieces of one system call.
 const SLICES_MAX: usize = 16;
 
-/// Whether the response is an event stream, which [`EventWriter`] may write.
+/// Returns true if the response is an event stream that [`EventWriter`] can write.
 #[must_use]
 pub fn is_event_stream(response: &Response) -> bool {
     response.extensions().get::<StreamSlot>().is_some()
 }
 
-/// Writes an event stream to a connection of HTTP/1.1, chunk by chunk as its events come.
+/// Writes an event stream to an HTTP/1.1 connection, chunk by chunk.
 ///
-/// Gives back the connection with what the client said meanwhile (`EARLY_MAX_BYTES` of it at most; the rest is still to
-/// be read), for its next request. Fails when the connection breaks, and when the reader takes nothing for
-/// [`READER_STALL_TIMEOUT`].
+/// Returns the connection for its next request, with the data that the client sent in the meantime (at most
+/// `EARLY_MAX_BYTES`; the rest is still unread). Fails when the connection breaks, or when the reader takes nothing
+/// for [`READER_STALL_TIMEOUT`].
 #[must_use = "a future does nothing unless polled"]
 pub struct EventWriter<C> {
     connection: Option<C>,
     early: BytesMut,
-    /// Whether more of what the client says is read.
+    /// True to read more data from the client.
     listening: bool,
-    /// Nothing once it has ended.
+    /// `None` once it has ended.
     source: Option<Source>,
-    /// What is on its way out.
+    /// The data that is not written yet.
     queue: VecDeque<Bytes>,
-    /// While nothing goes out that should.
+    /// The timeout of the reader, while output is pending.
     stall: Option<Pin<Box<Sleep>>>,
 }
 
 impl<C> EventWriter<C> {
-    /// Will write `response`, of whose client `early` was read already. The `last` one says so in its head.
+    /// Creates a writer of `response`; `early` was already read from the client. If it is the `last` response, its
+    /// head says so.
     pub fn new(connection: C, early: Bytes, response: Response, last: bool) -> Self {
         let (mut parts, _) = response.into_parts();
         parts.headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
@@ -80,7 +81,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> EventWriter<C> {
         }
     }
 
-    /// Ready when all is sent.
+    /// Ready when all data is written.
     fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(connection) = &mut self.connection else { return Poll::Ready(Ok(())) };
         let mut connection = Pin::new(connection);
@@ -101,13 +102,13 @@ impl<C: AsyncRead + AsyncWrite + Unpin> EventWriter<C> {
         Poll::Ready(Ok(()))
     }
 
-    /// Waits for a reader that takes nothing; not for ever.
+    /// Fails when the reader takes nothing for too long.
     fn poll_stalled(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(READER_STALL_TIMEOUT)));
         stall.as_mut().poll(context).map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, Stalled)))
     }
 
-    /// Takes in what the client says, and learns that the connection is broken. A client that has said all may still
+    /// Reads what the client sends, and detects a broken connection. A client that has closed its side may still
     /// read.
     fn listen(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
@@ -151,7 +152,7 @@ fn poll_write(
     connection.poll_write_vectored(context, &slices[..queue.len().min(SLICES_MAX)])
 }
 
-/// Drops what was sent.
+/// Removes data that was written.
 fn advance(queue: &mut VecDeque<Bytes>, mut sent: usize) {
     while let Some(piece) = queue.front_mut() {
         if sent < piece.len() {

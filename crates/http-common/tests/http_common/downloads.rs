@@ -1,4 +1,4 @@
-//! Files go out.
+//! Tests the downloads of files.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::response::Response;

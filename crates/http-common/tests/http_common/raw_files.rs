@@ -1,4 +1,4 @@
-//! Files that the kernel sends to a connection.
+//! Tests the files that the kernel sends.
 
 use std::future::pending;
 use std::io::ErrorKind;
@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use crate::{Host, asked};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// More than sockets hold between two ends of this machine.
+/// More than the socket buffers of both ends hold.
 const LARGE_BYTES: usize = 32 << 20;
 
 async fn pair() -> (TcpStream, TcpStream) {
@@ -38,7 +38,7 @@ async fn response(host: &Host, range: Option<&'static str>) -> Response {
     download_response(&file, &Method::GET, &headers).unwrap()
 }
 
-/// What a client reads of a response that is sent: head and body.
+/// Sends a response and returns what the client reads: head and body.
 async fn sent(response: Response, last: bool) -> (String, Vec<u8>) {
     assert!(is_file(&response));
     let (mut client, connection) = pair().await;
