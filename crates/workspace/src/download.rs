@@ -132,7 +132,7 @@ async fn unlease(file: Arc<OwnedFd>, path: WorkspacePath) -> Result<OpenFile, Wo
 }
 
 fn reopen(file: &OwnedFd) -> Result<OwnedFd, Errno> {
-    // Not the file that has the name now: the lookup was kept beneath the home folder.
+    // Reopens the descriptor, not the path, which may lead to another file by now.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     openat(CWD, path, FILE_FLAGS | OFlags::CLOEXEC, Mode::empty())
 }
@@ -166,7 +166,7 @@ impl OpenFile {
         FileStream { file: self.file.clone(), rest: start..end, reading: None }
     }
 
-    /// The same bytes, to be sent to a socket by the kernel.
+    /// Returns the same bytes as a transfer that the kernel sends.
     #[must_use]
     pub fn transfer(&self, range: Range<u64>) -> FileTransfer {
         let end = range.end.min(self.size);
@@ -174,7 +174,7 @@ impl OpenFile {
     }
 }
 
-/// The bytes of a range of a file that the kernel passes on to a socket from its own pages.
+/// A range of a file that the kernel passes to a socket from its page cache.
 #[derive(Debug)]
 pub struct FileTransfer {
     file: Arc<OwnedFd>,
@@ -182,14 +182,14 @@ pub struct FileTransfer {
 }
 
 impl FileTransfer {
-    /// Whether all was sent.
+    /// Returns true if all data was sent.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Whether the kernel has the next piece in memory, as its first and its last byte tell: then sending it waits for no
-    /// disk.
+    /// Returns true if the first and last byte of the next piece are in memory, so that sending it does not wait for
+    /// a disk.
     #[must_use]
     pub fn is_at_hand(&self) -> bool {
         let piece = self.piece();
@@ -201,11 +201,11 @@ impl FileTransfer {
         !piece.is_empty() && has(piece.start) && has(piece.end - 1)
     }
 
-    /// Sends what the socket takes of the next piece, of 128 KiB at most. Reads the disk where the piece is not at hand.
+    /// Sends the next piece, at most 128 KiB, as far as the socket takes it. Reads from the disk if necessary.
     ///
     /// # Errors
-    /// What the kernel says, [`io::ErrorKind::WouldBlock`] by a socket that is full; and
-    /// [`io::ErrorKind::UnexpectedEof`] when the file became shorter: then what was announced cannot be sent whole.
+    /// Errors of the kernel, [`io::ErrorKind::WouldBlock`] when the socket is full, and
+    /// [`io::ErrorKind::UnexpectedEof`] when the file became shorter, so that the announced data cannot be sent.
     pub fn send(&mut self, socket: impl AsFd) -> io::Result<()> {
         let piece = self.piece();
         let count = usize::try_from(piece.end - piece.start).map_err(io::Error::other)?;
