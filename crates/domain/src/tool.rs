@@ -1,9 +1,9 @@
 //! The registry of tools: one table with the facts of every tool that the service has.
 //!
-//! The entry of a tool stands under whoever runs it: [`MachineTool`] or [`HostTool`]. Each side runs its tools in one
-//! exhaustive match, so a new entry does not compile until somebody runs it. Tools of MCP servers are not in the table.
+//! Each tool is listed by its executor: [`MachineTool`] or [`HostTool`]. Each side runs its tools in one exhaustive
+//! match, so a new entry does not compile until its executor handles it. Tools of MCP servers are not in the table.
 
-/// The most passages that a model gets by one call.
+/// The most passages of one call.
 pub const PASSAGES_MAX: u32 = 40;
 /// The most passages of all attached files together.
 const ATTACHED_PASSAGES_MAX: u32 = 300;
@@ -19,9 +19,9 @@ pub struct ToolFacts {
     pub description: &'static str,
     /// JSON Schema of its arguments.
     pub schema: &'static str,
-    /// Whether a call may run again.
+    /// The repeatability of a call after a crash.
     pub effect: Effect,
-    /// When it is offered to a model.
+    /// The condition under which the tool is offered to a model.
     pub offer: Offer,
     /// The kind of part that shows its calls.
     pub form: Form,
@@ -31,7 +31,7 @@ pub struct ToolFacts {
     pub passages_max: u32,
 }
 
-/// Whether a call may run again after a crash.
+/// The repeatability of a tool's call after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// It changes nothing: it runs again.
@@ -40,18 +40,18 @@ pub enum Effect {
     Effectful,
 }
 
-/// When a tool is offered to a model.
+/// The condition under which a tool is offered to a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offer {
-    /// Always, unless the agent names its tools and not this one.
+    /// The tool is offered unless the agent names its tools without this one.
     Always,
     /// As [`Self::Always`], if the question allows web search and the operator configured it.
     WithWeb,
     /// As [`Self::Always`], if there are agents that may be given a task.
     WithAgents,
-    /// If there are skills.
+    /// The tool is offered if there are skills.
     WithSkills,
-    /// Never: only the service calls it.
+    /// The tool is never offered: only the service calls it.
     Never,
 }
 
@@ -75,7 +75,7 @@ macro_rules! tools {
         pub enum $runner { $($tool),+ }
 
         impl $runner {
-            /// All of them, in the order in which they are offered.
+            /// Every tool, in the order in which they are offered.
             pub const ALL: &[Self] = &[$(Self::$tool),+];
 
             /// Returns the tool's entry in the table.
@@ -203,7 +203,7 @@ tools! {
         },
     }
 
-    /// A tool that the service runs itself: nothing in a machine can ask for what it gives.
+    /// A tool that the service runs itself, because it gives access that no machine has.
     HostTool {
         WebSearch: ToolFacts {
             name: "web_search",
@@ -230,7 +230,7 @@ tools! {
             passages_default: PASSAGES_MAX,
             passages_max: PASSAGES_MAX,
         },
-        // It continues where it was cut, by the rules of its own calls.
+        // It resumes where it was interrupted, by the rules of its own calls.
         Agent: ToolFacts {
             name: "agent",
             aliases: &["task"],
