@@ -19,20 +19,20 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::contract::ByteStream;
 
-/// How much of one stream the guest may send before the host has taken it.
+/// The flow control window of one stream: the bytes that the guest may send before the host has read them.
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
-/// How much of all streams together.
+/// The flow control window of the connection.
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 /// The largest frame.
 const FRAME_MAX_BYTES: u32 = 16 * 1024;
 /// The longest head of a response.
 const HEADERS_MAX_BYTES: u32 = 16 * 1024;
-/// What a stream's writes may hold back.
+/// The send buffer of a stream.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
-/// How often a quiet guest is pinged, and how long it may take to give one.
+/// The interval between pings of an idle guest, and the timeout of the response.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long the first exchange may take.
+/// The timeout of the first exchange.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest hello.
 const HELLO_MAX_BYTES: usize = 4096;
@@ -49,7 +49,7 @@ pub enum ConnectionError {
     /// The guest did not answer in time.
     #[error("the guest did not answer in time")]
     Silent,
-    /// The peer is no guest, or speaks an unknown version.
+    /// The peer is not a guest, or speaks an unknown version.
     #[error("unknown guest: {0}")]
     Foreign(String),
 }
@@ -87,11 +87,11 @@ impl GuestConnection {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(broken)?;
-        // Boxed here, because the compiler can't tell that the task below is `Send` otherwise.
+        // Boxed here, because the compiler cannot prove otherwise that the task below is `Send`.
         let connection: BoxFuture<'static, hyper::Result<()>> = Box::pin(connection);
         let (closed, abandoned) = (CancellationToken::new(), CancellationToken::new());
         let open = Arc::new(abandoned.clone().drop_guard());
-        // The connection's own task: it ends with the stream, or when nobody holds the link any more.
+        // The task of the connection ends with the stream, or when the last clone of the connection is dropped.
         tokio::spawn({
             let closed = closed.clone().drop_guard();
             async move {
@@ -115,7 +115,7 @@ impl GuestConnection {
         sender.send_request(absolute(request)).await.map_err(broken)
     }
 
-    /// Asks which tools the MCP servers in the machine have.
+    /// Asks the guest for the tools of the MCP servers in the machine.
     ///
     /// # Errors
     /// See [`ConnectionError`].
@@ -153,7 +153,7 @@ impl GuestConnection {
         self.closed.cancelled().await;
     }
 
-    /// Whether the connection is closed.
+    /// Returns true if the connection is closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed.is_cancelled()
@@ -164,7 +164,7 @@ fn broken(error: hyper::Error) -> ConnectionError {
     ConnectionError::Connection(error.into())
 }
 
-/// HTTP/2 wants a scheme and an authority; there is only one guest at the other end.
+/// Adds the scheme and the authority that HTTP/2 requires; there is only one guest at the other end.
 fn absolute(mut request: Request<Body>) -> Request<Body> {
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     if let Ok(uri) = http::Uri::builder().scheme("http").authority("guest").path_and_query(path).build() {

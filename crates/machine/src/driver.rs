@@ -1,4 +1,4 @@
-//! Machine drivers: a closed set.
+//! The machine drivers, as a closed set.
 
 use std::fmt;
 use std::io;
@@ -10,18 +10,19 @@ use crate::limits::LimitStatus;
 use crate::sandbox::{Sandbox, SandboxMachine};
 use crate::simulated::{Simulated, SimulatedMachine};
 
+
 /// Creates and finds machines.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a service has one")]
 pub enum Driver {
-    /// Processes in namespaces of the host, on its kernel or on one of their own.
+    /// Runs processes in namespaces of the host, on its kernel or on one of their own.
     Sandbox(Sandbox),
-    /// Agents inside the service's process, for tests.
+    /// Runs agents inside the service's process, for tests.
     Simulated(Simulated),
 }
 
 impl Driver {
-    /// Starts the account's machine. Dropping the future abandons the start; [`Driver::stop`] then clears up.
+    /// Starts the account's machine. Dropping the future abandons the start; [`Driver::stop`] then cleans up.
     ///
     /// # Errors
     /// See [`DriverError`].
@@ -32,7 +33,7 @@ impl Driver {
         }
     }
 
-    /// Lists the limits of machines, and what enforces each on this host.
+    /// Lists the limits of machines and the mechanism that enforces each on this host.
     #[must_use]
     pub fn limits_report(&self) -> Vec<LimitStatus> {
         match self {
@@ -41,7 +42,7 @@ impl Driver {
         }
     }
 
-    /// The account's machine, if it runs, also when an earlier service has started it.
+    /// Returns the account's machine if it runs, even if an earlier service started it.
     ///
     /// # Errors
     /// See [`DriverError`].
@@ -52,7 +53,7 @@ impl Driver {
         }
     }
 
-    /// The accounts of which a machine may still run that an earlier service started.
+    /// Returns the accounts whose machines an earlier service may have left running.
     #[must_use]
     pub fn left_over(&self) -> Vec<AccountId> {
         match self {
@@ -61,7 +62,7 @@ impl Driver {
         }
     }
 
-    /// Stops the account's machine and comes back when nothing of it is left; does nothing if there is none.
+    /// Stops the account's machine and waits until all of it is gone; does nothing if there is none.
     ///
     /// # Errors
     /// See [`DriverError`].
@@ -73,20 +74,20 @@ impl Driver {
     }
 }
 
-/// A machine that runs.
+/// A running machine.
 #[derive(Debug)]
 pub enum RunningMachine {
-    /// In namespaces of the host.
+    /// A machine in namespaces of the host.
     Sandbox(SandboxMachine),
-    /// Inside the service's process.
+    /// A machine inside the service's process.
     Simulated(SimulatedMachine),
 }
 
 impl RunningMachine {
-    /// A new byte stream to the agent.
+    /// Opens a new byte stream to the agent.
     ///
     /// # Errors
-    /// When nobody listens.
+    /// When the agent does not listen.
     pub async fn connect(&self) -> io::Result<Box<dyn ByteStream>> {
         Ok(match self {
             Self::Sandbox(machine) => Box::new(machine.connect().await?),
@@ -102,10 +103,10 @@ impl RunningMachine {
         }
     }
 
-    /// The host's numbers of its processes; none for a simulated one.
+    /// Returns the process ids on the host; none for a simulated machine.
     ///
     /// # Errors
-    /// When they can't be listed.
+    /// When they cannot be listed.
     pub fn processes(&self) -> io::Result<Vec<i32>> {
         match self {
             Self::Sandbox(machine) => machine.processes(),

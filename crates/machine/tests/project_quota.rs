@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// How long the guest may take; it is killed then.
+/// The time after which the guest is killed.
 const BOOT_TIMEOUT_SECONDS: &str = "120";
 const DISK_BYTES: u64 = 64 << 20;
 

@@ -1,4 +1,4 @@
-//! The supervisor over simulated machines, on simulated time.
+//! Tests the supervisor with simulated machines and simulated time.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::collections::HashMap;
@@ -25,12 +25,12 @@ use tokio::time::{sleep, timeout};
 
 const IDLE: Duration = Duration::from_secs(900);
 
-/// What machines are meant to be, whether a question waits, and how often nothing more can be kept.
+/// The desired states of machines, whether a question waits, and the number of writes that will fail.
 #[derive(Default)]
 struct Records(Mutex<HashMap<AccountId, Desired>>, AtomicBool, AtomicU32);
 
 impl Records {
-    /// Whether the store fails this time.
+    /// Returns true if the store fails this time.
     fn fails(&self) -> bool {
         self.2.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
     }
@@ -75,7 +75,7 @@ impl MachineRecords for Records {
     }
 }
 
-/// An agent of this version of the protocol that says its name at every path.
+/// Runs an agent with this protocol version that identifies itself at every path.
 async fn agent(connection: Connection, version: u32) {
     let instance = connection.instance;
     let service = service_fn(move |request: Request<Incoming>| async move {
@@ -149,7 +149,7 @@ async fn an_account_without_a_machine_is_told() {
     assert!(matches!(site.machines.ensure_running(stranger).await, Err(MachineError::NoMachine)));
 }
 
-/// Whoever goes by the store would else wait for a machine that never comes.
+/// Otherwise users of the store would wait for a machine that never starts.
 #[tokio::test(start_paused = true)]
 async fn what_a_machine_is_meant_to_be_is_kept_once_the_store_works_again() {
     let site = Site::new(Desired::Running);
@@ -168,7 +168,7 @@ async fn what_a_machine_is_meant_to_be_is_kept_once_the_store_works_again() {
     assert_eq!(site.records.desired(site.account), Desired::Stopped, "what is newer counts");
 }
 
-/// A question that was accepted meanwhile waits for the machine.
+/// A question that was accepted in the meantime waits for the machine.
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_is_wanted_as_its_lapse_is_kept_late_is_started() {
     let site = Site::new(Desired::Running);
@@ -352,7 +352,7 @@ async fn the_next_service_takes_running_machines_over() {
     assert_eq!(site.driver.starts(), 1);
     next.shutdown().await;
 
-    // One that is gone is started anew, and one that nobody wants any more is stopped.
+    // A machine that is gone is started again, and one that is no longer wanted is stopped.
     site.driver.kill(site.account);
     let third = service(&site.driver, &site.records);
     third.begin().await.unwrap();
@@ -366,10 +366,10 @@ async fn the_next_service_takes_running_machines_over() {
     assert!(!site.driver.runs(site.account));
 }
 
-/// More connections than this are made by a service that has run wild.
+/// A service that exceeds this reconnects without limit.
 const CONNECTIONS_MAX: u32 = 10_000;
 
-/// An agent that says who it is and closes the connection, again and again.
+/// Runs an agent that identifies itself and closes the connection, again and again.
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_closes_every_connection_is_given_up_and_costs_little_meanwhile() {
     let account = AccountId::from_random(7);
@@ -401,7 +401,7 @@ async fn an_agent_that_closes_every_connection_is_given_up_and_costs_little_mean
     assert!(connections.load(Ordering::Relaxed) <= starts * 10, "{connections:?} connections");
 }
 
-/// One that loses its connection now and then is connected to again at once.
+/// A machine whose connection breaks occasionally is reconnected at once.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_breaks_is_made_again() {
     let site = Site::new(Desired::Stopped);
@@ -413,7 +413,7 @@ async fn a_connection_that_breaks_is_made_again() {
     assert_eq!(site.driver.starts(), 1);
 }
 
-/// A question is worked on as soon as it is accepted, which may be a moment before its machine is told to start.
+/// A turn begins as soon as its question is accepted, which may be before the machine is started.
 #[tokio::test(start_paused = true)]
 async fn why_an_earlier_start_was_given_up_is_no_reason_against_the_next() {
     let site = Site::new(Desired::Stopped);

@@ -31,7 +31,7 @@ const CONNECTIONS_MAX: usize = 16;
 const BUFFER_BYTES: usize = 256 * 1024;
 /// The most frames that are taken from the kernel before connections are served.
 const FRAMES_PER_TURN_MAX: u32 = 64;
-/// The first port of connections; they are used in turn.
+/// The first port of connections; ports are used in turn.
 const PORT_FIRST: u16 = 49_152;
 /// The longest time that the kernel may leave what was sent to it without an acknowledgement.
 const SILENCE_TIMEOUT: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(30);
@@ -137,7 +137,7 @@ impl Bridge {
         self.connect(link::POWER_OFF.port(), None);
     }
 
-    /// Waits until there is something to do.
+    /// Waits for an event.
     fn wait(&mut self, signals: &OwnedFd, listener: Option<BorrowedFd<'_>>) -> io::Result<Events> {
         let now = self.now();
         let delay = self.interface.poll_delay(now, &self.sockets).map(Duration::from);
@@ -162,7 +162,7 @@ impl Bridge {
         Ok(Events { signalled: is_ready(0), connected: is_listening && is_ready(2) })
     }
 
-    /// Moves what can be moved, in both directions.
+    /// Moves as much data as possible in both directions.
     fn advance(&mut self) {
         self.device.flush();
         let now = self.now();
@@ -185,9 +185,13 @@ impl Bridge {
             self.interface.poll_egress(now, &mut self.device, &mut self.sockets),
             smoltcp::iface::PollResult::None
         ) {}
-        let kept: Vec<SocketHandle> = self.clients.iter().map(|client| client.connection).collect();
-        let gone: Vec<SocketHandle> =
-            self.sockets.iter().map(|(handle, _)| handle).filter(|handle| !kept.contains(handle)).collect();
+        let retained: Vec<SocketHandle> = self.clients.iter().map(|client| client.connection).collect();
+        let gone: Vec<SocketHandle> = self
+            .sockets
+            .iter()
+            .map(|(handle, _)| handle)
+            .filter(|handle| !retained.contains(handle))
+            .collect();
         for handle in gone {
             self.sockets.remove(handle);
         }
@@ -206,7 +210,7 @@ impl Client {
         wanted
     }
 
-    /// Moves bytes in both directions; returns false when the connection is over.
+    /// Moves bytes in both directions. Returns false when the connection has ended.
     fn advance(&mut self, socket: &mut tcp::Socket<'_>) -> bool {
         let Some(stream) = &self.stream else { return socket.state() != State::Closed };
         while !self.ended && socket.can_send() {
@@ -236,7 +240,7 @@ impl Client {
     }
 }
 
-/// The number of bytes that a call took from a buffer, and its outcome.
+/// Returns the number of bytes that a call took from a buffer, and its outcome.
 fn taken(outcome: rustix::io::Result<usize>) -> (usize, rustix::io::Result<usize>) {
     (outcome.unwrap_or(0), outcome)
 }

@@ -1,4 +1,4 @@
-//! Control groups, where the service may create them: limits on all processes of a machine together.
+//! Control groups: limits on all processes of a machine together, if the service may create groups.
 
 use std::fs;
 use std::io;
@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 
 use super::spec::Limits;
 
-/// Which limits hold beyond those of each process.
+/// The mechanism of the limits beyond those of each process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitsKind {
     /// Control groups, version 2.
     Cgroup2,
     /// Control groups, version 1.
     Cgroup1,
-    /// None: each process has its own bounds, and all share one on their number.
+    /// None: each process has its own limits, and only the number of processes is limited in total.
     Rlimit,
 }
 
 impl LimitsKind {
-    /// A word for logs and for the operator.
+    /// Returns the name for logs and operators.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -29,7 +29,7 @@ impl LimitsKind {
     }
 }
 
-/// Where the service may make control groups.
+/// The location in which the service may create control groups.
 #[derive(Debug, Clone)]
 pub(crate) enum Cgroups {
     /// One folder for all controllers.
@@ -44,7 +44,7 @@ pub(crate) enum Cgroups {
 }
 
 impl Cgroups {
-    /// Finds where groups can be made, by making one.
+    /// Finds a location by creating a group there.
     pub(crate) fn find() -> Self {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -73,7 +73,7 @@ impl Cgroups {
         }
     }
 
-    /// The folders of a machine's groups, made or not.
+    /// Returns the folders of a machine's groups, whether or not they exist.
     pub(crate) fn folders(&self, name: &str) -> Vec<PathBuf> {
         match self {
             Self::None => Vec::new(),
@@ -86,7 +86,7 @@ impl Cgroups {
         }
     }
 
-    /// Makes a machine's groups and sets their limits; gives their folders. What was made is taken back on failure.
+    /// Creates a machine's groups and sets their limits. Returns their folders; removes them on failure.
     pub(crate) fn make(&self, name: &str, limits: &Limits) -> io::Result<Vec<PathBuf>> {
         let groups = self.groups(name, limits);
         let folders: Vec<PathBuf> = groups.iter().map(|group| group.folder.clone()).collect();
@@ -100,7 +100,7 @@ impl Cgroups {
     }
 
     fn groups(&self, name: &str, limits: &Limits) -> Vec<Group> {
-        /// The stretch of time that processor quotas are counted in, in microseconds.
+        /// The period of processor quotas, in microseconds.
         const PERIOD_MICROS: u64 = 100_000;
         let quota = limits.cpu_percent.saturating_mul(PERIOD_MICROS / 100);
         let memory_bytes = limits.memory_bytes.to_string();
@@ -142,7 +142,7 @@ impl Cgroups {
     }
 }
 
-/// A group of one machine and what is to be written into its files.
+/// A group of one machine, and the values of its files.
 struct Group {
     folder: PathBuf,
     needed: Vec<(&'static str, String)>,
@@ -166,7 +166,7 @@ impl Group {
     }
 }
 
-/// Removes a machine's groups. One that still holds a process stays, and is used again by the next start.
+/// Removes a machine's groups. A group that still has a process stays, and the next start uses it again.
 pub(crate) fn remove(folders: &[PathBuf]) {
     for folder in folders {
         match fs::remove_dir(folder) {
@@ -204,8 +204,8 @@ fn unified_base(own: &str, mounts: &str) -> Option<PathBuf> {
         kind.starts_with("cgroup2 ").then_some((mount.next()?, mount.next()?))
     })?;
     let mine = below(root, at, path);
-    // A group that holds processes can't hand controllers to groups below it. A service that has a group of its
-    // own (a systemd unit with Delegate=yes) moves itself into a leaf; root otherwise takes a group at the top.
+    // A group with processes cannot delegate controllers to child groups. A service with its own group (a systemd
+    // unit with Delegate=yes) moves itself into a leaf; otherwise root uses a group at the top.
     if alone_in(&mine) && own_leaf(&mine).is_ok() && hands_down(&mine) {
         return Some(mine);
     }
@@ -217,7 +217,7 @@ fn unified_base(own: &str, mounts: &str) -> Option<PathBuf> {
     (taken.is_ok() && hands_down(Path::new(at)) && hands_down(&top)).then_some(top)
 }
 
-/// The host's folder of the group `path`, of a hierarchy whose part below `root` is mounted at `at`.
+/// Returns the host's folder of the group `path` in a hierarchy whose subtree `root` is mounted at `at`.
 fn below(root: &str, at: &str, path: &str) -> PathBuf {
     let inner = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
     Path::new(at).join(inner)
@@ -245,7 +245,7 @@ fn own_leaf(group: &Path) -> io::Result<()> {
 
 fn hands_down(group: &Path) -> bool {
     let control = group.join("cgroup.subtree_control");
-    // Without the processor's controller the others still hold.
+    // Without the processor controller the other limits still work.
     let _ = fs::write(&control, "+cpu");
     fs::write(&control, "+memory +pids").is_ok()
 }

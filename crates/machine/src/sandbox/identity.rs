@@ -10,12 +10,12 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::spec::Identity;
 
-/// The most processes of the host that are looked at.
+/// The most processes of the host that are examined.
 const PROCESSES_MAX: usize = 100_000;
 
-/// When the process started, in clock ticks since boot.
+/// Returns the start time of the process, in clock ticks since boot.
 pub(crate) fn start_time(pid: i32) -> io::Result<u64> {
-    /// The 22nd field of the line; the name, in parentheses, is the second and may hold spaces.
+    /// The 22nd field of the line; the second is the name in parentheses, which may contain spaces.
     const AFTER_NAME: usize = 19;
     let line = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let field = line.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(AFTER_NAME));
@@ -24,12 +24,12 @@ pub(crate) fn start_time(pid: i32) -> io::Result<u64> {
         .ok_or_else(|| io::Error::other("an unknown form of /proc/pid/stat"))
 }
 
-/// This boot of the host: process numbers of another one mean nothing.
+/// Returns the id of this boot of the host. Process ids of another boot are meaningless.
 pub(crate) fn boot_id() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
-/// A descriptor of the process, if it is still the same one.
+/// Opens a descriptor of the process if it is still the same one.
 pub(crate) fn open(identity: &Identity) -> io::Result<Option<OwnedFd>> {
     if boot_id()? != identity.boot_id {
         return Ok(None);
@@ -40,7 +40,7 @@ pub(crate) fn open(identity: &Identity) -> io::Result<Option<OwnedFd>> {
         Err(rustix::io::Errno::SRCH) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    // The descriptor was opened before, so that the time read now is the time of what it names or of nothing.
+    // The descriptor was opened before, so the start time read now is that of its process or of none.
     match start_time(identity.pid) {
         Ok(time) if time == identity.start_time => Ok(if ended(&process)? { None } else { Some(process) }),
         Ok(_) => Ok(None),
@@ -56,14 +56,14 @@ fn ended(process: &OwnedFd) -> io::Result<bool> {
     Ok(rustix::io::retry_on_intr(look)? > 0)
 }
 
-/// The host's numbers of a machine's processes, the first one among them.
+/// Returns the host's process ids of a machine, including its first process.
 pub(crate) fn processes(first: i32) -> io::Result<Vec<i32>> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for entry in fs::read_dir("/proc")?.take(PROCESSES_MAX) {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
             continue;
         };
-        // A process may end while the list is read.
+        // A process may end during the listing.
         let Ok(line) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
         let parent =
             line.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(1)?.parse().ok());

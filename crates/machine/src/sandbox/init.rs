@@ -10,10 +10,10 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 
 use super::sys;
 
-/// The log is emptied when it has grown to this.
+/// The size at which the log is truncated.
 const LOG_MAX_BYTES: u64 = 1024 * 1024;
 
-/// The processes that a machine lives by.
+/// The processes that a machine depends on.
 #[derive(Clone, Copy)]
 pub(crate) struct Processes {
     /// The agent, or the kernel that runs it.
@@ -22,7 +22,7 @@ pub(crate) struct Processes {
     pub(crate) bridge: Option<Pid>,
 }
 
-/// Lives until the agent ends; gives its exit code. What else still runs inside ends with the first process.
+/// Waits until the agent ends, and returns its exit code. Other processes inside end with the init process.
 pub(crate) fn watch(processes: Processes, output: PipeReader, mut log: File) -> i32 {
     match follow(processes, output, &mut log) {
         Ok(code) => code,
@@ -36,7 +36,7 @@ pub(crate) fn watch(processes: Processes, output: PipeReader, mut log: File) -> 
 fn follow(processes: Processes, output: PipeReader, log: &mut File) -> io::Result<i32> {
     let signals = sys::signals()?;
     let mut output = Some(OwnedFd::from(output));
-    // The agent may have ended before its signal could be caught.
+    // The agent may have ended before the signal handler was installed.
     if let Some(code) = reap(processes, log) {
         return Ok(code);
     }
@@ -55,7 +55,7 @@ fn follow(processes: Processes, output: PipeReader, log: &mut File) -> io::Resul
         }
         if signalled {
             if sys::received_term(&signals) {
-                // It may have ended already.
+                // It may have exited already.
                 let _ = kill_process(processes.bridge.unwrap_or(processes.agent), Signal::TERM);
             }
             if let Some(code) = reap(processes, log) {
@@ -65,7 +65,7 @@ fn follow(processes: Processes, output: PipeReader, log: &mut File) -> io::Resul
     }
 }
 
-/// Moves a piece of output into the log; gives its length.
+/// Copies a piece of output to the log. Returns its length.
 fn copy(output: Option<&OwnedFd>, log: &mut File) -> usize {
     let mut piece = [0; 4096];
     let Some(length) = output.and_then(|output| rustix::io::read(output, &mut piece).ok()) else { return 0 };
@@ -76,7 +76,7 @@ fn copy(output: Option<&OwnedFd>, log: &mut File) -> usize {
 }
 
 fn write(log: &mut File, piece: &[u8]) {
-    // A log that can't be written is no reason to end the machine.
+    // A log that cannot be written does not end the machine.
     if log.metadata().is_ok_and(|metadata| metadata.len() > LOG_MAX_BYTES) {
         let _ = log.set_len(0);
     }
@@ -87,14 +87,14 @@ fn note(log: &mut File, line: &str) {
     write(log, format!("{line}\n").as_bytes());
 }
 
-/// Reaps all children that have ended; gives the agent's exit code if it is among them.
+/// Reaps all children that have ended. Returns the agent's exit code if it is one of them.
 fn reap(processes: Processes, log: &mut File) -> Option<i32> {
     while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
         if pid == processes.agent {
             note(log, &format!("the agent ended: {status:?}"));
             return Some(status.exit_status().unwrap_or(1));
         }
-        // Without an error the bridge ends because the kernel has, whose status is still to come.
+        // Without an error, the bridge ends because the kernel has ended; the kernel's status follows.
         if Some(pid) == processes.bridge && status.exit_status() != Some(0) {
             note(log, &format!("the bridge ended: {status:?}"));
             return Some(1);

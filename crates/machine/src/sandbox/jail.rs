@@ -19,7 +19,7 @@ use super::root::{self, Sources, tree};
 use super::spec::{Limits, SOCKET, Spec, TOOLS_ID, Task};
 use super::sys::{self, ErrorContext, Failure, Fork};
 
-/// The number under which the agent finds its listening socket.
+/// The descriptor number of the agent's listening socket.
 pub(crate) const LISTENER: i32 = 3;
 
 /// The parameters that the launcher passes to the maker.
@@ -27,22 +27,22 @@ pub(crate) struct Plan<'a> {
     pub(crate) spec: &'a Spec,
     pub(crate) prepared: Option<Sources>,
     pub(crate) log: fs::File,
-    /// The lock on the machine's folder; held as long as the first process lives.
+    /// The lock on the machine's folder, held for the lifetime of the init process.
     pub(crate) lock: Option<fs::File>,
     pub(crate) up: PipeWriter,
     pub(crate) down: PipeReader,
     pub(crate) commit: PipeReader,
 }
 
-/// Enters the namespaces, starts the first process there and ends.
+/// Enters the namespaces, starts the init process there and exits.
 pub(crate) fn make(mut plan: Plan<'_>) -> ! {
     match enter_namespaces(&mut plan) {
         Ok((listener, sources)) => match sys::fork() {
             Ok(Fork::Child) => begin(plan, &listener, &sources),
             Ok(Fork::Parent(pid)) => {
                 let [a, b, c, d] = pid.as_raw_nonzero().get().to_le_bytes();
-                let told = plan.up.write_all(&[word::PID, a, b, c, d]);
-                sys::exit_now(i32::from(told.is_err()))
+                let sent = plan.up.write_all(&[word::PID, a, b, c, d]);
+                sys::exit_now(i32::from(sent.is_err()))
             }
             Err(error) => fail(&mut plan.up, &Failure::new("forking", error)),
         },
@@ -53,7 +53,7 @@ pub(crate) fn make(mut plan: Plan<'_>) -> ! {
 fn fail(up: &mut PipeWriter, failure: &Failure) -> ! {
     let mut text = vec![word::FAILED];
     text.extend_from_slice(format!("{}\n{}", failure.what, failure.source).as_bytes());
-    // Nobody else is left to be told.
+    // No other process could receive an error.
     let _ = up.write_all(&text);
     sys::exit_now(1)
 }
@@ -69,8 +69,8 @@ fn enter_namespaces(plan: &mut Plan<'_>) -> Result<(UnixListener, Sources), Fail
     sys::unshare(namespaces).doing("making namespaces")?;
     plan.up.write_all(&[word::UNSHARED]).doing("asking for the id maps")?;
     plan.down.read_exact(&mut [0]).doing("waiting for the id maps")?;
-    // Made here, so that the socket belongs to the network namespace inside, and while this process still has the
-    // service's user, whose folder it stands in.
+    // Created here, so that the socket belongs to the inner network namespace, while this process still has the
+    // service's user, who owns the folder of the socket.
     let listener = listen().doing("making the agent's socket")?;
     let sources = match plan.prepared.take() {
         Some(sources) => sources,
@@ -97,31 +97,31 @@ fn listen() -> io::Result<UnixListener> {
     UnixListener::bind(SOCKET)
 }
 
-/// The life of the first process.
+/// Runs the init process.
 fn begin(mut plan: Plan<'_>, listener: &UnixListener, sources: &Sources) -> ! {
     let (processes, output) = match prepare(&mut plan, listener, sources) {
         Ok(started) => started,
         Err(failure) => fail(&mut plan.up, &failure),
     };
     let committed = plan.up.write_all(&[word::READY]).is_ok() && plan.commit.read_exact(&mut [0]).is_ok();
-    // From here on nothing but these is used, and the process leaves without destructors.
-    let kept =
+    // From here on only these are used, and the process exits without running destructors.
+    let retained =
         [Some(output.as_raw_fd()), Some(plan.log.as_raw_fd()), plan.lock.as_ref().map(AsRawFd::as_raw_fd)];
-    let kept: Vec<_> = kept.into_iter().flatten().collect();
-    if !committed || sys::close_all_but(&kept).is_err() {
+    let retained: Vec<_> = retained.into_iter().flatten().collect();
+    if !committed || sys::close_all_but(&retained).is_err() {
         sys::exit_now(1);
     }
     sys::exit_now(init::watch(processes, output, plan.log))
 }
 
-/// Makes the machine around itself and starts the agent in it, or the kernel that runs it. Gives the processes and their
+/// Sets up the machine and starts the agent in it, or the kernel that runs the agent. Returns the processes and their
 /// output.
 fn prepare(
     plan: &mut Plan<'_>,
     listener: &UnixListener,
     sources: &Sources,
 ) -> Result<(Processes, PipeReader), Failure> {
-    // The launcher holds this process before it may do anything lasting.
+    // The launcher must have this process under control before it makes lasting changes.
     plan.down.read_exact(&mut [0]).doing("waiting for the launcher")?;
     rustix::process::setsid().doing("leaving the service's session")?;
     rustix::system::sethostname(b"machine").doing("naming the machine")?;
@@ -146,7 +146,7 @@ fn prepare(
                 Some(bridge) => kernel::start(plan.spec, &bridge.kernel_end, &output_inside),
                 None => become_agent(plan.spec, listener, &output_inside),
             };
-            // The first process sees this, or the end of the pipe.
+            // The init process reads this, or the end of the pipe.
             let _ = executed_inside.write_all(format!("{}\n{}", failure.what, failure.source).as_bytes());
             sys::exit_now(127)
         }
@@ -167,14 +167,14 @@ fn prepare(
         return Ok((Processes { agent, bridge: None }, output));
     };
     drop(kernel_end);
-    // The bridge ends when the kernel does.
+    // The bridge exits when the kernel does.
     match ready.read(&mut [0]).doing("waiting for the kernel")? {
         0 => Err(Failure::other("booting the machine's kernel", &boot_failure(agent, output))),
         _ => Ok((Processes { agent, bridge: Some(pid) }, output)),
     }
 }
 
-/// The bridge, and what the first process holds until the machine has started.
+/// The bridge, and what the init process holds until the machine has started.
 struct Bridge {
     pid: Pid,
     kernel_end: OwnedFd,
@@ -202,9 +202,9 @@ fn start_bridge(plan: &Plan<'_>, listener: &UnixListener) -> Result<Bridge, Fail
     }
 }
 
-/// The kernel's last words and how it ended, for the report of a failed start.
+/// Returns the kernel's last output and its exit status, for the report of a failed start.
 fn boot_failure(kernel: Pid, output: PipeReader) -> String {
-    /// Shown at most, in bytes.
+    /// The maximum length of the report, in bytes.
     const SHOWN_MAX: usize = 512;
     const READ_MAX: u64 = 64 * 1024;
     let status = waitpid(Some(kernel), WaitOptions::empty()).ok().flatten().map(|(_, status)| status);
@@ -214,7 +214,7 @@ fn boot_failure(kernel: Pid, output: PipeReader) -> String {
         _ => "it is gone".to_owned(),
     };
     let mut text = Vec::new();
-    // What was read until it failed is shown.
+    // Reports the output up to an error.
     let _ = output.take(READ_MAX).read_to_end(&mut text);
     let text = String::from_utf8_lossy(&text);
     let panic = text.lines().find_map(|line| line.split_once("Kernel panic - "));
@@ -225,7 +225,7 @@ fn boot_failure(kernel: Pid, output: PipeReader) -> String {
     if words.is_empty() { ended } else { format!("{ended}: {words}") }
 }
 
-/// Becomes the agent; comes back only with what failed.
+/// Becomes the agent. Returns only after a failure.
 fn become_agent(spec: &Spec, listener: &UnixListener, output: &PipeWriter) -> Failure {
     let prepared = || -> Result<(), Failure> {
         sys::inherit_as(listener.as_fd(), LISTENER).doing("handing over the socket")?;
@@ -274,8 +274,8 @@ pub(crate) fn environment(limits: &Limits, memory_counted: bool) -> Vec<String> 
     ]
 }
 
-/// Stands in for the agent when a host is tried: becomes the tools' user, as the agent does for every tool, and runs
-/// a program of the host there.
+/// Takes the place of the agent in the self-test: becomes the tools' user, as the agent does for every tool, and runs
+/// a program of the host.
 fn check_as_tools() -> Failure {
     let (uid, gid) = (Uid::from_raw(TOOLS_ID), Gid::from_raw(TOOLS_ID));
     let changed = rustix::thread::set_thread_groups(&[])
@@ -303,7 +303,7 @@ fn check(agent: Pid) -> Result<(), Failure> {
     }
 }
 
-/// Removes all that a folder holds.
+/// Removes the contents of a folder.
 pub(crate) fn empty(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

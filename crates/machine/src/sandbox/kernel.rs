@@ -1,8 +1,8 @@
 //! The User Mode Linux kernel of a machine: a process of the jail that runs the agent and its tools.
 //!
-//! Whoever is root in the machine controls this process, so the jail confines it as it confines an agent: a user of its
-//! own, no capability, no file but what the jail shows, a filter of system calls. Of other processes it may trace its
-//! own children only, because it sees no others.
+//! Root in the machine controls this process, so the jail confines it like an agent: it has its own user, no
+//! capabilities, only the files of the jail, and a filter of system calls. It can trace only its own children,
+//! because it sees no other processes.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -16,33 +16,34 @@ use super::privileges;
 use super::spec::{Limits, Spec, TOOLS_ID};
 use super::sys::{self, ErrorContext, Failure};
 
-/// The kernel's program in the jail, and the folder of the file that is the machine's memory. The machine mounts its own
-/// file system over `/run`.
+/// The path of the kernel's program in the jail, and the folder of the file that backs the machine's memory. The
+/// machine mounts its own file system over `/run`.
 pub(crate) const PROGRAM: &str = "run/kernel";
 pub(crate) const MEMORY: &str = "run/memory";
-/// Calibrations that the kernel does at boot for algorithms it never uses; they took 1.5 s of 1.9.
+/// Disables calibrations at boot for algorithms that the kernel never uses; they took 1.5 s of 1.9.
 const NO_CALIBRATION: &str = "initcall_blacklist=raid6_select_algo,raid6_init,calibrate_xor_blocks";
 
-/// Finds the kernel's program: the one that is `named`, by a path or a name to look for in `PATH`, else `linux.uml`.
+/// Finds the kernel's program: `named` as a path or as a name in `PATH`, by default `linux.uml`.
 #[must_use]
 pub fn find_kernel(named: Option<&Path>) -> Option<PathBuf> {
     let named = named.unwrap_or(Path::new("linux.uml"));
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-    // An absolute path stays what it is.
+    // `join` keeps an absolute path unchanged.
     let places = std::env::split_paths(&path).map(|folder| folder.join(named));
     places.filter_map(|place| place.canonicalize().ok()).find(|place| place.is_file())
 }
 
-/// Becomes the kernel; comes back only with what failed.
+/// Becomes the kernel. Returns only after a failure.
 pub(crate) fn start(spec: &Spec, link: &OwnedFd, output: &impl AsFd) -> Failure {
     let prepared = || -> Result<(), Failure> {
         sys::inherit_as(output.as_fd(), 1).doing("handing over standard output")?;
         sys::inherit_as(output.as_fd(), 2).doing("handing over standard error")?;
         sys::inherit_as(link.as_fd(), LISTENER).doing("handing over the link")?;
         sys::reset_signals().doing("resetting signals")?;
-        // The kernel takes the addresses up to its heap, which the host puts up to 1 GiB away, for memory it must manage.
+        // The kernel uses the addresses up to its heap for memory that it must manage; the host may put the heap up
+        // to 1 GiB away.
         sys::keep_addresses().doing("fixing addresses")?;
-        // The owner of the workspace: what the machine writes there is the service's.
+        // The owner of the workspace, so that the service owns what the machine writes there.
         let (uid, gid) = (Uid::from_raw(TOOLS_ID), Gid::from_raw(TOOLS_ID));
         rustix::thread::set_thread_groups(&[]).doing("leaving groups")?;
         rustix::thread::set_thread_res_gid(gid, gid, gid).doing("becoming the kernel's group")?;
@@ -59,7 +60,7 @@ pub(crate) fn start(spec: &Spec, link: &OwnedFd, output: &impl AsFd) -> Failure 
     Failure::new("executing the kernel", sys::exec(&format!("/{PROGRAM}"), &arguments, &host))
 }
 
-/// The command line of the kernel; what it does not know it hands to process 1.
+/// Returns the command line of the kernel. The kernel passes unknown arguments to process 1.
 fn arguments(limits: &Limits) -> Vec<String> {
     let mac = MACHINE_MAC.map(|byte| format!("{byte:02x}")).join(":");
     let mut arguments = vec![
@@ -79,7 +80,7 @@ fn arguments(limits: &Limits) -> Vec<String> {
         format!("vec0:transport=fd,fd={LISTENER},depth=64,mtu={MTU},mac={mac}"),
         "init=/agent".to_owned(),
     ];
-    // Within the machine its kernel counts all memory.
+    // Inside the machine, its own kernel counts all memory.
     arguments.extend(environment(limits, true));
     arguments.extend(["--".to_owned(), BOOT_ARGUMENT.to_owned()]);
     arguments

@@ -28,13 +28,13 @@ use super::sys::{self, ErrorContext, Failure, Fork};
 
 /// Messages from the maker and the init process to the launcher.
 pub(crate) mod word {
-    /// The namespaces are there and wait for their id maps.
+    /// The namespaces exist and wait for their id maps.
     pub(crate) const UNSHARED: u8 = b'U';
-    /// Four bytes follow: the host's number of the first process.
+    /// Followed by four bytes: the process id of the init process on the host.
     pub(crate) const PID: u8 = b'P';
-    /// All is done; the first process waits for the commit.
+    /// Everything is ready; the init process waits for the commit.
     pub(crate) const READY: u8 = b'R';
-    /// Text follows to the end: what failed.
+    /// Followed by the text of the failure, up to the end.
     pub(crate) const FAILED: u8 = b'E';
 }
 
@@ -117,7 +117,7 @@ fn run(spec: &Spec) -> Result<(), Refusal> {
         cgroups: spec.cgroups.clone(),
     };
     keep(&identity).doing("keeping the machine's identity")?;
-    // A service that is gone can't take the machine over from this report; then nothing is left of it.
+    // Without a service to read this report the machine could not be taken over; it then ends.
     write_report(&Report::Running(identity)).doing("reporting")?;
     launched.commit.write_all(b"c").doing("committing")?;
     Ok(())
@@ -133,7 +133,7 @@ fn open_private(name: &str) -> io::Result<fs::File> {
     fs::OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(name)
 }
 
-/// A machine that is complete and waits to be committed. Dropped, it ends.
+/// A complete machine that waits for the commit. Dropping it ends the machine.
 struct Launched {
     pid: i32,
     process: OwnedFd,
@@ -143,13 +143,13 @@ struct Launched {
 impl Launched {
     fn discard(self) {
         drop(self.commit);
-        // It may have ended by itself already.
+        // It may have exited already.
         let _ = pidfd_send_signal(&self.process, Signal::KILL);
     }
 }
 
 fn start(spec: &Spec, lock: Option<fs::File>) -> Result<Launched, Failure> {
-    // So that the host's memory killer takes a machine before anything else. Not every kernel lets this be written.
+    // Makes the host's out-of-memory killer choose a machine first. Some kernels do not permit this.
     let _ = fs::write("/proc/self/oom_score_adj", "300");
     let prepared = if spec.privileged { Some(privileged_sources(spec)?) } else { None };
     let log = open_private(LOG).doing("opening the machine's log")?;
@@ -184,7 +184,7 @@ fn start(spec: &Spec, lock: Option<fs::File>) -> Result<Launched, Failure> {
     }
 }
 
-/// Follows what comes up until all is ready.
+/// Reads messages until everything is ready.
 fn follow(
     up: &mut PipeReader,
     down: &mut PipeWriter,
@@ -192,7 +192,7 @@ fn follow(
     spec: &Spec,
     first: &mut Option<(i32, OwnedFd)>,
 ) -> Result<(), Failure> {
-    /// Unshared, the first process's number, ready.
+    /// `UNSHARED`, `PID` and `READY`.
     const WORDS_MAX: usize = 3;
     for _ in 0..WORDS_MAX {
         let mut word = [0];
@@ -251,8 +251,9 @@ fn map_ids(process: Pid, spec: &Spec) -> Result<(), Failure> {
     Ok(())
 }
 
-/// As root the account's folders are opened here, with the host's eyes: inside nothing on the way to them can be
-/// entered. Their owner on disk, the service, is shown inside as the tools' user, and the index's as the agent's.
+/// As root, the account's folders are opened here, with the host's permissions: inside, no folder on the path to them
+/// is accessible. Their owner on disk, the service, is mapped to the tools' user, and the owner of the index to the
+/// agent's user.
 fn privileged_sources(spec: &Spec) -> Result<Sources, Failure> {
     let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let shown = |path: &Path, uid: u32, gid: u32| -> Result<OwnedFd, Failure> {
@@ -280,7 +281,7 @@ fn privileged_sources(spec: &Spec) -> Result<Sources, Failure> {
     })
 }
 
-/// A user namespace that shows one user and group as others.
+/// Creates a user namespace that maps one user and group to others.
 fn owners(on_disk: (u32, u32), shown: (u32, u32)) -> Result<OwnedFd, Failure> {
     let (mut ready, mut ready_inside) = io::pipe().doing("making a pipe")?;
     let (mut done_inside, done) = io::pipe().doing("making a pipe")?;
@@ -289,7 +290,7 @@ fn owners(on_disk: (u32, u32), shown: (u32, u32)) -> Result<OwnedFd, Failure> {
             drop((ready, done));
             let mut ended = [0];
             if sys::unshare(UnshareFlags::NEWUSER).is_ok() && ready_inside.write_all(b"u").is_ok() {
-                // Ends with the launcher's end of the pipe.
+                // Ends when the launcher closes its end of the pipe.
                 let _ = done_inside.read(&mut ended);
             }
             sys::exit_now(0)
@@ -310,7 +311,7 @@ fn owners(on_disk: (u32, u32), shown: (u32, u32)) -> Result<OwnedFd, Failure> {
     namespace.map(Into::into)
 }
 
-/// Empties the index. Its files belong to the agent's user, so this is done inside a user namespace that has it.
+/// Empties the index. Its files belong to the agent's user, so this runs inside a user namespace with that user.
 fn clear(spec: &Spec) -> Result<(), Failure> {
     if spec.privileged {
         return jail::empty(&spec.index).doing("emptying the index");
@@ -339,7 +340,7 @@ fn clear(spec: &Spec) -> Result<(), Failure> {
     }
 }
 
-/// The failure, and what the operator can do about it.
+/// Describes the failure and how the operator can fix it.
 fn explain(failure: &Failure) -> String {
     let hints = [
         (

@@ -60,22 +60,22 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The interval between attempts to take the lock of a dying process, and their total duration.
 const LOCK_POLL: Duration = Duration::from_millis(10);
 const LOCK_POLLS_MAX: u32 = 500;
-/// The file that remembers what was probed.
+/// The file with the result of the last successful self-test.
 const PROBED: &str = ".probed";
-/// The first of the host's ids that a root service gives to machines, two for each account.
+/// The first of the ids on the host that a root service assigns to machines, two for each account.
 const IDS_FIRST: u32 = 0x7000_0000;
 /// The most accounts of one root service.
 const ORDINALS_MAX: u32 = 0x0400_0000;
 
-/// Where a sandbox finds its parts.
+/// The configuration of a sandbox driver.
 #[derive(Debug, Clone)]
 pub struct SandboxConfig {
-    /// The folder that holds a folder for each machine.
+    /// The folder with a subfolder for each machine.
     pub machines: PathBuf,
     /// The agent's program, unpacked. Everyone may read and execute it.
     pub agent: PathBuf,
-    /// The folder of the skills' files, which every machine sees read-only at `/plugins` as it stands at any time;
-    /// made when it is missing. None of it may be a secret.
+    /// The folder of the skills' files, which every machine sees read-only and always current at `/plugins`; created
+    /// if it is missing. It must not contain secrets.
     pub plugins: Option<PathBuf>,
     /// A program that runs [`launch_main`] when called with [`LAUNCH_ARGUMENT`]; the service's own.
     pub launcher: PathBuf,
@@ -88,7 +88,7 @@ pub struct SandboxConfig {
 }
 
 impl SandboxConfig {
-    /// The configuration in which the running program is its own launcher.
+    /// Creates a configuration in which the running program is its own launcher.
     #[must_use]
     pub fn new(machines: PathBuf, agent: PathBuf) -> Self {
         Self {
@@ -103,7 +103,7 @@ impl SandboxConfig {
     }
 }
 
-/// The driver.
+/// The sandbox driver.
 #[derive(Debug)]
 pub struct Sandbox {
     config: SandboxConfig,
@@ -111,17 +111,17 @@ pub struct Sandbox {
     cgroups: Cgroups,
 }
 
-/// The kernel that a machine runs on.
+/// The kind of kernel that a machine runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
-    /// The host's, shared with it.
+    /// The kernel of the host, shared with it.
     Host,
-    /// One of the machine's own, a process of the host (User Mode Linux).
+    /// A kernel for each machine, as a process of the host (User Mode Linux).
     UserModeLinux,
 }
 
 impl Kernel {
-    /// The name by which operators know it.
+    /// Returns the name of the driver for operators.
     #[must_use]
     pub const fn driver_name(self) -> &'static str {
         match self {
@@ -130,8 +130,8 @@ impl Kernel {
         }
     }
 
-    /// The folder of the index in a machine's folder. Each kernel has one: on the host's it belongs to the agent's user,
-    /// on another to the user that runs the kernel.
+    /// Returns the name of the index folder in a machine's folder. Each kind of kernel has its own: on the host's
+    /// kernel it belongs to the agent's user, otherwise to the user that runs the kernel.
     const fn index(self) -> &'static str {
         match self {
             Self::Host => "index",
@@ -140,20 +140,20 @@ impl Kernel {
     }
 }
 
-/// Where the two users of a machine come from.
+/// The source of the two users of a machine.
 #[derive(Debug, Clone, Copy)]
 enum Users {
-    /// The service is root and takes ids from a range of its own.
+    /// The service is root and assigns ids from its own range.
     Root,
-    /// The service is an ordinary user, who is the tools' user too; the agent's comes from the user's subordinate ids.
+    /// The service is an ordinary user, who is also the tools' user. The agent's user comes from the subordinate ids.
     Ordinary { own: (u32, u32), users: subordinate::Range, groups: subordinate::Range },
 }
 
 impl Sandbox {
-    /// Prepares the driver: makes the folder of machines, finds the ids and the control groups.
+    /// Prepares the driver: creates the folder of machines, and finds the ids and control groups.
     ///
     /// # Errors
-    /// [`DriverError::AskRefused`] where the service's user can have no second user for the tools.
+    /// [`DriverError::Refused`] when the service's user cannot have a second user for the tools.
     pub fn open(mut config: SandboxConfig) -> Result<Self, DriverError> {
         private_folder(&config.machines)?;
         if let Some(plugins) = &config.plugins {
@@ -167,7 +167,7 @@ impl Sandbox {
         Ok(Self { config, users, cgroups: Cgroups::find() })
     }
 
-    /// Returns which kernel machines run on.
+    /// Returns the kind of kernel that machines run on.
     #[must_use]
     pub const fn kernel(&self) -> Kernel {
         match self.config.kernel {
@@ -176,19 +176,19 @@ impl Sandbox {
         }
     }
 
-    /// Which limits hold for a machine as a whole.
+    /// Returns the mechanism of the limits of a machine as a whole.
     #[must_use]
     pub const fn limits_kind(&self) -> LimitsKind {
         self.cgroups.kind()
     }
 
-    /// Lists the limits of machines, and what enforces each on this host.
+    /// Lists the limits of machines and the mechanism that enforces each on this host.
     #[must_use]
     pub fn limits_report(&self) -> Vec<LimitStatus> {
         report::limits(self.kernel(), &self.cgroups, self.users, self.no_disk_quota().as_deref())
     }
 
-    /// Returns why the kernel does not bound what accounts take on disk; `None` when it does.
+    /// Returns the reason why the kernel does not limit the disk space of accounts; `None` when it does.
     fn no_disk_quota(&self) -> Option<String> {
         match (self.users, self.config.disk_quota) {
             (Users::Ordinary { .. }, _) => Some("only root may set project quotas".to_owned()),
@@ -197,7 +197,7 @@ impl Sandbox {
         }
     }
 
-    /// Bounds what the account takes on disk, where the kernel can.
+    /// Limits the disk space of the account if the kernel supports it.
     async fn bound_disk(&self, home: &Home, index: &Path) {
         let Some(quota) = self.config.disk_quota.filter(|_| self.no_disk_quota().is_none()) else { return };
         let (ordinal, workspace, index) = (home.ordinal, home.workspace.clone(), index.to_owned());
@@ -207,8 +207,8 @@ impl Sandbox {
         }
     }
 
-    /// Tries the jail as [`Self::probe`] does, unless that has succeeded before with the same boot of the host, kernel,
-    /// agent and user. A kernel takes some tenths of a second to boot.
+    /// Runs [`Self::probe`] unless it has succeeded before with the same boot of the host, kernel, agent and user.
+    /// Booting a kernel takes some tenths of a second.
     ///
     /// # Errors
     /// As [`Self::probe`].
@@ -221,15 +221,15 @@ impl Sandbox {
             return Ok(());
         }
         self.probe().await?;
-        // Without it the next start tries again.
+        // If this fails, the next start runs the self-test again.
         let _ = fs::write(&remembered, stamp);
         Ok(())
     }
 
-    /// Tries the jail for real, once: makes one, looks from inside whether it holds, and takes it down again.
+    /// Runs a self-test: creates a jail, checks it from inside, and removes it.
     ///
     /// # Errors
-    /// [`DriverError::AskRefused`] with what the kernel would not give.
+    /// [`DriverError::Refused`] with the feature that the kernel lacks.
     pub async fn probe(&self) -> Result<(), DriverError> {
         let trial = self.config.machines.join(format!(".trial-{}", std::process::id()));
         let (workspace, index) = (trial.join("workspace"), trial.join(self.kernel().index()));
@@ -250,7 +250,7 @@ impl Sandbox {
             cgroups: Vec::new(),
         };
         let outcome = self.launch(&spec(Task::Check)).await;
-        // As an ordinary user the trial's index belongs to another one by now.
+        // For an ordinary user, the index of the self-test belongs to another user by now.
         let _ = self.launch(&spec(Task::Clear)).await;
         let _ = remove_folder(&trial);
         match outcome {
@@ -264,7 +264,7 @@ impl Sandbox {
     /// Starts the account's machine. Dropping the future abandons the start and leaves nothing behind.
     ///
     /// # Errors
-    /// [`DriverError::Busy`] when the machine runs already, else with the launcher's reason.
+    /// [`DriverError::Busy`] when the machine runs already, otherwise the launcher's reason.
     pub async fn start(&self, home: &Home) -> Result<SandboxMachine, DriverError> {
         if home.ordinal >= ORDINALS_MAX {
             return Err(DriverError::Refused("there are no more ids for this many accounts".into()));
@@ -304,10 +304,10 @@ impl Sandbox {
         }
     }
 
-    /// The account's machine, if one runs that this or an earlier service started.
+    /// Returns the account's machine if one runs that this or an earlier service started.
     ///
     /// # Errors
-    /// When the machine's folder or the kernel can't be read.
+    /// When the machine's folder or the kernel cannot be read.
     pub fn attach(&self, account: AccountId) -> Result<Option<SandboxMachine>, DriverError> {
         let folder = self.folder(account);
         match read_identity(&folder)? {
@@ -316,7 +316,7 @@ impl Sandbox {
         }
     }
 
-    /// The accounts whose machines left an identity behind, running or not.
+    /// Returns the accounts whose machines left an identity file, running or not.
     #[must_use]
     pub fn left_over(&self) -> Vec<AccountId> {
         let folders = fs::read_dir(&self.config.machines).into_iter().flatten().flatten();
@@ -326,11 +326,11 @@ impl Sandbox {
             .collect()
     }
 
-    /// Stops the account's machine, if there is one: asks the agent to end, then kills all. Comes back when nothing
-    /// of it is left. May be called at any time, also after a start that was abandoned.
+    /// Stops the account's machine if there is one: asks the agent to exit, then kills all processes. Returns when
+    /// all of them are gone. May be called at any time, also after an abandoned start.
     ///
     /// # Errors
-    /// When a process of it does not go away.
+    /// When a process does not exit.
     pub async fn stop(&self, account: AccountId) -> Result<(), DriverError> {
         let folder = self.folder(account);
         let identity = read_identity(&folder)?;
@@ -344,7 +344,7 @@ impl Sandbox {
             }
         }
         wait_until_unlocked(&folder).await?;
-        // Those of a start that was abandoned, and those that another configuration had.
+        // The groups of an abandoned start, and those of another configuration.
         cgroup::remove(&self.cgroups.folders(&group_name(account)));
         if let Some(identity) = identity {
             cgroup::remove(&identity.cgroups);
@@ -360,10 +360,10 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Removes all that the driver keeps for an account whose machine is stopped, the index above all.
+    /// Removes everything that the driver stores for an account with a stopped machine, in particular the index.
     ///
     /// # Errors
-    /// When something of it is left.
+    /// When a part could not be removed.
     pub async fn remove(&self, home: &Home) -> Result<(), DriverError> {
         let folder = self.folder(home.account);
         let index = folder.join(Kernel::Host.index());
@@ -443,7 +443,7 @@ impl Sandbox {
     }
 }
 
-/// A machine that runs.
+/// A running machine.
 #[derive(Debug)]
 pub struct SandboxMachine {
     folder: PathBuf,
@@ -461,12 +461,12 @@ impl SandboxMachine {
         Ok(Some(Self { folder: folder.to_owned(), first: identity.pid, process }))
     }
 
-    /// A new byte stream to the agent.
+    /// Opens a new byte stream to the agent.
     ///
     /// # Errors
-    /// When nobody listens.
+    /// When the agent does not listen.
     pub async fn connect(&self) -> io::Result<UnixStream> {
-        // The address of a socket holds some hundred bytes, fewer than a path may have.
+        // The address of a socket is limited to about a hundred bytes, less than a path may need.
         let folder = rustix::fs::open(
             &self.folder,
             OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
@@ -482,10 +482,10 @@ impl SandboxMachine {
         }
     }
 
-    /// The host's numbers of all its processes, the first one first.
+    /// Returns the process ids of the machine on the host, the init process first.
     ///
     /// # Errors
-    /// When `/proc` can't be read.
+    /// When `/proc` cannot be read.
     pub fn processes(&self) -> io::Result<Vec<i32>> {
         identity::processes(self.first)
     }
@@ -498,7 +498,7 @@ impl SandboxMachine {
     }
 }
 
-/// Identifies this boot of the host, its user and these programs.
+/// Returns an identifier of this boot of the host, the user and these programs.
 fn probe_stamp(programs: &[&Path]) -> io::Result<String> {
     let mut stamp = format!("{} {}", identity::boot_id()?, rustix::process::geteuid().as_raw());
     for program in programs {
@@ -527,7 +527,7 @@ fn private_folder(path: &Path) -> Result<(), DriverError> {
         .map_err(|error| failed(&format!("making {}", path.display()), error))
 }
 
-/// Makes a folder that machines' users may look into, if it is not there.
+/// Creates a folder that machines' users may read, unless it exists.
 fn public_folder(path: &Path) -> Result<(), DriverError> {
     if path.is_dir() {
         return Ok(());
@@ -537,8 +537,8 @@ fn public_folder(path: &Path) -> Result<(), DriverError> {
         .map_err(|error| failed(&format!("making {}", path.display()), error))
 }
 
-/// Removes a machine's folder, whose index on the host's kernel is empty. That may belong to the agent's user, so that nobody else may
-/// look into it.
+/// Removes a machine's folder, whose index is already empty. The index may belong to the agent's user, so that no
+/// other user can read it.
 fn remove_folder(folder: &Path) -> io::Result<()> {
     let gone = |outcome: io::Result<()>| match outcome {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -550,14 +550,14 @@ fn remove_folder(folder: &Path) -> io::Result<()> {
 
 fn read_identity(folder: &Path) -> Result<Option<Identity>, DriverError> {
     match fs::read(folder.join(STATE)) {
-        // One that can't be understood names no process; the lock still guards against a second machine.
+        // An unreadable identity names no process; the lock still prevents a second machine.
         Ok(text) => Ok(serde_json::from_slice(&text).ok()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed("reading the machine's identity", error)),
     }
 }
 
-/// Waits until no process holds the machine's lock: also those of an abandoned start are gone then.
+/// Waits until no process holds the machine's lock; then all processes of an abandoned start are gone too.
 async fn wait_until_unlocked(folder: &Path) -> Result<(), DriverError> {
     let lock = match fs::File::open(folder.join(LOCK)) {
         Ok(lock) => lock,

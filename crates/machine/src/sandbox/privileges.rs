@@ -20,13 +20,13 @@ use super::sys::{self, ErrorContext, Failure};
 /// The capabilities that the agent needs to run tools as another user and to kill them: CAP_KILL, CAP_SETGID,
 /// CAP_SETUID.
 const AGENT_CAPABILITIES: [u32; 3] = [5, 6, 7];
-/// The priority of a machine without a share of the processors; 0 is the service's.
+/// The priority of machines without a share of the processors; the service has 0.
 const BEHIND_THE_SERVICE: i32 = 5;
 
-/// Sets the limits of the calling process and all that it starts. Without a control group each process gets the
-/// memory that else all share.
+/// Sets the limits of the calling process and its children. Without a control group, each process gets the memory
+/// limit that otherwise applies to all together.
 pub(crate) fn limit(limits: &Limits, grouped: bool) -> Result<(), Failure> {
-    /// Programs reserve far more address space than they use.
+    /// Programs reserve much more address space than they use.
     const ADDRESSES_PER_MEMORY: u64 = 64;
     let data = if grouped { limits.memory_bytes.saturating_mul(4) } else { limits.memory_bytes };
     let bounds = [
@@ -44,14 +44,14 @@ pub(crate) fn limit(limits: &Limits, grouped: bool) -> Result<(), Failure> {
         (Resource::Rtprio, 0),
     ];
     for (resource, bound) in bounds {
-        // A hard limit of the service's own can't be raised, only kept.
+        // A hard limit of the service itself cannot be raised.
         let bound = getrlimit(resource).maximum.map_or(bound, |maximum| maximum.min(bound));
         let both = Rlimit { current: Some(bound), maximum: Some(bound) };
         setrlimit(resource, both).doing("limiting resources")?;
     }
     if !grouped {
-        // Nothing shares the processors out between machines and the service; at least the service goes first.
-        // A service that runs at a lower priority still has nothing to lower, and may not raise it.
+        // Without a control group for the processors, at least the service has a higher priority than machines. A
+        // service that already runs at a lower priority need not lower it further, and may not raise it.
         let own = getpriority_process(None).doing("asking for the priority")?;
         if own < BEHIND_THE_SERVICE {
             setpriority_process(None, BEHIND_THE_SERVICE).doing("lowering the priority")?;
@@ -60,7 +60,7 @@ pub(crate) fn limit(limits: &Limits, grouped: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Gives up all privileges but the agent's three, for good.
+/// Permanently drops all privileges except the agent's three capabilities.
 pub(crate) fn reduce() -> Result<(), Failure> {
     set_no_new_privs(true).doing("giving up new privileges")?;
     sys::bound_capabilities(&AGENT_CAPABILITIES).doing("bounding capabilities")?;
@@ -69,15 +69,15 @@ pub(crate) fn reduce() -> Result<(), Failure> {
         | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
         | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED;
     set_capabilities_secure_bits(secure).doing("locking capabilities")?;
-    let kept = CapabilitySet::KILL | CapabilitySet::SETGID | CapabilitySet::SETUID;
-    capabilities(kept)?;
-    // A layer more where the kernel has it: whatever else fails, files outside these folders can't be written and no
-    // connection leaves. Older kernels do without.
+    let retained = CapabilitySet::KILL | CapabilitySet::SETGID | CapabilitySet::SETUID;
+    capabilities(retained)?;
+    // An additional layer, if the kernel supports it: even if others fail, files outside these folders cannot be
+    // written and no connection can be opened. Older kernels do not have it.
     let _ = landlock();
     Ok(())
 }
 
-/// Gives up the rest: what the first process needs once the agent is there, which is nothing.
+/// Drops the remaining privileges, because the init process needs none once the agent runs.
 pub(crate) fn renounce(grouped: bool) -> Result<(), Failure> {
     capabilities(CapabilitySet::empty())?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).doing("closing the process to others")?;
@@ -89,18 +89,19 @@ pub(crate) fn filter_kernel(grouped: bool) -> Result<(), Failure> {
     seccomp::apply(Profile::UserModeLinux { counted: grouped }).doing("filtering system calls")
 }
 
-/// Gives up every capability of the calling process.
+/// Drops all capabilities of the calling process.
 pub(crate) fn drop_capabilities() -> Result<(), Failure> {
     capabilities(CapabilitySet::empty())
 }
 
-/// Filters system calls. What only a control group counts is refused where there is none.
+/// Filters system calls. Refuses those whose resources only a control group counts, if there is none.
 pub(crate) fn filter(grouped: bool) -> Result<(), Failure> {
     seccomp::apply(Profile::Agent { counted: grouped }).doing("filtering system calls")
 }
 
-fn capabilities(kept: CapabilitySet) -> Result<(), Failure> {
-    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+fn capabilities(retained: CapabilitySet) -> Result<(), Failure> {
+    let sets =
+        CapabilitySets { effective: retained, permitted: retained, inheritable: CapabilitySet::empty() };
     set_capabilities(None, sets).doing("giving up capabilities")
 }
 

@@ -12,11 +12,11 @@ use rustix::fs::{Dir, FileType, Mode, OFlags};
 
 use super::sys::{self, FileProject};
 
-/// The first project; each account has two after it, one for its workspace and one for its index.
+/// The first project id; each account has two ids, one for its workspace and one for its index.
 const PROJECTS_FROM: u32 = 0x4300_0000;
-/// Folders deeper than this keep the project that they have when a tree is taken over.
+/// The depth below which folders keep their project when a tree is assigned.
 const DEPTH_MAX: usize = 64;
-/// The flag `FS_XFLAG_PROJINHERIT`: what is made in the folder gets its project.
+/// The flag `FS_XFLAG_PROJINHERIT`: new entries of the folder inherit its project.
 const INHERIT: u32 = 0x200;
 
 /// The disk quota of an account.
@@ -39,8 +39,7 @@ pub fn missing_disk_quota(folder: &Path) -> Option<String> {
     }
 }
 
-/// Bounds the workspace and the index of the account of this number. Blocks; the first time for as long as it takes to
-/// visit all their files.
+/// Limits the workspace and the index of the account with this number. Blocks; the first call visits all their files.
 ///
 /// # Errors
 /// Errors of the kernel; the quota may then apply to some of the folders only.
@@ -51,15 +50,15 @@ pub fn bound_disk(ordinal: u32, workspace: &Path, index: &Path, quota: DiskQuota
         let FileProject { flags, project: before } = sys::file_project(folder.as_fd())?;
         if before != project || flags & INHERIT == 0 {
             assign_below(&folder, project, DEPTH_MAX)?;
-            // Last, so that a walk that was cut is done again.
+            // Set last, so that an interrupted walk is repeated.
             sys::set_file_project(folder.as_fd(), FileProject { flags: flags | INHERIT, project })?;
         }
     }
     Ok(())
 }
 
-/// Gives everything below a folder to the project. What vanishes meanwhile, and what is no file or folder, is passed
-/// over.
+/// Assigns everything below a folder to the project. Skips entries that disappear, and those other than files and
+/// folders.
 fn assign_below(folder: &OwnedFd, project: u32, depth_left: usize) -> io::Result<()> {
     for entry in Dir::read_from(folder)? {
         let entry = entry?;
@@ -70,8 +69,8 @@ fn assign_below(folder: &OwnedFd, project: u32, depth_left: usize) -> io::Result
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let Ok(opened) = rustix::fs::openat(folder, name, flags, Mode::empty()) else { continue };
-        let kept = sys::file_project(opened.as_fd())?.flags;
-        let flags = if is_folder { kept | INHERIT } else { kept };
+        let current = sys::file_project(opened.as_fd())?.flags;
+        let flags = if is_folder { current | INHERIT } else { current };
         sys::set_file_project(opened.as_fd(), FileProject { flags, project })?;
         if is_folder && depth_left > 0 {
             assign_below(&opened, project, depth_left - 1)?;

@@ -6,7 +6,7 @@ use crate::limits::{Enforcement, LimitStatus};
 
 /// Lists every limit.
 ///
-/// `no_disk_quota` says why there are no project quotas.
+/// `no_disk_quota` is the reason why there are no project quotas.
 pub(super) fn limits(
     kernel: Kernel,
     cgroups: &Cgroups,

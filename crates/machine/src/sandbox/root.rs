@@ -1,5 +1,5 @@
-//! The root file system of a machine: the host's programs and the skills' files read-only, the workspace, and nothing
-//! else.
+//! Sets up the root file system of a machine: the host's programs and the skills' files read-only, the workspace, and
+//! nothing else.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,7 +20,7 @@ use super::sys::{ErrorContext, Failure, mount_setattr};
 const MOUNT_FLAGS: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 const READ_ONLY: u64 = MOUNT_FLAGS | libc::MOUNT_ATTR_RDONLY;
 
-/// Where the new root is put together: a folder that every host has, and that the new root covers meanwhile.
+/// The folder in which the new root is assembled: every host has it, and the new root covers it meanwhile.
 const SITE: &str = "/tmp";
 /// Folders of programs and libraries; on most hosts links into `/usr`.
 const SYSTEM: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
@@ -29,9 +29,9 @@ const ETC: [&str; 5] = ["alternatives", "fonts", "ld.so.cache", "localtime", "mi
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 /// The most inotify instances and watches of all processes of a machine together.
 const INOTIFY: [(&str, &str); 2] = [("max_inotify_instances", "64"), ("max_inotify_watches", "16384")];
-/// Parts of `/proc` that could change the kernel's behaviour for all.
+/// The parts of `/proc` that could change the behaviour of the host's kernel.
 const PROC_READ_ONLY: [&str; 5] = ["sys", "irq", "bus", "fs", "sysrq-trigger"];
-/// Parts of `/proc` that tell about the host's memory and kernel.
+/// The parts of `/proc` that reveal the host's memory and kernel.
 const PROC_HIDDEN: [&str; 12] = [
     "kcore",
     "keys",
@@ -47,7 +47,7 @@ const PROC_HIDDEN: [&str; 12] = [
     "latency_stats",
 ];
 
-/// The mounts that come from the account's own folders, not attached yet.
+/// The mounts of the account's own folders, not attached yet.
 pub(crate) struct Sources {
     pub(crate) workspace: OwnedFd,
     pub(crate) index: OwnedFd,
@@ -56,7 +56,7 @@ pub(crate) struct Sources {
     pub(crate) plugins: Option<OwnedFd>,
 }
 
-/// A mount of what stands at `path`, not attached yet.
+/// Creates a mount of `path`, not attached yet.
 pub(crate) fn tree(path: impl AsRef<Path>, recursive: bool) -> Result<OwnedFd, Failure> {
     let path = path.as_ref();
     let mut flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
@@ -66,9 +66,9 @@ pub(crate) fn tree(path: impl AsRef<Path>, recursive: bool) -> Result<OwnedFd, F
     open_tree(CWD, path, flags).doing(&format!("taking {}", path.display()))
 }
 
-/// Puts the new root together and makes it the calling process's, which must be the first of its process namespace
-/// and have all capabilities in its user namespace. Memory that belongs to no process is to be had only where a control
-/// group has it `counted`.
+/// Assembles the new root and makes it the root of the calling process, which must be the first of its process
+/// namespace and have all capabilities in its user namespace. Memory that belongs to no process is available only if
+/// a control group has it `counted`.
 pub(crate) fn enter(sources: &Sources, limits: &Limits, counted: bool) -> Result<(), Failure> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .doing("making mounts private")?;
@@ -96,7 +96,7 @@ pub(crate) fn enter(sources: &Sources, limits: &Limits, counted: bool) -> Result
         restrict(kernel, false, READ_ONLY, kernel::PROGRAM)?;
         fs::write(kernel::PROGRAM, "").doing("making the kernel's file")?;
         attach(kernel, kernel::PROGRAM)?;
-        // The kernel maps its memory from a file, and runs code there.
+        // The kernel maps its memory from a file, and executes code there.
         place(&tmpfs(limits.with_kernel().memory_bytes, "1777", MountAttrFlags::empty())?, kernel::MEMORY)?;
     }
     if let Some(plugins) = &sources.plugins {
@@ -111,7 +111,7 @@ pub(crate) fn enter(sources: &Sources, limits: &Limits, counted: bool) -> Result
     if sources.kernel.is_some() { Ok(()) } else { own_index() }
 }
 
-/// As an ordinary user's service the index folder is that user's until the agent's user takes it over, once.
+/// Takes ownership of the index folder, once: for an ordinary user's service it belongs to that user at first.
 fn own_index() -> Result<(), Failure> {
     let owner = fs::metadata("/index").doing("looking at /index")?.uid();
     if owner != 0 {
@@ -187,8 +187,8 @@ fn proc() -> Result<(), Failure> {
     fsconfig_create(open.as_fd()).doing("making a new /proc")?;
     let mount = fsmount(open.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, flags).doing("mounting a new /proc")?;
     place(&mount, "proc")?;
-    // Another layer under the filter and the empty bounding set: no user namespace can be made from inside. Where the
-    // kernel does not let it be written the other layers hold.
+    // An additional layer besides the filter and the empty bounding set: no user namespace can be created inside. If
+    // the kernel does not permit this write, the other layers remain.
     let _ = fs::write("proc/sys/user/max_user_namespaces", "0");
     // The kernel counts these for a user of the host, who may have other processes.
     for (name, most) in INOTIFY {
@@ -239,7 +239,7 @@ fn dev(limits: &Limits, counted: bool) -> Result<(), Failure> {
 }
 
 fn tmpfs(size_bytes: u64, mode: &str, more: MountAttrFlags) -> Result<OwnedFd, Failure> {
-    /// A file or folder for each 4 KiB, so that empty files can't take the kernel's memory either.
+    /// One file or folder per 4 KiB, so that empty files cannot exhaust the kernel's memory.
     const BYTES_PER_INODE: u64 = 4096;
     let flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | more;
     let open = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).doing("opening a tmpfs")?;
@@ -263,7 +263,7 @@ fn folder(name: &str) -> Result<(), Failure> {
     fs::create_dir(name).doing(&format!("making /{name}"))
 }
 
-/// Makes the folder and attaches the mount there.
+/// Creates the folder and attaches the mount there.
 fn place(mount: &OwnedFd, name: &str) -> Result<(), Failure> {
     folder(name)?;
     attach(mount, name)

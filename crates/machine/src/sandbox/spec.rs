@@ -10,7 +10,7 @@ pub(crate) const SPEC_MAX_BYTES: usize = 64 * 1024;
 pub(crate) const REPORT_MAX_BYTES: usize = 64 * 1024;
 /// The agent's listening socket in the machine's folder.
 pub(crate) const SOCKET: &str = "agent.sock";
-/// The file that is locked as long as the machine lives.
+/// The file that is locked while the machine lives.
 pub(crate) const LOCK: &str = "lock";
 /// The machine's [`Identity`].
 pub(crate) const STATE: &str = "state.json";
@@ -22,24 +22,24 @@ pub(crate) const TOOLS_ID: u32 = 1000;
 /// The resource limits of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Memory of all processes together where there is a control group, else of each process.
+    /// The memory of all processes together with a control group, otherwise of each process.
     pub memory_bytes: u64,
     /// Processes and threads.
     pub processes: u64,
-    /// Processor time in percent of one core, where there is a control group.
+    /// The processor time in percent of one core, enforced by a control group.
     pub cpu_percent: u64,
-    /// The workspace; the agent watches it.
+    /// The size of the workspace, which the agent checks.
     pub workspace_bytes: u64,
     /// The largest file that a process may write.
     pub file_bytes: u64,
-    /// `/tmp` and `/dev/shm`, each.
+    /// The sizes of `/tmp` and `/dev/shm`, each.
     pub temporary_bytes: u64,
     /// Open files of each process.
     pub open_files: u64,
 }
 
 impl Limits {
-    /// What the host must allow to a kernel whose machine has these limits.
+    /// Returns the limits on the host for a kernel whose machine has these limits.
     pub(crate) fn with_kernel(&self) -> Self {
         const KERNEL_MEMORY_BYTES: u64 = 96 << 20;
         const OPEN_FILES: u64 = 65_536;
@@ -47,7 +47,7 @@ impl Limits {
         Self {
             memory_bytes,
             processes: self.processes.saturating_mul(2).saturating_add(64),
-            // The memory of the machine, with the kernel itself, is a file of the kernel's.
+            // The memory of the machine and of the kernel itself is a file of the kernel.
             file_bytes: self.file_bytes.max(memory_bytes),
             open_files: self.open_files.max(OPEN_FILES),
             ..self.clone()
@@ -69,7 +69,7 @@ impl Default for Limits {
     }
 }
 
-/// The host's ids that stand for the two users of a machine.
+/// The ids on the host that represent the two users of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UserIds {
     pub(crate) agent_uid: u32,
@@ -83,7 +83,7 @@ pub(crate) struct UserIds {
 pub(crate) enum Task {
     /// Start the machine.
     Run,
-    /// Make the whole jail, try it, and leave nothing behind.
+    /// Create the whole jail, run the self-test, and remove it.
     Check,
     /// Empty the index, whose files belong to the agent's user.
     Clear,
@@ -109,8 +109,8 @@ pub(crate) struct Spec {
 }
 
 impl Spec {
-    /// The limits of the machine's processes on the host. A kernel of its own takes memory for itself, and a process of
-    /// the host for each of the machine.
+    /// Returns the limits of the machine's processes on the host. A separate kernel needs memory for itself, and a
+    /// process of the host for each process of the machine.
     pub(crate) fn host_limits(&self) -> Limits {
         match self.kernel {
             Some(_) => self.limits.with_kernel(),
@@ -124,11 +124,11 @@ impl Spec {
     }
 }
 
-/// Which process a machine is: the first one of its process namespace.
+/// Identifies a machine by the first process of its process namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub(crate) pid: i32,
-    /// In clock ticks since boot: tells it from a later process of the same number.
+    /// The start time in clock ticks since boot: distinguishes it from a later process with the same id.
     pub(crate) start_time: u64,
     pub(crate) boot_id: String,
     pub(crate) cgroups: Vec<PathBuf>,
@@ -140,7 +140,7 @@ pub(crate) enum Report {
     Running(Identity),
     Checked,
     Cleared,
-    /// Another process has this machine.
+    /// Another process runs this machine.
     Busy,
     Failed {
         reason: String,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-/// A range of ids of the host.
+/// A range of ids on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
     pub(crate) first: u32,
@@ -28,10 +28,10 @@ impl fmt::Display for Range {
     }
 }
 
-/// Finds the first ranges of users and of groups that belong to this user, and to nobody else.
+/// Finds the first ranges of users and of groups that belong to this user alone.
 ///
 /// # Errors
-/// A message that says which package or entry is missing.
+/// A message that names the missing package or entry.
 pub(crate) fn find(uid: u32) -> Result<(Range, Range), String> {
     for program in ["/usr/bin/newuidmap", "/usr/bin/newgidmap"] {
         if !Path::new(program).exists() {
@@ -52,10 +52,10 @@ pub(crate) fn find(uid: u32) -> Result<(Range, Range), String> {
     Ok((of("/etc/subuid", "subuids")?, of("/etc/subgid", "subgids")?))
 }
 
-/// Checks that a range which the service takes without being given it, as root, belongs to nobody.
+/// Checks that a range which the service uses as root without an entry of its own belongs to no user.
 ///
 /// # Errors
-/// Says whose it is.
+/// A message that names the owner.
 pub(crate) fn check_free(range: Range) -> Result<(), String> {
     for file in ["/etc/subuid", "/etc/subgid"] {
         let ranges = fs::read_to_string(file).unwrap_or_default();
@@ -69,11 +69,11 @@ pub(crate) fn check_free(range: Range) -> Result<(), String> {
     Ok(())
 }
 
-/// Why a user's subordinate ids cannot be used.
+/// The reason why a user's subordinate ids cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 enum Fault {
     None,
-    /// Another user may make processes with the same ids, and could end those of machines.
+    /// Another user may create processes with the same ids, and could kill those of machines.
     Shared {
         own: Range,
         with: String,
@@ -126,7 +126,7 @@ fn lines(ranges: &str) -> impl Iterator<Item = Line<'_>> {
     })
 }
 
-/// Finds the first range of this user, which nobody else may have.
+/// Finds the first range of this user, which no other user may have.
 fn usable_range(ranges: &str, passwd: &str, uid: u32, name: Option<&str>) -> Result<Range, Fault> {
     let is_own = |line: &Line<'_>| Some(line.user) == name || line.user.parse() == Ok(uid);
     let own = lines(ranges).find(is_own).ok_or(Fault::None)?.range;
@@ -142,9 +142,9 @@ fn usable_range(ranges: &str, passwd: &str, uid: u32, name: Option<&str>) -> Res
     taken.map_or(Ok(own), |user| Err(Fault::Taken { own, user }))
 }
 
-/// Finds a range that nobody has, above all that are given to users by themselves and above those of a root service.
+/// Finds a range that no user has, above all assigned ranges and those of a root service.
 fn suggested(ranges: &str) -> Range {
-    /// Ranges that are looked at before the first is named all the same.
+    /// The most ranges that are tried; then the last one is suggested.
     const RANGES_MAX: u32 = 1024;
     const FIRST: u32 = 0x7800_0000;
     const COUNT: u32 = 65_536;
@@ -186,9 +186,12 @@ mod tests {
             let ranges = format!("bob:{theirs}\nann:100000:65536\n");
             let fault = of(&ranges, passwd).unwrap_err();
             assert!(matches!(&fault, Fault::Shared { with, .. } if with == "bob"), "{theirs}: {fault:?}");
-            let told = fault.explain("/etc/subuid", "subuids", "ann", suggested(&ranges));
+            let message = fault.explain("/etc/subuid", "subuids", "ann", suggested(&ranges));
             let mend = "usermod --del-subuids 100000-165535 --add-subuids 2013265920-2013331455 ann";
-            assert!(told.contains(mend) && told.contains("of user bob, who could end machines"), "{told}");
+            assert!(
+                message.contains(mend) && message.contains("of user bob, who could end machines"),
+                "{message}"
+            );
         }
         for beside in ["165536:65536", "34464:65536"] {
             assert_eq!(of(&format!("ann:100000:65536\nbob:{beside}"), passwd), Ok(own), "{beside}");

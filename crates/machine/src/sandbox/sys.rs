@@ -11,7 +11,7 @@ use rustix::thread::UnshareFlags;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A step of a launch that failed, in words for the operator.
+/// A failed step of a launch, in words for the operator.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {source}")]
 pub(crate) struct Failure {
@@ -29,7 +29,7 @@ impl Failure {
     }
 }
 
-/// Names the step that an error comes from.
+/// Names the step in which an error occurred.
 pub(crate) trait ErrorContext<T> {
     fn doing(self, what: &str) -> Result<T, Failure>;
 }
@@ -40,7 +40,7 @@ impl<T, E: Into<io::Error>> ErrorContext<T> for Result<T, E> {
     }
 }
 
-/// Which side of a fork goes on.
+/// The side of a fork on which the caller continues.
 pub(crate) enum Fork {
     Child,
     Parent(Pid),
@@ -78,16 +78,16 @@ pub(crate) fn close_from(first: u32) -> io::Result<()> {
     }
 }
 
-/// Closes every descriptor above standard error but those in `kept`; whoever owns the others must not use them again.
-pub(crate) fn close_all_but(kept: &[RawFd]) -> io::Result<()> {
-    let mut kept: Vec<u32> = kept.iter().filter_map(|fd| u32::try_from(*fd).ok()).collect();
-    kept.sort_unstable();
+/// Closes every descriptor above standard error except those in `retained`; their owners must not use them again.
+pub(crate) fn close_all_but(retained: &[RawFd]) -> io::Result<()> {
+    let mut retained: Vec<u32> = retained.iter().filter_map(|fd| u32::try_from(*fd).ok()).collect();
+    retained.sort_unstable();
     let mut first = 3;
-    for fd in kept.into_iter().chain([u32::MAX]) {
+    for fd in retained.into_iter().chain([u32::MAX]) {
         if first < fd {
             let last = if fd == u32::MAX { fd } else { fd - 1 };
-            // SAFETY: only the jail's first process calls this, once, and uses nothing but `kept` afterwards; it
-            // leaves by `_exit`, so that no destructor closes a number that came to mean something else.
+            // SAFETY: only the init process of the jail calls this, once, and uses nothing but `retained` afterwards;
+            // it exits by `_exit`, so that no destructor closes a reused descriptor number.
             if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == -1 {
                 return Err(io::Error::last_os_error());
             }
@@ -97,7 +97,7 @@ pub(crate) fn close_all_but(kept: &[RawFd]) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes `fd` known under the number `number` too, to be inherited by what is executed next.
+/// Duplicates `fd` to the descriptor `number`, which the next executed program inherits.
 pub(crate) fn inherit_as(fd: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
     // SAFETY: called in a forked child just before it executes; whatever had `number` is not used again.
     let result = unsafe {
@@ -138,22 +138,22 @@ pub(crate) fn mount_setattr(
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Takes every capability but `kept` out of the bounding set.
-pub(crate) fn bound_capabilities(kept: &[u32]) -> io::Result<()> {
+/// Removes every capability except `retained` from the bounding set.
+pub(crate) fn bound_capabilities(retained: &[u32]) -> io::Result<()> {
     /// The kernel's set has 64 bits.
     const CAPABILITIES_MAX: u32 = 64;
-    for capability in (0..CAPABILITIES_MAX).filter(|capability| !kept.contains(capability)) {
+    for capability in (0..CAPABILITIES_MAX).filter(|capability| !retained.contains(capability)) {
         // SAFETY: a plain prctl with integer arguments.
         if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability), 0, 0, 0) } == -1 {
             let error = io::Error::last_os_error();
-            // The kernel knows no capability of this number, nor of any greater one.
+            // The kernel knows neither a capability of this number nor any greater one.
             return if error.raw_os_error() == Some(libc::EINVAL) { Ok(()) } else { Err(error) };
         }
     }
     Ok(())
 }
 
-/// Blocks SIGTERM and SIGCHLD and gives a descriptor that is readable when one of them has come.
+/// Blocks SIGTERM and SIGCHLD. Returns a descriptor that is readable when one of them was received.
 pub(crate) fn signals() -> io::Result<OwnedFd> {
     // SAFETY: the set lives on the stack through all calls; the descriptor that comes back is fresh and ours alone.
     unsafe {
@@ -184,7 +184,7 @@ pub(crate) fn received_term(signals: &OwnedFd) -> bool {
         .any(|record| record.first_chunk().is_some_and(|number| i32::from_ne_bytes(*number) == libc::SIGTERM))
 }
 
-/// Puts signals back to what a fresh program expects: none blocked, SIGPIPE ending it.
+/// Resets signals to the defaults of a new program: none blocked, SIGPIPE terminates it.
 pub(crate) fn reset_signals() -> io::Result<()> {
     // SAFETY: the set lives on the stack through the calls; the default action needs no handler.
     unsafe {
@@ -198,7 +198,7 @@ pub(crate) fn reset_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// Becomes another program; comes back only with the reason why it could not.
+/// Executes another program. Returns only after a failure, with its cause.
 pub(crate) fn exec(program: &str, arguments: &[&str], environment: &[String]) -> io::Error {
     fn texts<'a>(texts: impl Iterator<Item = &'a str>) -> io::Result<Vec<CString>> {
         texts.map(|text| CString::new(text).map_err(io::Error::other)).collect()
@@ -220,19 +220,19 @@ pub(crate) fn exec(program: &str, arguments: &[&str], environment: &[String]) ->
     io::Error::last_os_error()
 }
 
-/// Has the program that is executed next put its addresses where it was linked.
+/// Disables address randomization for the next executed program.
 pub(crate) fn keep_addresses() -> io::Result<()> {
     let domain = libc::c_ulong::try_from(libc::ADDR_NO_RANDOMIZE).map_err(io::Error::other)?;
     // SAFETY: changes how later programs are laid out, and nothing of this one.
     if unsafe { libc::personality(domain) } == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Sets the name under which process lists show the calling process; 15 bytes of it.
+/// Sets the name of the calling process in process lists, truncated to 15 bytes.
 pub(crate) fn set_name(name: &CStr) -> io::Result<()> {
     rustix::thread::set_name(name).map_err(Into::into)
 }
 
-/// Keeps descriptor 3 occupied, so that no pipe gets the number that the agent's listener will have.
+/// Occupies descriptor 3, so that no pipe gets the number of the agent's listener.
 pub(crate) fn reserve_listener_number() -> io::Result<()> {
     let null = rustix::fs::open(
         "/dev/null",
@@ -243,7 +243,7 @@ pub(crate) fn reserve_listener_number() -> io::Result<()> {
     Ok(())
 }
 
-/// The descriptor of a process, to wait for its end with tokio.
+/// Creates a descriptor of a process for waiting with tokio.
 pub(crate) fn watched(process: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` names the same open descriptor for its whole life, and the `AsyncFd` owns it.
     unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) }.map_err(Into::into)
@@ -271,13 +271,13 @@ struct FsXattr {
 const FS_IOC_FSGETXATTR: libc::Ioctl = 0x801C_581F;
 const FS_IOC_FSSETXATTR: libc::Ioctl = 0x401C_5820;
 
-/// Returns the project of what is open.
+/// Returns the project of an open file.
 pub(crate) fn file_project(file: BorrowedFd<'_>) -> io::Result<FileProject> {
     let attributes = attributes(file)?;
     Ok(FileProject { flags: attributes.flags, project: attributes.project })
 }
 
-/// Sets the project of what is open; its other attributes stay.
+/// Sets the project of an open file; its other attributes stay.
 pub(crate) fn set_file_project(file: BorrowedFd<'_>, wanted: FileProject) -> io::Result<()> {
     let attributes = FsXattr { flags: wanted.flags, project: wanted.project, ..attributes(file)? };
     // SAFETY: the kernel reads a `struct fsxattr`, which lives through the call.
@@ -287,7 +287,7 @@ pub(crate) fn set_file_project(file: BorrowedFd<'_>, wanted: FileProject) -> io:
 
 fn attributes(file: BorrowedFd<'_>) -> io::Result<FsXattr> {
     let mut attributes = FsXattr::default();
-    // SAFETY: the kernel writes a `struct fsxattr`, of whose size and layout this is.
+    // SAFETY: the kernel writes a `struct fsxattr`, which this matches in size and layout.
     let outcome = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FSGETXATTR, &raw mut attributes) };
     if outcome == 0 { Ok(attributes) } else { Err(io::Error::last_os_error()) }
 }
@@ -298,16 +298,16 @@ const fn of_projects(command: u32) -> libc::c_uint {
     (command << 8) | PRJQUOTA
 }
 
-/// Returns whether the file system of a folder enforces limits of projects.
+/// Returns true if the file system of a folder enforces the limits of projects.
 pub(crate) fn enforces_project_quotas(folder: BorrowedFd<'_>) -> io::Result<bool> {
     const Q_XGETQSTATV: u32 = 0x5808;
     const VERSION: u8 = 1;
     /// `FS_QUOTA_PDQ_ENFD`.
     const ENFORCED: u8 = 1 << 5;
-    // `struct fs_quota_statv`, 168 bytes: its version, a byte of padding, 16 bits of flags, and what is of no interest.
+    // `struct fs_quota_statv`, 168 bytes: its version, a byte of padding, 16 bits of flags, and unused fields.
     let mut state = [0_u64; 32];
     state[0] = u64::from_ne_bytes([VERSION, 0, 0, 0, 0, 0, 0, 0]);
-    // SAFETY: the kernel writes no more than its structure, for which there is room, aligned as it wants.
+    // SAFETY: the kernel writes no more than its structure, which fits and is suitably aligned.
     let outcome = unsafe {
         libc::syscall(
             libc::SYS_quotactl_fd,
@@ -324,7 +324,7 @@ pub(crate) fn enforces_project_quotas(folder: BorrowedFd<'_>) -> io::Result<bool
     Ok(u16::from_ne_bytes([bytes[2], bytes[3]]) & u16::from(ENFORCED) != 0)
 }
 
-/// Sets what a project may take on the file system of a folder. Needs root.
+/// Sets the limits of a project on the file system of a folder. Requires root.
 pub(crate) fn limit_project(
     folder: BorrowedFd<'_>,
     project: u32,
@@ -351,7 +351,7 @@ pub(crate) fn limit_project(
     const LIMITS: u32 = 1 | 4;
     let mut limits =
         Limits { blocks_max: bytes_max.div_ceil(BLOCK_BYTES), files_max, valid: LIMITS, ..Limits::default() };
-    // SAFETY: the kernel reads a `struct if_dqblk`, of whose size and layout this is.
+    // SAFETY: the kernel reads a `struct if_dqblk`, which this matches in size and layout.
     let outcome = unsafe {
         libc::syscall(
             libc::SYS_quotactl_fd,

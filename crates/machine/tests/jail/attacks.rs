@@ -1,4 +1,4 @@
-//! What tools could do to the host with files, and take from everybody else on it.
+//! Tests what tools could do to the host with files, and which resources they could exhaust.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -13,7 +13,7 @@ on_each_driver!(
     watches_of_files_are_bounded_for_the_machine,
 );
 
-/// Every way to make a file or to change its mode.
+/// Every way to create a file or to change its mode.
 const WAYS: [&str; 14] = [
     "open",
     "openat",
@@ -48,14 +48,14 @@ async fn no_program_of_a_machine_runs_as_another_user_on_the_host(kind: Kind) {
         let mode = entry.metadata().unwrap().mode();
         assert_eq!(mode & 0o6000, 0, "{:?} has the mode {mode:o}", entry.file_name());
     }
-    // What programs do every day still works.
+    // The usual operations of programs still work.
     let usual = "umask 022; echo x > a && cp -a a b && mkdir -p d/e && mv b d/e/ && ln d/e/b c && ln -s a l && \
                  chmod 750 a && install -m 755 a i && tar -cf t.tar a d && tar -xf t.tar -C d && stat -c %a a i";
     assert_eq!(as_tools(&link, usual).await, "750\n755");
 }
 
-/// Memory that no process holds, twice as much as the machine may use: with a control group the kernel ends who takes
-/// it, otherwise it is not to be had.
+/// Allocates memory that no process holds, twice the machine's limit: a control group makes the kernel kill the
+/// process, otherwise the allocation fails.
 async fn memory_that_belongs_to_no_process_is_bounded(kind: Kind) {
     let site = Site::new(kind);
     let (_machine, link) = site.start().await;
@@ -68,25 +68,25 @@ async fn memory_that_belongs_to_no_process_is_bounded(kind: Kind) {
         }
         assert_eq!(as_tools(&link, "echo still here").await, "still here", "after {way}");
     }
-    // What programs do with the device goes on.
+    // The usual uses of the device still work.
     assert_eq!(as_tools(&link, "head -c 10 /dev/zero | od -An -tx1 | tr -d ' \\n'").await, "0".repeat(20));
-    // What is left of shared memory ends with its processes: all of it is to be had again.
+    // Shared memory is released with its processes: all of it is available again.
     let most = "head -c 12m /dev/zero > /dev/shm/x && stat -c %s /dev/shm/x && rm /dev/shm/x";
     assert_eq!(as_tools(&link, most).await, (12 << 20).to_string());
 }
 
-/// The kernel holds what is written to a socket. Where a control group counts that, too, it ends who takes too much;
-/// elsewhere the agent does, which these machines have not.
+/// The kernel buffers the data of sockets. A control group that counts it makes the kernel kill the process;
+/// otherwise the agent does, which these machines lack.
 async fn what_the_kernel_holds_for_sockets_is_counted(kind: Kind) {
     let site = Site::new(kind);
     if kind == Kind::Sandbox && site.sandbox.limits_kind() == LimitsKind::Rlimit {
         return;
     }
     let (_machine, link) = site.start().await;
-    // As the agent does with each tool: when memory runs out, tools go before it does.
+    // Like the agent does for each tool, so that tools are killed first when memory runs out.
     let attack = "(echo 1000 > /proc/self/oom_score_adj; exec /agent attack sockets); true";
     let outcome = as_tools(&link, attack).await;
-    // A kernel of its own takes it from the machine's memory, where it may fit.
+    // A separate kernel takes it from the machine's memory, where it may fit.
     assert!(kind == Kind::Uml || !outcome.contains("got"), "{outcome}");
     assert_eq!(as_tools(&link, "echo still here").await, "still here");
 }
@@ -99,7 +99,7 @@ async fn watches_of_files_are_bounded_for_the_machine(kind: Kind) {
     assert_eq!(seen, "64\n16384");
 }
 
-/// The operator is told which limits the kernel does not hold here, and why.
+/// The operator learns which limits the kernel does not enforce here, and why.
 #[test]
 fn the_report_names_every_limit() {
     let site = Site::new(Kind::Sandbox);

@@ -1,4 +1,4 @@
-//! What is inside stays inside.
+//! Tests that processes in a machine cannot escape.
 
 use crate::site::{Kind, Site, as_agent, as_tools};
 
@@ -125,7 +125,7 @@ async fn tools_are_another_user_than_the_agent(kind: Kind) {
         let outcome = as_tools(&link, &format!("/agent attempt {attempt}")).await;
         assert!(outcome.starts_with("refused"), "{attempt}: {outcome}");
     }
-    // The agent's socket has no path inside, and its descriptor is not to be had.
+    // The agent's socket has no path inside, and its descriptor cannot be obtained.
     let agent = as_agent(&link, "echo $PPID").await;
     for path in
         [format!("/proc/{agent}/fd/3"), format!("/proc/{agent}/mem"), "/proc/1/fd".into(), "/index".into()]
@@ -134,7 +134,7 @@ async fn tools_are_another_user_than_the_agent(kind: Kind) {
         assert!(seen.contains("Permission denied"), "{path}: {seen}");
     }
     assert!(as_tools(&link, "find / -xdev -type s 2>/dev/null").await.is_empty());
-    // Only the agent's capabilities are left to it, and none to tools.
+    // The agent has only its capabilities, and tools have none.
     assert_eq!(
         as_tools(&link, "grep -E 'CapEff|CapPrm|CapAmb|NoNewPrivs' /proc/self/status | cut -f2 | sort -u")
             .await,
@@ -161,7 +161,7 @@ async fn the_workspace_is_shared_with_the_service_and_the_index_is_the_agent_s(k
     assert_eq!(owner, std::fs::metadata(&workspace).unwrap().uid(), "what tools write is the service's");
     std::fs::create_dir(workspace.join("uploads")).unwrap();
     assert_eq!(as_tools(&link, "echo x > uploads/x && cat uploads/x").await, "x");
-    // A program that ran as its owner would be real on the host.
+    // A set-id program would have its owner's permissions on the host.
     let outcome = as_tools(&link, "cp /bin/sh s && chmod u+s s; chmod g+s s; stat -c %a s").await;
     assert!(outcome.contains("755") && outcome.contains("not permitted"), "{outcome}");
     assert_eq!(as_agent(&link, "echo x > /index/x && cat /index/x").await, "x");
@@ -205,7 +205,7 @@ async fn the_skills_files_can_be_read_and_run_and_nothing_else_be_done_with_them
         }
     }
     assert_eq!(std::fs::read_to_string(scripts.join("run.sh")).unwrap(), "#!/bin/sh\necho it ran\n");
-    // What the service exchanges is seen at once.
+    // Changes by the service are visible at once.
     std::fs::create_dir_all(plugins.join(".content/2/skills/s")).unwrap();
     std::fs::write(plugins.join(".content/2/skills/s/new.txt"), "new").unwrap();
     symlink(".content/2", plugins.join(".link")).unwrap();

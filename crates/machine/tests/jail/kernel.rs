@@ -1,4 +1,4 @@
-//! A kernel that its machine has taken over: a program that does what it likes where User Mode Linux would stand.
+//! Tests a kernel that its machine has taken over: an arbitrary program in place of User Mode Linux.
 
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
@@ -24,7 +24,7 @@ async fn a_kernel_that_is_taken_over_is_confined() {
         let entry = entry.unwrap();
         assert_eq!(entry.metadata().unwrap().mode() & 0o6000, 0, "{:?}", entry.file_name());
     }
-    // It answers nothing that the service would take for an agent, and can be stopped.
+    // It sends nothing that the service accepts as an agent, and can be stopped.
     let stream = Box::new(machine.connect().await.unwrap());
     let greeted = timeout(Duration::from_millis(200), GuestConnection::open(stream)).await;
     assert!(!matches!(greeted, Ok(Ok(_))), "a flood is no agent");

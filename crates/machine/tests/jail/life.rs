@@ -1,4 +1,4 @@
-//! Machines outlive services, and leave nothing behind.
+//! Tests that machines outlive services and leave nothing behind.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -25,7 +25,7 @@ on_each_driver!(
     a_jail_that_is_killed_is_started_again_for_a_turn,
 );
 
-/// One that has ended and that the host's first process has not reaped yet does nothing any more.
+/// Returns true if the process runs. A zombie that the host's init process has not reaped yet does not count.
 fn lives(pid: i32) -> bool {
     let line = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     line.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
@@ -58,7 +58,7 @@ async fn a_machine_outlives_its_service_and_is_taken_over(kind: Kind) {
     let machine = RunningMachine::Sandbox(machine);
     let link = GuestConnection::open(machine.connect().await.unwrap()).await.unwrap();
     assert_eq!(as_tools(&link, "echo alive").await, "alive");
-    // A second service finds the same life of the agent, and can't start another machine beside it.
+    // A second service finds the same run of the agent, and cannot start another machine beside it.
     let other = Sandbox::open(config(site.folder.path(), kind)).unwrap();
     let again = RunningMachine::Sandbox(other.attach(site.home().account).unwrap().unwrap());
     assert_eq!(
@@ -102,7 +102,7 @@ async fn a_machine_ends_with_its_agent(kind: Kind) {
 
 async fn an_abandoned_start_leaves_nothing(kind: Kind) {
     let site = Site::new(kind);
-    // Cut at many points of the launch, from its beginning to past its end.
+    // Cancels the launch at many points, from its beginning to past its end.
     for delay in 0..40 {
         let cut = timeout(Duration::from_millis(delay), site.sandbox.start(&site.home())).await;
         site.sandbox.stop(site.home().account).await.unwrap();

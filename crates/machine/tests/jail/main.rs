@@ -1,8 +1,8 @@
-//! Real machines on this host, on its kernel and on User Mode Linux: what is inside tries to get out, and services are
+//! Tests real machines on this host, on its kernel and on User Mode Linux: processes try to escape, and services are
 //! killed.
 //!
-//! The tests run as whoever runs them; as root they run a second time as an ordinary user, whose subordinate ids
-//! are made up in a mount namespace of their own. Package `uidmap` must be there.
+//! The tests run as the current user; root runs them a second time as an ordinary user, whose subordinate ids are
+//! defined in a separate mount namespace. Requires the package `uidmap`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 #[macro_use]

@@ -1,4 +1,4 @@
-//! The same as an ordinary user, and what an ordinary user without subordinate ids is told.
+//! Tests the jail as an ordinary user, and the errors for one without subordinate ids.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use crate::site::program;
 
 const UID: u32 = 47_113;
 
-/// Runs tests of this program as an ordinary user, in a mount namespace in which that user exists and has these
+/// Runs tests of this program as an ordinary user, in a mount namespace in which that user exists with these
 /// subordinate ids.
 fn as_ordinary_user(subordinate: &str, tests: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
@@ -35,7 +35,7 @@ fn root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// As an ordinary user the other tests are run so already.
+/// The other tests already run as an ordinary user in that case.
 #[test]
 fn all_of_it_holds_for_an_ordinary_user() {
     if root() {
@@ -58,7 +58,7 @@ fn an_ordinary_user_without_subordinate_ids_is_told() {
     }
 }
 
-/// Whoever may use the same ids could end machines.
+/// Another user with the same ids could kill machines.
 #[test]
 fn an_ordinary_user_whose_subordinate_ids_another_has_too_is_told() {
     if root() {

@@ -1,4 +1,4 @@
-//! A folder with a driver in it; whatever it started ends with it.
+//! A folder with a driver; all its machines end when it is dropped.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,9 +12,9 @@ use machine::{GuestConnection, Home, Limits, RunningMachine, Sandbox, SandboxCon
 /// The kernels that machines run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The host's.
+    /// The host's kernel.
     Sandbox,
-    /// Their own, User Mode Linux.
+    /// A User Mode Linux kernel for each.
     Uml,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Site {
     pub(crate) sandbox: Sandbox,
 }
 
-/// The tests' agent and launcher, beside the test programs.
+/// Returns the program of the tests' agent and launcher, beside the test programs.
 pub(crate) fn program() -> PathBuf {
     if let Some(path) = std::env::var_os("PROBE_AGENT") {
         return path.into();
@@ -121,7 +121,7 @@ impl Drop for Site {
     }
 }
 
-/// Runs a command inside and gives what it wrote.
+/// Runs a command inside and returns its output.
 pub(crate) async fn run(link: &GuestConnection, path: &str, command: &str) -> String {
     let body = Full::new(Bytes::from(command.to_owned())).map_err(|never| match never {}).boxed_unsync();
     let request = Request::post(path).body(body).unwrap();
