@@ -53,7 +53,7 @@ mod tests {
         metrics: ApiMetrics,
     }
 
-    async fn told(shielded: &Shielded, path: &str) -> (StatusCode, Option<String>, String) {
+    async fn fetch(shielded: &Shielded, path: &str) -> (StatusCode, Option<String>, String) {
         let request = Request::get(path).body(Body::empty()).expect("a request");
         let answered = shielded.router.clone().oneshot(request).map(|answered| answered.expect("an answer"));
         let response = catch_panic(shielded.ending, &shielded.metrics, answered).await;
@@ -72,12 +72,12 @@ mod tests {
         });
         let router = Router::new().route("/broken", broken).route("/whole", get(async || "well"));
         let mut router = Shielded { router, ending: false, metrics: ApiMetrics::default() };
-        let (status, retry, body) = told(&router, "/broken").await;
+        let (status, retry, body) = fetch(&router, "/broken").await;
         assert_eq!((status, retry), (StatusCode::INTERNAL_SERVER_ERROR, None));
         assert!(body.contains("\"INTERNAL\"") && !body.contains("secret"), "{body}");
-        assert_eq!(told(&router, "/whole").await.0, StatusCode::OK, "the next one is served");
+        assert_eq!(fetch(&router, "/whole").await.0, StatusCode::OK, "the next one is served");
         router.ending = true;
-        let (status, retry, body) = told(&router, "/whole").await;
+        let (status, retry, body) = fetch(&router, "/whole").await;
         assert_eq!((status, retry.as_deref()), (StatusCode::SERVICE_UNAVAILABLE, Some("5")));
         assert!(body.contains("\"UNAVAILABLE\""), "{body}");
         let counted: Vec<_> = router.metrics.requests().filter(|(.., count)| *count > 0).collect();

@@ -36,7 +36,7 @@ use crate::wire::{self, Change, Conversation, Page, Question, examples};
 /// The default and the largest number of conversations in a page.
 const LIMIT_DEFAULT: u32 = 50;
 const LIMIT_MAX: u32 = 200;
-/// Headers that a response usually has at most.
+/// The typical maximum number of headers of a response.
 const RESPONSE_HEADERS: usize = 12;
 /// The longest idempotency key, in bytes.
 const IDEMPOTENCY_KEY_MAX_BYTES: usize = 255;
@@ -135,7 +135,7 @@ pub(crate) async fn collect_answer_as_it_stands(
     (conversation, message): (ConversationId, MessageId),
     headers: &HeaderMap,
 ) -> ApiResult<Response> {
-    // An answer in memory needs no large future.
+    // An answer in memory avoids the large future of the other case.
     let live = match answers.find_live(principal, conversation, message) {
         Some(found) => found?,
         None => Box::pin(answers.find(principal, conversation, message)).await?,
@@ -144,7 +144,7 @@ pub(crate) async fn collect_answer_as_it_stands(
     if max_wait.is_some() && !Box::pin(waited(answers, principal, &live, max_wait, ending)).await {
         return Ok(unauthorized());
     }
-    // Not rendered again for a client that has it.
+    // Not rendered again for a client that has the current state.
     if headers.contains_key(header::IF_NONE_MATCH) {
         let present = tag_of(live.progress().borrow().stamp);
         if if_none_match(headers, &present) {
@@ -354,7 +354,7 @@ fn answer_body(snapshot: &Snapshot) -> Response {
 
 pub(crate) fn json_body(body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
-    // There will be a handful more of them.
+    // Reserves room for the headers that are added later.
     response.headers_mut().reserve(RESPONSE_HEADERS);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response

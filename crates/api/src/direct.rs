@@ -115,7 +115,7 @@ impl Direct {
             }
         };
         self.layer.finish(&mut response, asked, began);
-        // As the router does.
+        // Set as the router would.
         if let Some(size) = response.body().size_hint().exact() {
             response.headers_mut().entry(header::CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(size));
         }

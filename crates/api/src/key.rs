@@ -67,8 +67,8 @@ pub(crate) async fn authenticate(
 
 /// Keeps caches from storing a response, or from sharing it between keys.
 fn privately(headers: &mut HeaderMap) {
-    let kept = headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    if kept != "no-store" {
+    let policy = headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    if policy != "no-store" {
         headers.append(header::VARY, HeaderValue::from_static("X-Api-Key"));
     }
 }
@@ -126,7 +126,7 @@ fn operation_of(request: &Request) -> Asked {
 }
 
 impl AuthLayer {
-    /// Looks at the key of a request, and takes from the budgets what it holds while it is under way.
+    /// Checks the key of a request, and takes the request's shares of budgets.
     pub(crate) async fn admit(
         &self,
         address: Option<IpAddr>,

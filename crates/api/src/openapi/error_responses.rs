@@ -34,8 +34,8 @@ mod codes {
 }
 
 macro_rules! refusals {
-    ($($(#[doc = $told:literal])+ $name:ident: $($code:ident $(as $status:ident)?),* ;)+) => {$(
-        $(#[doc = $told])+
+    ($($(#[doc = $doc:literal])+ $name:ident: $($code:ident $(as $status:ident)?),* ;)+) => {$(
+        $(#[doc = $doc])+
         pub(crate) struct $name;
 
         impl IntoResponses for $name {
@@ -122,10 +122,10 @@ fn refused(codes: &[(Code, StatusCode)]) -> BTreeMap<String, RefOr<Response>> {
 
 /// Creates the response for these codes, which have the same status.
 fn refusal(codes: &[Code]) -> Response {
-    let told = |code: &Code| format!("`{}`: {}", code.on_the_wire().0, meaning(*code).0);
+    let describe = |code: &Code| format!("`{}`: {}", code.on_the_wire().0, meaning(*code).0);
     let described = match codes {
-        [only] => told(only),
-        several => several.iter().map(|code| format!("- {}", told(code))).collect::<Vec<_>>().join("\n"),
+        [only] => describe(only),
+        several => several.iter().map(|code| format!("- {}", describe(code))).collect::<Vec<_>>().join("\n"),
     };
     let response = ResponseBuilder::new().description(described);
     let mut content = ContentBuilder::new().schema(Some(Ref::from_schema_name(Error::name())));
@@ -138,16 +138,21 @@ fn refusal(codes: &[Code]) -> Response {
 }
 
 fn challenge() -> Header {
-    let told = "How to authenticate: by an API key";
+    let description = "How to authenticate: by an API key";
     let text = ObjectBuilder::new().schema_type(Type::String);
-    HeaderBuilder::new().schema(Some(text)).description(Some(told)).example(Some("ApiKey".into())).build()
+    HeaderBuilder::new()
+        .schema(Some(text))
+        .description(Some(description))
+        .example(Some("ApiKey".into()))
+        .build()
 }
 
 /// Creates the response to a request beyond a rate.
 fn limited() -> Response {
     let number = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1));
-    let told = "After how many seconds to try again";
-    let header = HeaderBuilder::new().schema(Some(number)).description(Some(told)).example(Some(json!(2)));
+    let description = "After how many seconds to try again";
+    let header =
+        HeaderBuilder::new().schema(Some(number)).description(Some(description)).example(Some(json!(2)));
     let mut response = refusal(&[PublicCode::RateLimited.into()]);
     response.headers.insert("Retry-After".to_owned(), header.build().into());
     response

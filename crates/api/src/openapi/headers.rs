@@ -62,21 +62,21 @@ pub(super) fn add(document: &mut OpenApi) {
 /// Adds a header to a response, or to the shared response that it refers to.
 fn name_request(response: &mut RefOr<Response>) {
     if let RefOr::T(response) = response {
-        let told = Ref::new(format!("#/components/headers/{REQUEST_ID_HEADER}"));
-        response.headers.insert(REQUEST_ID_HEADER.to_owned(), RefOr::Ref(told));
+        let reference = Ref::new(format!("#/components/headers/{REQUEST_ID_HEADER}"));
+        response.headers.insert(REQUEST_ID_HEADER.to_owned(), RefOr::Ref(reference));
     }
 }
 
 fn add_to(operation: &mut Operation, status: &str, names: &[&str]) {
     if let Some(RefOr::T(response)) = operation.responses.responses.get_mut(status) {
-        let told = names.iter().map(|name| ((*name).to_owned(), header(name).into()));
-        response.headers.extend(told);
+        let headers = names.iter().map(|name| ((*name).to_owned(), header(name).into()));
+        response.headers.extend(headers);
     }
 }
 
 /// Creates a header by its name.
 pub(super) fn header(name: &str) -> Header {
-    let (told, example) = meaning(name);
+    let (description, example) = meaning(name);
     let schema = match &example {
         Value::Bool(_) => ObjectBuilder::new().schema_type(Type::Boolean),
         Value::Number(_) => ObjectBuilder::new()
@@ -85,5 +85,5 @@ pub(super) fn header(name: &str) -> Header {
             .minimum(Some(0)),
         _ => ObjectBuilder::new().schema_type(Type::String),
     };
-    HeaderBuilder::new().schema(Some(schema)).description(Some(told)).example(Some(example)).build()
+    HeaderBuilder::new().schema(Some(schema)).description(Some(description)).example(Some(example)).build()
 }

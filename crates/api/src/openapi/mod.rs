@@ -53,18 +53,18 @@ const KEY: &str = "apiKey";
         (name = "Files", description = "The account's workspace: files and folders, to attach to questions"),
         (name = "Conversations", description = "Questions, and their answers: collected, streamed, stopped, deleted"),
     ),
-    // What responses of several kinds refer to.
+    // The types that responses of several kinds refer to.
     components(schemas(Answer<'static>, Error, Jurisdiction<'static>, Model<'static>, StreamEvent)),
 )]
 struct Interface;
 
-/// The schema as it is sent, made at the first request.
+/// The schema as YAML, created for the first request.
 static SCHEMA: LazyLock<Document> = LazyLock::new(|| {
     let yaml = interface().to_yaml().expect("the schema holds nothing that YAML cannot");
     Document::of("application/yaml", yaml)
 });
 
-/// The schema as a page, made at the first request.
+/// The schema as a page, created for the first request.
 static REFERENCE: LazyLock<Document> =
     LazyLock::new(|| Document::of("text/html; charset=utf-8", page::html(&interface())));
 
@@ -119,8 +119,9 @@ fn interface() -> utoipa::openapi::OpenApi {
     interface.paths = declared.paths;
     let components = interface.components.get_or_insert_default();
     components.schemas.extend(declared.components.unwrap_or_default().schemas);
-    let told = "An API key, which begins with `api-`. It is looked for in this header and nowhere else.";
-    let key = ApiKey::Header(ApiKeyValue::with_description("X-Api-Key", told));
+    let description =
+        "An API key, which begins with `api-`. It is looked for in this header and nowhere else.";
+    let key = ApiKey::Header(ApiKeyValue::with_description("X-Api-Key", description));
     components.add_security_scheme(KEY, SecurityScheme::ApiKey(key));
     for (name, response) in error_responses::everywhere() {
         components.responses.insert(name.to_owned(), response.into());

@@ -3,7 +3,7 @@
 
 use utoipa::IntoParams;
 
-/// The conversation that a path names.
+/// The path parameter of a conversation.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(crate) struct OfChat {
@@ -12,7 +12,7 @@ pub(crate) struct OfChat {
     chat: String,
 }
 
-/// The answer that a path names.
+/// The path parameter of an answer.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(crate) struct OfMessage {
@@ -21,7 +21,7 @@ pub(crate) struct OfMessage {
     message: String,
 }
 
-/// The file or folder that a path names.
+/// The path parameter of a file or folder.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(crate) struct OfPath {
@@ -40,7 +40,7 @@ pub(crate) struct InLanguage {
     accept_language: Option<String>,
 }
 
-/// How long to wait for an answer.
+/// The time to wait for an answer.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(crate) struct Waiting {
@@ -49,7 +49,7 @@ pub(crate) struct Waiting {
     prefer: Option<String>,
 }
 
-/// What makes a repeated question safe.
+/// The key that makes a question safe to repeat.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(crate) struct Repeatable {
@@ -62,7 +62,7 @@ pub(crate) struct Repeatable {
     idempotency_key: Option<String>,
 }
 
-/// What the client has already.
+/// The entity tag that the client has already.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(crate) struct Known {
@@ -71,7 +71,7 @@ pub(crate) struct Known {
     if_none_match: Option<String>,
 }
 
-/// Which part of a file is wanted, and when.
+/// The requested part of a file, and its condition.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(crate) struct Ranged {
@@ -91,7 +91,7 @@ pub(crate) struct Ranged {
     if_modified_since: Option<String>,
 }
 
-/// Where a stream was broken off.
+/// The state after which a stream resumes.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(crate) struct Resumed {

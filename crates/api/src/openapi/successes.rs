@@ -8,7 +8,7 @@ use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, 
 use crate::wire::Answer;
 use crate::wire::examples;
 
-/// A question that was taken.
+/// The responses to an accepted question.
 #[derive(IntoResponses)]
 pub(crate) enum Asked {
     /// The question is accepted and safely stored; its answer is being written
@@ -19,7 +19,7 @@ pub(crate) enum Asked {
     Completed(Answer<'static>),
 }
 
-/// An answer that was collected.
+/// The responses to the collection of an answer.
 #[derive(IntoResponses)]
 pub(crate) enum Collected {
     /// The answer as it stands
@@ -36,7 +36,7 @@ pub(crate) enum Collected {
     Known,
 }
 
-/// A file that was downloaded.
+/// The responses to a download.
 #[derive(IntoResponses)]
 pub(crate) enum Downloaded {
     /// The file, or of `HEAD` what would come with it
@@ -86,8 +86,9 @@ pub(crate) struct EventStream;
 
 impl utoipa::PartialSchema for EventStream {
     fn schema() -> RefOr<Schema> {
-        let told = "Frames of `event`, `data` and `id`, each ended by an empty line: a `StreamEvent` each";
-        ObjectBuilder::new().schema_type(Type::String).description(Some(told)).into()
+        let description =
+            "Frames of `event`, `data` and `id`, each ended by an empty line: a `StreamEvent` each";
+        ObjectBuilder::new().schema_type(Type::String).description(Some(description)).into()
     }
 }
 

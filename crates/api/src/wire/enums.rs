@@ -13,13 +13,13 @@ use super::{entry_word, event_word, state_word, status_word};
 use crate::error::Code;
 
 macro_rules! words {
-    ($($(#[doc = $told:literal])+ $name:ident = $words:expr;)+) => {$(
-        $(#[doc = $told])+
+    ($($(#[doc = $doc:literal])+ $name:ident = $words:expr;)+) => {$(
+        $(#[doc = $doc])+
         pub(crate) struct $name;
 
         impl PartialSchema for $name {
             fn schema() -> RefOr<Schema> {
-                one_of(concat!($($told),+).trim(), &$words)
+                one_of(concat!($($doc),+).trim(), &$words)
             }
         }
 
@@ -65,8 +65,8 @@ words! {
 
 /// Declares the types of fields with one constant value, which distinguish objects.
 macro_rules! constants {
-    ($($(#[doc = $told:literal])+ $name:ident = $word:literal;)+) => {$(
-        $(#[doc = $told])+
+    ($($(#[doc = $doc:literal])+ $name:ident = $word:literal;)+) => {$(
+        $(#[doc = $doc])+
         pub(crate) struct $name;
 
         impl Serialize for $name {
@@ -77,7 +77,7 @@ macro_rules! constants {
 
         impl PartialSchema for $name {
             fn schema() -> RefOr<Schema> {
-                one_of(concat!($($told),+).trim(), &[$word])
+                one_of(concat!($($doc),+).trim(), &[$word])
             }
         }
 
@@ -123,7 +123,7 @@ constants! {
     UrlSourceType = "URL";
 }
 
-fn one_of(told: &str, words: &[&'static str]) -> RefOr<Schema> {
-    let string = ObjectBuilder::new().schema_type(Type::String).description(Some(told));
+fn one_of(doc: &str, words: &[&'static str]) -> RefOr<Schema> {
+    let string = ObjectBuilder::new().schema_type(Type::String).description(Some(doc));
     string.enum_values(Some(words.iter().copied())).examples(words.first().copied()).into()
 }

@@ -1,4 +1,4 @@
-//! Examples that several operations show. A test holds each against the schema beside it.
+//! Examples that several operations share. A test validates each against its schema.
 
 use serde_json::{Value, json};
 

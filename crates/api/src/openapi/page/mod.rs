@@ -1,4 +1,4 @@
-//! The reference: the schema as a page to read. It is whole in itself, without scripts, and loads nothing.
+//! Renders the schema as an HTML page, which is self-contained: without scripts, and without external resources.
 
 mod operations;
 mod shapes;
@@ -18,19 +18,19 @@ use self::text::{Description, Line, Plain};
 
 const STYLE: &str = include_str!("page.css");
 
-/// The document, and the same as JSON, in which fields have lost their order.
+/// The document, and the same as JSON, which does not preserve the order of fields.
 struct DocumentationPage<'a> {
     document: &'a OpenApi,
-    told: Value,
+    json: Value,
 }
 
-/// The page that tells of the document.
+/// Renders the document as a page.
 pub(super) fn html(document: &OpenApi) -> String {
-    let told = serde_json::to_value(document).expect("the schema holds nothing that JSON cannot");
-    DocumentationPage { document, told }.html()
+    let json = serde_json::to_value(document).expect("the schema holds nothing that JSON cannot");
+    DocumentationPage { document, json }.html()
 }
 
-/// What a browser may do with the page: apply this one style.
+/// Returns the content security policy of the page, which permits only its own style.
 pub(super) fn policy() -> String {
     let style = STANDARD.encode(Sha256::digest(STYLE.as_bytes()));
     format!(
@@ -55,9 +55,13 @@ impl DocumentationPage<'_> {
             Description(info.description.as_deref().unwrap_or_default()),
         );
         for tag in self.document.tags.iter().flatten() {
-            let told = tag.description.as_deref().unwrap_or_default();
-            let _ =
-                write!(out, "<section id=\"tag-{0}\"><h2>{0}</h2><p>{1}.</p>", Plain(&tag.name), Line(told));
+            let description = tag.description.as_deref().unwrap_or_default();
+            let _ = write!(
+                out,
+                "<section id=\"tag-{0}\"><h2>{0}</h2><p>{1}.</p>",
+                Plain(&tag.name),
+                Line(description)
+            );
             for operation in self.of_tag(&tag.name) {
                 out.push_str(&self.operation(&operation));
             }

@@ -1,4 +1,4 @@
-//! The operations, each with how it is called, what it takes and what it answers.
+//! Renders the operations: their calls, inputs and responses.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use super::DocumentationPage;
 use super::shapes::{kind, row};
 use super::text::{Description, Line, Plain};
 
-/// An operation with where it is.
+/// An operation with its method and path.
 pub(super) struct Placed<'a> {
     pub(super) method: &'static str,
     pub(super) path: &'a str,
@@ -27,7 +27,7 @@ impl<'a> Placed<'a> {
 }
 
 impl<'a> DocumentationPage<'a> {
-    /// The operations of a tag, in the order of the document.
+    /// Returns the operations of a tag, in the order of the document.
     pub(super) fn of_tag(&self, tag: &str) -> Vec<Placed<'a>> {
         let paths = self.document.paths.paths.iter();
         let all = paths.flat_map(|(path, item)| {
@@ -41,7 +41,7 @@ impl<'a> DocumentationPage<'a> {
     }
 
     pub(super) fn operation(&self, placed: &Placed<'_>) -> String {
-        let told = &self.told["paths"][placed.path][placed.method.to_lowercase()];
+        let operation = &self.json["paths"][placed.path][placed.method.to_lowercase()];
         let mut out = format!(
             "<article id=\"{0}\"><h3><a href=\"#{0}\">{1}</a></h3>\
              <p class=\"call\"><b class=\"{2}\">{2}</b> <code>{3}</code></p>{4}",
@@ -51,53 +51,53 @@ impl<'a> DocumentationPage<'a> {
             Plain(placed.path),
             Description(placed.operation.description.as_deref().unwrap_or_default()),
         );
-        let _ = write!(out, "<pre><code>{}</code></pre>", Plain(called(placed, told)));
-        parameters(told, &mut out);
-        if let Some(body) = told.get("requestBody") {
+        let _ = write!(out, "<pre><code>{}</code></pre>", Plain(called(placed, operation)));
+        parameters(operation, &mut out);
+        if let Some(body) = operation.get("requestBody") {
             out.push_str("<h4>Body</h4>");
             contents(body, &mut out);
         }
         out.push_str("<h4>Responses</h4>");
-        for (status, response) in told["responses"].as_object().into_iter().flatten() {
+        for (status, response) in operation["responses"].as_object().into_iter().flatten() {
             self.response(status, response, &mut out);
         }
         out.push_str("</article>");
         out
     }
 
-    /// What is told here, or where this refers to.
-    fn resolved<'b>(&'b self, told: &'b Value) -> &'b Value {
-        let reference = told.get("$ref").and_then(Value::as_str);
-        let there = reference.and_then(|reference| self.told.pointer(reference.trim_start_matches('#')));
-        there.unwrap_or(told)
+    /// Returns the value itself, or the target of its `$ref`.
+    fn resolved<'b>(&'b self, value: &'b Value) -> &'b Value {
+        let reference = value.get("$ref").and_then(Value::as_str);
+        let there = reference.and_then(|reference| self.json.pointer(reference.trim_start_matches('#')));
+        there.unwrap_or(value)
     }
 
     fn response(&self, status: &str, response: &Value, out: &mut String) {
         let response = self.resolved(response);
-        let told = response["description"].as_str().unwrap_or_default();
+        let description = response["description"].as_str().unwrap_or_default();
         let class = status.get(..1).unwrap_or_default();
         let _ = write!(out, "<details><summary><b class=\"s{class}\">{}</b> ", Plain(status));
-        match told.strip_prefix("- ") {
-            // Of several codes the names, and below what they mean.
+        match description.strip_prefix("- ") {
+            // Shows the names of several codes first, and their meanings below.
             Some(list) => {
                 let codes = list.split("\n- ").filter_map(|line| line.split_once(": ")).map(|(code, _)| code);
                 let _ = write!(
                     out,
                     "{}</summary>{}",
                     Line(&codes.collect::<Vec<_>>().join(" ")),
-                    Description(told)
+                    Description(description)
                 );
             }
             None => {
-                let _ = write!(out, "{}</summary>", Line(told));
+                let _ = write!(out, "{}</summary>", Line(description));
             }
         }
         if let Some(headers) = response.get("headers").and_then(Value::as_object) {
             out.push_str("<table>");
             for (name, header) in headers {
                 let header = self.resolved(header);
-                let said = header["description"].as_str().unwrap_or_default();
-                out.push_str(&row(name, "header", false, &header["schema"], said));
+                let description = header["description"].as_str().unwrap_or_default();
+                out.push_str(&row(name, "header", false, &header["schema"], description));
             }
             out.push_str("</table>");
         }
@@ -106,8 +106,8 @@ impl<'a> DocumentationPage<'a> {
     }
 }
 
-fn parameters(told: &Value, out: &mut String) {
-    let Some(parameters) = told.get("parameters").and_then(Value::as_array) else { return };
+fn parameters(operation: &Value, out: &mut String) {
+    let Some(parameters) = operation.get("parameters").and_then(Value::as_array) else { return };
     out.push_str("<h4>Parameters</h4><table>");
     for one in parameters {
         let text = |field: &str| one[field].as_str().unwrap_or_default();
@@ -117,9 +117,9 @@ fn parameters(told: &Value, out: &mut String) {
     out.push_str("</table>");
 }
 
-/// The kinds of a body, each with its schema and its examples.
-fn contents(told: &Value, out: &mut String) {
-    for (media, content) in told.get("content").and_then(Value::as_object).into_iter().flatten() {
+/// Renders the media types of a body, each with its schema and examples.
+fn contents(message: &Value, out: &mut String) {
+    for (media, content) in message.get("content").and_then(Value::as_object).into_iter().flatten() {
         let _ = write!(out, "<p><code>{}</code> {}</p>", Plain(media), kind(&content["schema"]));
         if let Some(example) = content.get("example") {
             shown(example, out);
@@ -139,9 +139,9 @@ fn shown(example: &Value, out: &mut String) {
     let _ = write!(out, "<pre><code>{}</code></pre>", Plain(text));
 }
 
-/// The operation as `curl` calls it.
-fn called(placed: &Placed<'_>, told: &Value) -> String {
-    let parameters = || told["parameters"].as_array().into_iter().flatten();
+/// Returns the call of the operation with `curl`.
+fn called(placed: &Placed<'_>, operation: &Value) -> String {
+    let parameters = || operation["parameters"].as_array().into_iter().flatten();
     let example = |one: &Value| one["example"].as_str().map_or(one["example"].to_string(), str::to_owned);
     let path = parameters().filter(|one| one["in"] == "path").fold(placed.path.to_owned(), |path, one| {
         path.replace(&format!("{{{}}}", one["name"].as_str().unwrap_or_default()), &example(one))
@@ -152,14 +152,16 @@ fn called(placed: &Placed<'_>, told: &Value) -> String {
         .collect();
     let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
     let mut out = String::from("curl");
-    if told.pointer("/responses/200/content/text~1event-stream").is_some() {
+    if operation.pointer("/responses/200/content/text~1event-stream").is_some() {
         out.push_str(" -N");
     }
-    if told.pointer("/responses/200/content/*~1*").is_some() {
+    if operation.pointer("/responses/200/content/*~1*").is_some() {
         out.push_str(" -O");
     }
-    let body =
-        told.pointer("/requestBody/content").and_then(Value::as_object).and_then(|all| all.iter().next());
+    let body = operation
+        .pointer("/requestBody/content")
+        .and_then(Value::as_object)
+        .and_then(|all| all.iter().next());
     if placed.method != "GET" && !(placed.method == "POST" && body.is_some()) {
         let _ = write!(out, " -X {}", placed.method);
     }

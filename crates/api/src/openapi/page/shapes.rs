@@ -1,4 +1,4 @@
-//! What schemas say, in words: the type of a field, its bounds, and its fields in their order.
+//! Renders schemas: the type of a field, its bounds, and its fields in order.
 
 use std::fmt::Write;
 
@@ -8,12 +8,12 @@ use utoipa::openapi::{RefOr, Schema};
 use super::DocumentationPage;
 use super::text::{Description, Line, Plain};
 
-/// The name of a schema that is referred to.
+/// Returns the name of a referenced schema.
 fn referred(schema: &Value) -> Option<&str> {
     schema.get("$ref")?.as_str()?.rsplit('/').next()
 }
 
-/// A schema in a few words, with links to those that it refers to.
+/// Describes a schema in a few words, with links to the schemas that it references.
 pub(super) fn kind(schema: &Value) -> String {
     if let Some(name) = referred(schema) {
         return format!("<a href=\"#schema-{0}\">{0}</a>", Plain(name));
@@ -35,10 +35,10 @@ pub(super) fn kind(schema: &Value) -> String {
     words.collect::<Vec<_>>().join(" or ")
 }
 
-/// The bounds of a value, its words, and what it is when it is not given.
+/// Renders the bounds of a value, its enumerated words, and its default.
 fn bounds(schema: &Value) -> String {
     let mut out = String::new();
-    for (word, told) in [
+    for (word, label) in [
         ("minimum", "at least"),
         ("maximum", "at most"),
         ("minLength", "shortest"),
@@ -48,7 +48,7 @@ fn bounds(schema: &Value) -> String {
         ("default", "default"),
     ] {
         if let Some(value) = schema.get(word) {
-            let _ = write!(out, "<br><small>{told} <code>{}</code></small>", Plain(value));
+            let _ = write!(out, "<br><small>{label} <code>{}</code></small>", Plain(value));
         }
     }
     let words = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
@@ -60,8 +60,8 @@ fn bounds(schema: &Value) -> String {
     out
 }
 
-/// A row of a table of parameters or fields.
-pub(super) fn row(name: &str, place: &str, required: bool, schema: &Value, told: &str) -> String {
+/// Renders a row of a table of parameters or fields.
+pub(super) fn row(name: &str, place: &str, required: bool, schema: &Value, description: &str) -> String {
     let required = if required { "<br><small>required</small>" } else { "" };
     let place = if place.is_empty() { String::new() } else { format!("<br><small>{}</small>", Plain(place)) };
     format!(
@@ -69,36 +69,36 @@ pub(super) fn row(name: &str, place: &str, required: bool, schema: &Value, told:
         Plain(name),
         kind(schema),
         bounds(schema),
-        Line(told)
+        Line(description)
     )
 }
 
 impl DocumentationPage<'_> {
-    /// Every schema that has a name.
+    /// Renders every named schema.
     pub(super) fn schemas(&self) -> String {
         let Some(components) = &self.document.components else { return String::new() };
         components.schemas.iter().map(|(name, schema)| self.schema(name, schema)).collect()
     }
 
     fn schema(&self, name: &str, schema: &RefOr<Schema>) -> String {
-        let told = &self.told["components"]["schemas"][name];
+        let json = &self.json["components"]["schemas"][name];
         let mut out = format!(
             "<article id=\"schema-{0}\"><h3><a href=\"#schema-{0}\">{0}</a></h3>{1}",
             Plain(name),
-            Description(told["description"].as_str().unwrap_or_default())
+            Description(json["description"].as_str().unwrap_or_default())
         );
         match schema {
             RefOr::T(Schema::Object(object)) if !object.properties.is_empty() => {
                 out.push_str("<table>");
                 for field in object.properties.keys() {
-                    let of_field = &told["properties"][field];
-                    let said = of_field["description"].as_str().unwrap_or_default();
-                    out.push_str(&row(field, "", object.required.contains(field), of_field, said));
+                    let of_field = &json["properties"][field];
+                    let description = of_field["description"].as_str().unwrap_or_default();
+                    out.push_str(&row(field, "", object.required.contains(field), of_field, description));
                 }
                 out.push_str("</table>");
             }
             RefOr::T(_) | RefOr::Ref(_) => {
-                let _ = write!(out, "<p>{}{}</p>", kind(told), bounds(told));
+                let _ = write!(out, "<p>{}{}</p>", kind(json), bounds(json));
             }
         }
         out.push_str("</article>");

@@ -1,4 +1,4 @@
-//! The page tells of everything, and holds nothing that runs or is loaded.
+//! Tests that the page is complete, runs no code and loads nothing.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use super::super::{interface, reference};
 use super::{STYLE, html};
 
-/// The values of an attribute.
+/// Returns the values of an attribute.
 fn values<'a>(html: &'a str, attribute: &str) -> Vec<&'a str> {
     let begin = format!(" {attribute}=\"");
     html.split(begin.as_str()).skip(1).filter_map(|rest| rest.split('"').next()).collect()

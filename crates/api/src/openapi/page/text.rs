@@ -1,8 +1,8 @@
-//! Text in HTML: escaped, with as much of Markdown as the descriptions use: paragraphs, lists, code.
+//! Renders text as HTML: escaped, with the parts of Markdown that descriptions use: paragraphs, lists, code.
 
 use std::fmt::{self, Display, Formatter, Write};
 
-/// Text that HTML cannot take for anything else, in attributes as well.
+/// Displays text escaped for HTML content and attributes.
 pub(super) struct Plain<T>(pub(super) T);
 
 impl<T: Display> Display for Plain<T> {
@@ -28,7 +28,7 @@ impl Write for Escaping<'_, '_> {
     }
 }
 
-/// One line of a description.
+/// Displays one line of a description.
 pub(super) struct Line<'a>(pub(super) &'a str);
 
 impl Display for Line<'_> {
@@ -43,7 +43,7 @@ impl Display for Line<'_> {
     }
 }
 
-/// A whole description.
+/// Displays a complete description.
 pub(super) struct Description<'a>(pub(super) &'a str);
 
 impl Display for Description<'_> {
@@ -70,8 +70,8 @@ mod tests {
 
     #[test]
     fn text_stays_text() {
-        let told = Description("a `<b>` \"c\" & d\n\n- one\n- `two`").to_string();
+        let rendered = Description("a `<b>` \"c\" & d\n\n- one\n- `two`").to_string();
         let html = "<p>a <code>&lt;b&gt;</code> &quot;c&quot; &amp; d</p><ul><li>one</li><li><code>two</code></li></ul>";
-        assert_eq!(told, html);
+        assert_eq!(rendered, html);
     }
 }

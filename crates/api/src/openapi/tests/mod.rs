@@ -1,4 +1,4 @@
-//! The document tells what the interface does: held against the routes, the codes, and what is really written.
+//! Compares the document with the routes, the codes, and real responses.
 
 mod shape;
 mod written;
@@ -22,7 +22,7 @@ fn document() -> Value {
     serde_json::to_value(interface()).unwrap()
 }
 
-/// Each operation with its method and path.
+/// Returns each operation with its method and path.
 fn operations(document: &Value) -> Vec<(String, &Value)> {
     let paths = document["paths"].as_object().unwrap();
     let each = paths.iter().flat_map(|(path, item)| {
@@ -32,7 +32,7 @@ fn operations(document: &Value) -> Vec<(String, &Value)> {
     each.collect()
 }
 
-/// Each response of an operation with its status.
+/// Returns each response of an operation with its status.
 fn responses<'a>(document: &'a Value, operation: &'a Value) -> Vec<(u16, &'a Value)> {
     let each = operation["responses"].as_object().unwrap().iter();
     each.map(|(status, response)| (status.parse().unwrap(), resolved(document, response).unwrap())).collect()
@@ -45,15 +45,15 @@ fn the_document_is_as_it_was_last_looked_at() {
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(&golden, &made).unwrap();
     }
-    let kept = std::fs::read_to_string(&golden).unwrap();
-    let differs = made.lines().zip(kept.lines()).position(|(made, kept)| made != kept);
+    let reviewed = std::fs::read_to_string(&golden).unwrap();
+    let differs = made.lines().zip(reviewed.lines()).position(|(made, reviewed)| made != reviewed);
     assert!(
-        made == kept,
+        made == reviewed,
         "the schema has changed, first in line {differs:?}: renew it with UPDATE_EXPECT=1, and look at it"
     );
 }
 
-/// The operations that the router has, by the paths that it knows them by.
+/// Returns the operations of the router, in its notation of paths.
 fn routed() -> Vec<String> {
     let each = OPERATIONS.iter().flat_map(|operation| {
         let method = operation.method.as_str().to_lowercase();
@@ -65,30 +65,30 @@ fn routed() -> Vec<String> {
 #[test]
 fn routes_and_operations_are_the_same() {
     let document = document();
-    let told: BTreeSet<String> = operations(&document).into_iter().map(|(name, _)| name).collect();
+    let published: BTreeSet<String> = operations(&document).into_iter().map(|(name, _)| name).collect();
     let declared = OPERATIONS.iter().map(|operation| {
         let method = operation.method.as_str().to_lowercase();
         format!("{method} {}", operation.path.replace("{*path}", "{path}"))
     });
-    assert_eq!(told, declared.collect());
+    assert_eq!(published, declared.collect());
 }
 
 #[test]
 fn every_operation_has_its_permissions() {
     let document = document();
-    let told = operations(&document);
-    for (name, operation) in &told {
+    let listed = operations(&document);
+    for (name, operation) in &listed {
         let (method, path) = name.split_once(' ').unwrap();
         let method = axum::http::Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
         let found = Operation::of(&method, &path.replace("{path}", "{*path}"));
         let found = found.unwrap_or_else(|| panic!("{name} is not among the operations"));
         assert_eq!(operation["operationId"], found.id, "{name}");
-        // A key may be too narrow for whatever not every key may.
+        // Operations that do not accept every key can reject a key's scope.
         let narrow = found.needs.len() < Permission::ALL.len();
         let forbidden = operation["responses"]["403"].to_string();
         assert_eq!(forbidden.contains("KEY_SCOPE"), narrow, "{name}");
     }
-    assert_eq!(told.len(), OPERATIONS.len());
+    assert_eq!(listed.len(), OPERATIONS.len());
     for name in routed() {
         let (method, path) = name.split_once(' ').unwrap();
         let method = axum::http::Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
@@ -99,7 +99,7 @@ fn every_operation_has_its_permissions() {
 #[test]
 fn every_code_is_told_with_its_status_and_no_other() {
     let document = document();
-    let mut told = BTreeSet::new();
+    let mut published = BTreeSet::new();
     for (name, operation) in operations(&document) {
         for (status, response) in responses(&document, operation) {
             if status < 400 {
@@ -109,23 +109,23 @@ fn every_code_is_told_with_its_status_and_no_other() {
             assert_eq!(examples.is_none(), status == 401, "{name} {status}");
             for (code, example) in examples.and_then(Value::as_object).into_iter().flatten() {
                 assert_eq!(example["value"]["code"], **code, "{name} {status}");
-                told.insert((code.clone(), status));
+                published.insert((code.clone(), status));
             }
         }
     }
-    // No operation has it: it is what a path is answered with that lacks the operation.
+    // No operation has this error: it is the response of a path without the operation.
     let lacking =
         "/components/responses/MethodNotAllowed/content/application~1json/examples/METHOD_NOT_ALLOWED";
     assert_eq!(document.pointer(lacking).unwrap()["value"]["code"], "METHOD_NOT_ALLOWED");
-    told.insert(("METHOD_NOT_ALLOWED".to_owned(), 405));
+    published.insert(("METHOD_NOT_ALLOWED".to_owned(), 405));
     let mut known: BTreeSet<(String, u16)> = Code::ALL
         .iter()
         .map(|code| code.on_the_wire())
         .map(|(word, status)| (word.to_owned(), status.as_u16()))
         .collect();
-    // A machine that is asked for, not commanded.
+    // Reading the state of a missing machine is "not found".
     known.insert(("NO_MACHINE".to_owned(), 404));
-    assert_eq!(told, known);
+    assert_eq!(published, known);
     let words = document["components"]["schemas"]["RefusalCode"]["enum"].as_array().unwrap();
     assert!(words.iter().eq(Code::ALL.iter().map(|code| code.on_the_wire().0)), "{words:?}");
     // The list is complete.
@@ -143,8 +143,11 @@ fn every_operation_wants_a_key_and_says_what_it_does() {
     let mut ids = BTreeSet::new();
     for (name, operation) in operations(&document) {
         assert!(operation.get("security").is_none(), "{name}");
-        for told in ["summary", "description"] {
-            assert!(operation[told].as_str().is_some_and(|told| !told.is_empty()), "{name} has no {told}");
+        for field in ["summary", "description"] {
+            assert!(
+                operation[field].as_str().is_some_and(|field| !field.is_empty()),
+                "{name} has no {field}"
+            );
         }
         assert!(tags.contains(&&operation["tags"][0]), "{name}");
         assert!(ids.insert(operation["operationId"].as_str().unwrap()), "{name}");
@@ -160,7 +163,7 @@ fn every_operation_wants_a_key_and_says_what_it_does() {
     }
 }
 
-/// What the interface promises that each operation may answer with, besides 401, 414, 429, 431, 500 and 503.
+/// The statuses that the interface promises for each operation, besides 401, 414, 429, 431, 500 and 503.
 const STATUSES: &[(&str, &[u16])] = &[
     ("get /api/v1/vm", &[200, 404]),
     ("post /api/v1/vm/start", &[202, 409]),
@@ -189,7 +192,7 @@ const STATUSES: &[(&str, &[u16])] = &[
 #[test]
 fn every_operation_tells_the_statuses_that_it_answers_with() {
     let document = document();
-    let told: BTreeMap<String, BTreeSet<u16>> = operations(&document)
+    let published: BTreeMap<String, BTreeSet<u16>> = operations(&document)
         .into_iter()
         .map(|(name, operation)| {
             let statuses = responses(&document, operation).into_iter().map(|(status, _)| status);
@@ -197,12 +200,12 @@ fn every_operation_tells_the_statuses_that_it_answers_with() {
         })
         .collect();
     let promised = STATUSES.iter().map(|(name, statuses)| {
-        // By looking at the machine any key can be tried; anything else may be beyond a key's scope.
+        // Any key may read the state of the machine; all other operations may exceed a key's scope.
         let beyond = (*name != "get /api/v1/vm").then_some(403);
         let all = statuses.iter().copied().chain([401, 414, 429, 431, 500, 503]).chain(beyond);
         ((*name).to_owned(), all.collect())
     });
-    assert_eq!(told, promised.collect());
+    assert_eq!(published, promised.collect());
 }
 
 #[test]
@@ -211,18 +214,18 @@ fn every_body_and_header_is_shown_by_an_example() {
     let mut seen = 0;
     for (name, operation) in operations(&document) {
         let answered = responses(&document, operation).into_iter().map(|(_, response)| response);
-        for told in answered.chain(operation.get("requestBody")) {
-            for (kind, content) in told.get("content").and_then(Value::as_object).into_iter().flatten() {
-                // What a file holds is anybody's guess.
+        for value in answered.chain(operation.get("requestBody")) {
+            for (kind, content) in value.get("content").and_then(Value::as_object).into_iter().flatten() {
+                // The content of a file is arbitrary.
                 let shown = content.get("example").or(content.get("examples")).is_some() || kind == "*/*";
                 assert!(shown, "{name}: {kind} has no example");
                 seen += 1;
             }
-            for (header, told) in told.get("headers").and_then(Value::as_object).into_iter().flatten() {
-                let told = resolved(&document, told).unwrap();
-                assert!(!told["description"].as_str().unwrap().is_empty(), "{name}: {header}");
-                assert!(told["example"] != Value::Null, "{name}: {header} has no example");
-                check(&document, &told["schema"], &told["example"]).unwrap();
+            for (header, value) in value.get("headers").and_then(Value::as_object).into_iter().flatten() {
+                let value = resolved(&document, value).unwrap();
+                assert!(!value["description"].as_str().unwrap().is_empty(), "{name}: {header}");
+                assert!(value["example"] != Value::Null, "{name}: {header} has no example");
+                check(&document, &value["schema"], &value["example"]).unwrap();
                 seen += 1;
             }
         }
@@ -240,7 +243,7 @@ fn every_response_is_told_to_name_its_request() {
     }
 }
 
-/// Every schema in the document, with those inside it.
+/// Returns every schema in the document, including nested ones.
 fn schemas(value: &Value) -> Vec<&Value> {
     let mut found = Vec::new();
     let mut left: Vec<&Value> = value["components"]["schemas"].as_object().unwrap().values().collect();

@@ -1,14 +1,15 @@
-//! Holds JSON against schemas of the document: as much of JSON Schema as the document uses, and not more, so
-//! that a keyword that is not looked at fails instead of passing.
+//! Validates JSON against schemas of the document. Supports only the keywords of JSON Schema that the document uses;
+//! an unknown keyword is an error, so that nothing passes unchecked.
 
 use domain::id::ConversationId;
 use serde_json::{Map, Value};
 
-/// Words that say nothing about what is valid.
+/// Keywords without an effect on validity.
 const TOLD: [&str; 7] =
     ["description", "title", "examples", "default", "discriminator", "deprecated", "contentMediaType"];
 
-/// Tells where the value is not as the schema says. Where the schema has `properties`, others are wrong.
+/// Checks a value against a schema and describes the first mismatch. If the schema has `properties`, other fields are
+/// errors.
 pub(super) fn check(document: &Value, schema: &Value, value: &Value) -> Result<(), String> {
     let schema = resolved(document, schema)?;
     let keywords = schema.as_object().ok_or("the schema is no object")?;
@@ -32,7 +33,7 @@ pub(super) fn check(document: &Value, schema: &Value, value: &Value) -> Result<(
             "required" => value.as_object().is_none_or(|fields| has_all(wanted, fields)),
             "properties" => {
                 for (name, field) in value.as_object().into_iter().flatten() {
-                    let wanted = wanted.get(name).ok_or(format!("{name} is not told of"))?;
+                    let wanted = wanted.get(name).ok_or(format!("{name} is not documented"))?;
                     check(document, wanted, field).map_err(|error| format!("{name}/{error}"))?;
                 }
                 true
@@ -55,7 +56,7 @@ pub(super) fn check(document: &Value, schema: &Value, value: &Value) -> Result<(
     Ok(())
 }
 
-/// What a reference leads to.
+/// Returns the schema itself, or the target of its `$ref`.
 pub(super) fn resolved<'a>(document: &'a Value, schema: &'a Value) -> Result<&'a Value, String> {
     let Some(reference) = schema.get("$ref").and_then(Value::as_str) else { return Ok(schema) };
     let pointer = reference.trim_start_matches('#');
@@ -88,7 +89,7 @@ fn has_format(wanted: &Value, text: &str) -> bool {
             shape == "0000-00-00T00:00:00.000Z"
         }
         Some("uri") => text.contains("://"),
-        // Numbers have it by their type, and bytes of a file by nature.
+        // Guaranteed by the type of numbers, and by the nature of file content.
         Some("int32" | "int64" | "binary") => true,
         _ => false,
     }

@@ -1,4 +1,4 @@
-//! What is really written has the shape that the document tells, and no field more.
+//! Tests that real responses conform to the document, without additional fields.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn snapshot(ending: Option<Ending>, parts: Vec<PartKind>) -> Snapshot {
     )
 }
 
-/// A part of each shape and a source of each kind. A shape that is new is missed here by the compiler.
+/// Returns a part of each kind and a source of each kind. The compiler reports a new kind that is missing here.
 fn every_shape() -> Vec<PartKind> {
     let next = |shape: Option<&PartKind>| match shape {
         None => Some(PartKind::Text { html: Rope::of("<p>x</p>"), citations: Vec::new() }),
@@ -117,7 +117,7 @@ fn answers_and_messages_are_written_as_told() {
 
 #[test]
 fn every_code_of_a_failed_answer_is_told() {
-    // A code that is new is missed here by the compiler.
+    // The compiler reports a new code that is missing here.
     let next = |code: Option<ErrorCode>| match code {
         None => Some(ErrorCode::ModelUnavailable),
         Some(ErrorCode::ModelUnavailable) => Some(ErrorCode::ModelRejected),
