@@ -16,7 +16,7 @@ use telemetry::{Metric, MetricKind, TextEncoder};
 
 use crate::log;
 
-/// The path of the figures.
+/// The path of the metrics.
 pub(crate) const METRICS: &str = "/metrics";
 
 /// The sources of the metrics.
@@ -99,7 +99,7 @@ const FILES: Metric = metric("process_open_fds", Gauge, "Open file descriptors o
 const FILES_MAX: Metric = metric("process_max_fds", Gauge, "Limit of open file descriptors of this process.");
 const THREADS: Metric = metric("process_threads", Gauge, "Threads of this process.");
 
-/// Answers the figures as they stand.
+/// Responds with the current metrics.
 pub(crate) async fn show(State(sources): State<Sources>) -> impl IntoResponse {
     let open = sources.service.answers_open().await;
     let counted = sources.service.job_counts().await;
@@ -107,7 +107,7 @@ pub(crate) async fn show(State(sources): State<Sources>) -> impl IntoResponse {
     page.metric(&BUILD).value(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     requests(&mut page, &sources);
     answers(&mut page, &sources.service);
-    // What can't be read is left out: no figure is better than a wrong one.
+    // A value that cannot be read is omitted, because no value is better than a wrong one.
     if let Ok(open) = open {
         page.metric(&OPEN).value(&[], open);
     }
@@ -184,7 +184,7 @@ fn vendors(page: &mut TextEncoder, service: &Service) {
 
 fn machines(page: &mut TextEncoder, service: &Service) {
     let (states, driver) = service.machine_states();
-    // Without what it found on this host.
+    // Without the driver's findings on this host.
     let driver = driver.split_whitespace().next().unwrap_or_default();
     let mut machines = page.metric(&MACHINES);
     for state in
@@ -206,7 +206,7 @@ fn store(page: &mut TextEncoder, service: &Service) {
     page.metric(&STORE_GROUP).histogram(&[], &metrics.group);
 }
 
-/// Jobs as the database counts them, if it does, and their runs here.
+/// Writes the jobs that the database counts, if available, and their runs in this process.
 fn jobs(page: &mut TextEncoder, service: &Service, counted: Option<Vec<JobCounts>>) {
     if let Some(counted) = counted {
         let mut jobs = page.metric(&JOBS);
@@ -232,7 +232,7 @@ fn jobs(page: &mut TextEncoder, service: &Service, counted: Option<Vec<JobCounts
 /// Writes process metrics from `/proc`.
 fn process(page: &mut TextEncoder) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name, which may hold anything, ends with the last parenthesis; the third field follows.
+    // The name may contain anything and ends with the last parenthesis; the third field follows.
     let fields: Vec<u64> = stat
         .rsplit_once(')')
         .map(|(_, rest)| rest.split_whitespace().map(|field| field.parse().unwrap_or_default()).collect())
@@ -295,9 +295,9 @@ mod tests {
     fn the_page_for_operators_tells_of_each_metric_and_no_other() {
         let page = include_str!("../../../docs/operations.md");
         let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
-        let told: BTreeSet<&str> =
+        let exposed: BTreeSet<&str> =
             rows.filter(|name| name.starts_with("causerie_") || name.starts_with("process_")).collect();
-        assert_eq!(told, ALL.iter().map(|metric| metric.name).collect());
+        assert_eq!(exposed, ALL.iter().map(|metric| metric.name).collect());
         let source = include_str!("metrics.rs");
         assert_eq!(source.matches(": Metric =").count(), ALL.len() + 1, "each is in the list above");
     }

@@ -16,35 +16,35 @@ use tracing_subscriber::fmt::format::{DefaultFields, Writer};
 use crate::log::{self, Now};
 use crate::settings::LogFormat;
 
-/// The header in which a client may name its request, and in which each answer carries the name.
+/// The header with the request id, which a client may choose and each response repeats.
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The longest name that a client may give.
+/// The longest id that a client may choose.
 const ID_MAX_BYTES: usize = 128;
-/// The longest name that is made: two numbers and a dash.
+/// The longest generated id: two numbers and a dash.
 const MADE_MAX_BYTES: usize = 33;
 /// The size of a block that generated ids are cut from, to save allocations.
 const BLOCK_BYTES: usize = 4096;
-/// The length of a path in the log.
+/// The maximum length of a path in the log.
 const PATH_LOGGED_MAX_BYTES: usize = 512;
-/// Paths that are asked for every few seconds by whoever watches the service.
+/// The paths that monitoring polls every few seconds.
 const WATCHED: &[&str] = &["/healthz", "/readyz", "/metrics"];
 
 tokio::task_local! {
-    /// The request that is being answered.
+    /// The id of the current request.
     static CURRENT: HeaderValue;
 }
 
-/// Answers a request under its name: whatever is logged meanwhile tells it.
+/// Runs a request under its id, which log lines then contain.
 pub(crate) async fn under<T>(id: HeaderValue, answered: impl Future<Output = T>) -> T {
     CURRENT.scope(id, answered).await
 }
 
-/// Tells the name of the request that is being answered, if one is.
+/// Passes the id of the current request to `tell`, if there is one.
 fn current(tell: impl FnOnce(&str) -> fmt::Result) -> fmt::Result {
     CURRENT.try_with(|id| tell(text(id))).unwrap_or(Ok(()))
 }
 
-/// Writes the fields of a log line, after the name of the request that is being answered.
+/// Writes the fields of a log line, after the id of the current request.
 pub(crate) struct LogFields;
 
 impl<'w> FormatFields<'w> for LogFields {
@@ -58,7 +58,7 @@ fn text(id: &HeaderValue) -> &str {
     id.to_str().unwrap_or_default()
 }
 
-/// Names of requests: those of one process begin alike and are counted. Cheap to clone.
+/// Generates request ids: a prefix of the process and a counter. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestIds {
     process: u64,
@@ -66,12 +66,12 @@ pub(crate) struct RequestIds {
 }
 
 impl RequestIds {
-    /// Names of a process that these random bits tell from others.
+    /// Creates a generator with these random bits as the prefix of the process.
     pub(crate) fn new(process: u64) -> Self {
         Self { process, counted: Arc::default() }
     }
 
-    /// The client's own name, if it is one of up to 128 visible ASCII characters, or a new one.
+    /// Returns the client's own id, if it has 1 to 128 visible ASCII characters, or a new one.
     pub(crate) fn of(&self, headers: &HeaderMap) -> HeaderValue {
         let mut given = headers.get_all(X_REQUEST_ID).iter();
         if let (Some(id), None) = (given.next(), given.next())
@@ -91,7 +91,7 @@ impl RequestIds {
             if block.capacity() < MADE_MAX_BYTES {
                 block.reserve(BLOCK_BYTES);
             }
-            // There is room for it.
+            // The block has room for it.
             let _ = write!(block, "{:016x}-{count:x}", self.process);
             block.split().freeze()
         });
@@ -99,21 +99,21 @@ impl RequestIds {
     }
 }
 
-/// The log line of a request: no headers, body or query.
+/// The log line of a request, without headers, body or query.
 pub(crate) struct Line<'a> {
     pub(crate) id: &'a HeaderValue,
     pub(crate) method: &'a Method,
     pub(crate) uri: &'a Uri,
     pub(crate) status: StatusCode,
-    /// Until the answer began.
+    /// The time until the response began.
     pub(crate) took: Duration,
 }
 
-/// The target that lines of requests can be chosen by.
+/// The log target of request lines, for filters.
 const TARGET: &str = "requests";
 
 impl Line<'_> {
-    /// Writes the line, if lines of its severity are wanted: `info`; of failures `warn`, of watched paths `debug`.
+    /// Writes the line if its level is enabled: `info`, `warn` for failures, `debug` for polled paths.
     pub(crate) fn log(&self) {
         let path = self.uri.path();
         let path = path.get(..path.len().min(PATH_LOGGED_MAX_BYTES)).unwrap_or_default();
@@ -137,13 +137,13 @@ impl Line<'_> {
         let Some(lines) = log::direct() else { return self.trace(level, path) };
         LINE.with_borrow_mut(|line| {
             line.clear();
-            // Writing into memory does not fail.
+            // Writing to memory does not fail.
             let _ = self.format(lines.format, &Now::new(), level, path, line);
             lines.add(line.as_bytes());
         });
     }
 
-    /// As any other line of the log is written.
+    /// Writes the line through `tracing`, like any other log line.
     fn trace(&self, level: Level, path: &str) {
         let (id, method) = (text(self.id), self.method);
         let (status, ms) = (self.status.as_u16(), self.took.as_micros() as f64 / 1000.0);
@@ -159,7 +159,7 @@ impl Line<'_> {
         }
     }
 
-    /// The same to the letter, without what makes any line of any fields: a request has one, and it costs.
+    /// Formats the same line without the generic machinery of `tracing`, because every request has one.
     fn format(
         &self,
         format: LogFormat,
@@ -213,7 +213,7 @@ impl Line<'_> {
     }
 }
 
-/// A text in quotes; `escaped` writes what does not stand for itself.
+/// Writes a text in quotes; `escaped` writes the characters that need escaping.
 fn quoted(
     text: &str,
     line: &mut String,
@@ -233,7 +233,7 @@ fn json(text: &str, line: &mut String) -> fmt::Result {
     Ok(())
 }
 
-/// Thousandths as decimals: at least one, and no zeros behind it.
+/// Writes thousandths as decimals: at least one digit, without trailing zeros.
 fn millis(micros: u128, line: &mut String) -> fmt::Result {
     let thousandths = micros % 1000;
     write!(line, "{}.", micros / 1000)?;
@@ -278,8 +278,8 @@ mod tests {
     #[test]
     fn made_names_are_numbers_whatever_they_are_cut_from() {
         let ids = RequestIds::new(u64::MAX);
-        let kept: Vec<HeaderValue> = (0..10_000).map(|_| ids.of(&HeaderMap::new())).collect();
-        for (number, id) in kept.iter().enumerate() {
+        let made: Vec<HeaderValue> = (0..10_000).map(|_| ids.of(&HeaderMap::new())).collect();
+        for (number, id) in made.iter().enumerate() {
             assert_eq!(text(id), format!("ffffffffffffffff-{number:x}"));
         }
         assert_eq!(ids.made(u64::MAX).len(), MADE_MAX_BYTES);
@@ -300,7 +300,7 @@ mod tests {
         }
     }
 
-    /// The line as the log's own machinery writes it.
+    /// Returns the line as `tracing` formats it.
     fn traced(line: &Line<'_>, format: LogFormat, level: Level, path: &str) -> String {
         let written = Written::default();
         let writer = written.clone();
@@ -350,13 +350,13 @@ mod tests {
 
     #[tokio::test]
     async fn the_name_of_the_request_is_known_while_it_is_answered() {
-        let told = || {
-            let mut told = String::new();
-            current(|id| write!(told, "{id}")).expect("it is written");
-            told
+        let shown = || {
+            let mut text = String::new();
+            current(|id| write!(text, "{id}")).expect("it is written");
+            text
         };
-        assert_eq!(told(), "");
-        assert_eq!(under(HeaderValue::from_static("one"), async { told() }).await, "one");
-        assert_eq!(told(), "");
+        assert_eq!(shown(), "");
+        assert_eq!(under(HeaderValue::from_static("one"), async { shown() }).await, "one");
+        assert_eq!(shown(), "");
     }
 }

@@ -10,11 +10,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::settings::Otlp;
 
-/// The header in which clients name the trace that their request belongs to.
+/// The header in which clients name the trace of their request.
 const TRACEPARENT: &str = "traceparent";
 /// The traced paths: the interface. Other paths are polled by monitoring.
 const INTERFACE: &str = "/api/";
-/// Methods that are told by their names.
+/// The methods that spans name; all others are `_OTHER`.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
 
 /// The traces of a service.
@@ -26,7 +26,7 @@ pub(crate) struct Traces {
 }
 
 impl Traces {
-    /// Begins to export spans, when there is somewhere to.
+    /// Starts to export spans, if an exporter is configured.
     #[cfg(feature = "otlp")]
     pub(crate) fn begin(settings: Option<Otlp>, environment: &Environment) -> Self {
         let Some(settings) = settings else { return Self::default() };
@@ -36,7 +36,7 @@ impl Traces {
         Self { spans: Some(spans), exporting, over }
     }
 
-    /// This build has nothing that exports spans, which was warned of when the settings were read.
+    /// This build has no exporter; reading the configuration logged a warning.
     #[cfg(not(feature = "otlp"))]
     pub(crate) fn begin(_settings: Option<Otlp>, _environment: &Environment) -> Self {
         Self::default()
@@ -47,23 +47,23 @@ impl Traces {
         self.spans.clone().map_or_else(Tracer::off, Tracer::new)
     }
 
-    /// The spans themselves, when there are any.
+    /// Returns the queue of spans, if enabled.
     pub(crate) fn spans(&self) -> Option<Arc<SpanQueue>> {
         self.spans.clone()
     }
 
-    /// Exports what is left, within a bound.
+    /// Exports the remaining spans, within a time limit.
     pub(crate) async fn end(self) {
         self.over.cancel();
         if let Some(exporting) = self.exporting {
-            // A panic in it was reported when it happened.
+            // A panic was reported when it happened.
             let _ = exporting.await;
         }
     }
 }
 
-/// Begins the span of a request, and marks the request with it. A client's trace is known to its question also where no
-/// spans are made.
+/// Begins the span of a request and attaches its context. The client's trace is attached even if no spans are
+/// recorded.
 pub(crate) fn begin<B>(tracer: &Tracer, request: &mut Request<B>) -> Option<Span> {
     let given = trace_parent(request.headers());
     if !tracer.is_on() && given.is_none() || !request.uri().path().starts_with(INTERFACE) {
@@ -78,7 +78,7 @@ pub(crate) fn begin<B>(tracer: &Tracer, request: &mut Request<B>) -> Option<Span
     span
 }
 
-/// Ends it with what became of the request: by operation, never by path.
+/// Ends the span with the outcome of the request, named by operation and never by path.
 pub(crate) fn end<B>(mut span: Span, method: &str, response: &Response<B>) {
     let method = METHODS.into_iter().find(|known| *known == method).unwrap_or("_OTHER");
     let operation = response.extensions().get::<&'static api::operations::Operation>();
@@ -124,20 +124,20 @@ mod tests {
     fn a_request_goes_on_with_its_client_s_trace_and_tells_neither_path_nor_query() {
         let spans = SpanQueue::new(1);
         let tracer = Tracer::new(spans.clone());
-        let mut told = request("/api/v1/files/secret.pdf?also=secret", &[SAMPLED]);
-        let span = begin(&tracer, &mut told).expect("it is traced");
-        assert_eq!(told.extensions().get::<SpanContext>(), Some(&span.context()));
+        let mut traced = request("/api/v1/files/secret.pdf?also=secret", &[SAMPLED]);
+        let span = begin(&tracer, &mut traced).expect("it is traced");
+        assert_eq!(traced.extensions().get::<SpanContext>(), Some(&span.context()));
         let mut response = Response::new(());
         response.extensions_mut().insert(&api::operations::OPERATIONS[8]);
         end(span, "GET", &response);
-        let [told] = &spans.take(2)[..] else { panic!("one span") };
+        let [span] = &spans.take(2)[..] else { panic!("one span") };
         assert_eq!(
-            (told.context.trace >> 64, told.parent),
+            (span.context.trace >> 64, span.parent),
             (0x0af7_6519_16cd_43dd, Some(0xb7ad_6b71_6920_3331))
         );
-        assert_eq!(told.name, "GET /api/v1/files/{*path}");
-        assert!(told.attributes.contains(&("http.response.status_code", AttributeValue::Number(200))));
-        assert!(!format!("{told:?}").contains("secret"));
+        assert_eq!(span.name, "GET /api/v1/files/{*path}");
+        assert!(span.attributes.contains(&("http.response.status_code", AttributeValue::Number(200))));
+        assert!(!format!("{span:?}").contains("secret"));
     }
 
     #[test]
@@ -156,11 +156,11 @@ mod tests {
 
     #[test]
     fn without_a_collector_a_client_s_trace_is_known_all_the_same() {
-        let mut told = request("/api/v1/chats", &[SAMPLED]);
-        assert!(begin(&Tracer::off(), &mut told).is_none());
-        let context = told.extensions().get::<SpanContext>().expect("the client's");
+        let mut traced = request("/api/v1/chats", &[SAMPLED]);
+        assert!(begin(&Tracer::off(), &mut traced).is_none());
+        let context = traced.extensions().get::<SpanContext>().expect("the client's");
         assert_eq!(context.span, 0xb7ad_6b71_6920_3331);
-        let mut untold = request("/api/v1/chats", &[]);
-        assert!(begin(&Tracer::off(), &mut untold).is_none() && untold.extensions().is_empty());
+        let mut untraced = request("/api/v1/chats", &[]);
+        assert!(begin(&Tracer::off(), &mut untraced).is_none() && untraced.extensions().is_empty());
     }
 }

@@ -8,15 +8,15 @@ use super::connection::Stream;
 /// The activity of a connection.
 #[derive(Default)]
 pub(super) struct Activity {
-    /// Requests that have begun.
+    /// The number of requests that have begun.
     pub(super) begun: AtomicU64,
-    /// Requests whose answers have not ended.
+    /// The number of requests whose responses have not ended.
     pub(super) under_way: AtomicUsize,
     /// An event stream for which the connection is to be taken.
     stream: Mutex<Option<Stream>>,
     /// True while bytes of an earlier response wait to be written.
     pub(super) clogged: AtomicBool,
-    /// True once a head has come that has more lines than the connection was prepared for.
+    /// True once a head has arrived with more lines than the connection is configured for.
     pub(super) crowded: AtomicBool,
 }
 
@@ -25,7 +25,7 @@ impl Activity {
         *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
     }
 
-    /// The event stream, once everything before it is written.
+    /// Takes the event stream, once everything before it is written.
     pub(super) fn take(&self) -> Option<Stream> {
         if self.clogged.load(Ordering::Relaxed) {
             return None;
@@ -34,7 +34,7 @@ impl Activity {
     }
 }
 
-/// A request that is under way as long as this is there.
+/// Counts a request as active until it is dropped.
 pub(super) struct ActiveRequest(pub(super) Arc<Activity>);
 
 impl ActiveRequest {

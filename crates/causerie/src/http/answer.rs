@@ -19,8 +19,8 @@ tokio::task_local! {
     static PROGRESS: Arc<ReadProgress>;
 }
 
-/// Runs the streams of HTTP/2, each until it is done or its client takes nothing for too long. A connection does not
-/// ask for more of a body as long as the client leaves no room for what it has: then nobody else would notice.
+/// Runs the streams of HTTP/2, each until it is done or its client stalls. A connection does not poll a body while
+/// the client's window is full, so nothing else would notice a stalled client.
 #[derive(Clone)]
 pub(super) struct Streams {
     /// The time after which a client that reads nothing is disconnected.
@@ -37,24 +37,24 @@ where
         tokio::spawn(PROGRESS.scope(progress, async move {
             tokio::select! {
                 _ = stream => {}
-                // Dropped, it is reset.
+                // Dropping it resets the stream.
                 () = watched.stalled(timeout) => {}
             }
         }));
     }
 }
 
-/// The body of an answer; its request is under way until it has gone.
+/// The body of a response; its request is active until it is sent.
 pub(super) struct Answer {
     body: Body,
-    /// Over HTTP/2.
+    /// The read progress, over HTTP/2.
     progress: Option<Arc<ReadProgress>>,
     _under_way: ActiveRequest,
     _shares: ([Option<Share>; 2], Option<HeldShares>),
 }
 
 impl Answer {
-    /// Sends `response` piece by piece, unless it is small or has a pace of its own.
+    /// Sends `response` piece by piece, unless it is small or controls its own pace.
     pub(super) fn of(
         mut response: Response<Body>,
         of_request: [Option<Share>; 2],

@@ -34,7 +34,7 @@ use crate::tls::Tls;
 /// The buffer of a connection for incoming headers and outgoing bodies: larger than the bytes in flight of a reader, so
 /// that a stall is noticed.
 const BUFFER_BYTES: usize = 128 * 1024;
-/// Streams of one HTTP/2 connection.
+/// The most streams of one HTTP/2 connection.
 const HTTP2_STREAMS_MAX: u32 = 100;
 /// The HTTP/2 flow control windows of a stream and of a connection.
 const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 << 10;
@@ -44,10 +44,10 @@ const HTTP2_SEND_BYTES: usize = 64 << 10;
 /// The interval of HTTP/2 pings, and their timeout.
 const HTTP2_PING_EVERY: Duration = Duration::from_secs(20);
 const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// A head that has so many times the headers that it may have is still read, and refused with a body that says so;
-/// beyond that the connection refuses it by itself, without one.
+/// A head with up to this many times the allowed headers is still read, and rejected with an error body; beyond that
+/// the connection rejects it without a body.
 const HEADERS_READ_TIMES: usize = 4;
-/// Headers that the HTTP library reads without memory of its own for them, and lines that such a head has at most.
+/// The most headers that the HTTP library parses without extra memory, and the most lines of such a head.
 const HEADERS_AT_ONCE: usize = 100;
 const LINES_AT_ONCE: usize = HEADERS_AT_ONCE;
 /// The HTTP/2 connection preface.
@@ -55,9 +55,9 @@ const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// State that all connections share.
 pub(super) struct Shared {
-    /// For heads of few lines, as nearly all are: reading more of them takes memory for each request.
+    /// Serves heads with few lines, as nearly all are: parsing more of them takes memory for each request.
     http1: http1::Builder,
-    /// For connections on which one of many lines came.
+    /// Serves connections that sent a head with many lines.
     http1_crowded: http1::Builder,
     http2: http2::Builder<Streams>,
     pub(super) front: Arc<Frontend>,
@@ -68,21 +68,21 @@ pub(super) struct Shared {
 #[derive(Clone, Copy)]
 pub(super) struct ConnectionContext {
     pub(super) peer: Peer,
-    /// It came when the service was ending: it is answered before being let go.
+    /// True if the connection was accepted during shutdown: it is answered before it is closed.
     pub(super) late: bool,
 }
 
-/// A connection that was taken from the HTTP library, and what was read of it.
+/// A connection that was taken from the HTTP library, and the bytes that were read from it.
 struct AcceptedConnection<C> {
     connection: C,
     early: Bytes,
     handover: Handover,
 }
 
-/// Why a connection is taken from the HTTP library.
+/// The reason why a connection is taken from the HTTP library.
 enum Handover {
     Stream(Box<Stream>),
-    /// A head of very many lines is on its way.
+    /// A head with very many lines is arriving.
     Crowded,
 }
 
@@ -93,9 +93,9 @@ pub(super) struct Stream {
     shares: ([Option<Share>; 2], Option<HeldShares>),
 }
 
-/// What the bytes of a connection go through.
+/// The transport of a connection.
 trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
-    /// The socket, when they go as they are.
+    /// Returns the socket if the bytes are not encrypted.
     fn plain(&self) -> Option<&TcpStream>;
 }
 
@@ -134,9 +134,9 @@ impl Shared {
         Self { http1, http1_crowded, http2, front: Arc::new(front), limits }
     }
 
-    /// Serves a connection until it ends, or has nothing to do for too long.
+    /// Serves a connection until it ends or is idle for too long.
     pub(super) async fn serve(&self, connection: TcpStream, tls: Option<Tls>, guest: ConnectionContext) {
-        // Small frames of a stream go out at once.
+        // Small frames of a stream are sent at once.
         let _ = connection.set_nodelay(true);
         match tls {
             None => self.serve_plain(connection, guest).await,
@@ -148,13 +148,13 @@ impl Shared {
         match self.soon(guest, beginning(&mut connection)).await {
             Some(Ok((true, early))) => Box::pin(self.serve_http2(connection, early, guest)).await,
             Some(Ok((false, early))) => self.serve_http1(connection, early, guest).await,
-            // Nothing was said, or nobody is there any more.
+            // The client sent nothing, or has disconnected.
             Some(Err(_)) | None => {}
         }
     }
 
     async fn serve_secret(&self, connection: TcpStream, tls: &Tls, guest: ConnectionContext) {
-        // What is wrong with a handshake is its client's to see.
+        // Errors of a handshake concern only its client.
         let Some(Ok(connection)) = self.soon(guest, tls.acceptor().accept(connection)).await else { return };
         if connection.get_ref().1.alpn_protocol() == Some(b"h2") {
             self.serve_http2(connection, Bytes::new(), guest).await;
@@ -185,18 +185,18 @@ impl Shared {
         self.attend(pin!(http), &activity, guest).await;
     }
 
-    /// Serves requests, and takes the connection from them while an event stream or a file is written to it.
+    /// Serves requests. Takes the connection from the HTTP library while an event stream or a file is written to it.
     async fn serve_http1<C: Transport>(
         &self,
         mut connection: C,
         mut early: Bytes,
         mut guest: ConnectionContext,
     ) {
-        // The library's own bound would refuse what the operator allows.
+        // The library's own limit would reject what the operator allows.
         let mut crowded = self.limits.headers_max > HEADERS_AT_ONCE;
         loop {
             crowded |= lines(&early) > LINES_AT_ONCE;
-            // In memory of its own, which is free during a stream.
+            // Boxed, so that its memory is free during a stream.
             let requests = Box::pin(self.serve_requests(connection, early, guest, crowded));
             let Some(AcceptedConnection { connection: taken, early: read, handover }) = requests.await else {
                 return;
@@ -209,9 +209,9 @@ impl Shared {
                     continue;
                 }
             };
-            // What the stream holds of budgets, it holds until it has ended.
+            // The stream holds its shares of budgets until it has ended.
             let Stream { response, last, shares: _shares } = stream;
-            // What breaks a connection is its client's to see.
+            // A broken connection concerns only its client.
             let (mut back, read) = if is_event_stream(&response) {
                 let Ok(written) = EventWriter::new(taken, read, response, last).await else { return };
                 written
@@ -281,7 +281,7 @@ impl Shared {
                 if may_be_taken && (is_event_stream(&response) || plain && is_file(&response)) {
                     let shares = (of_request, response.extensions_mut().remove::<HeldShares>());
                     under_way.0.offer(Stream { response, last, shares });
-                    // The connection is taken from here: nothing goes on.
+                    // The connection is taken from here, so this future never completes.
                     return std::future::pending().await;
                 }
                 Ok::<_, Infallible>(Answer::of(response, of_request, under_way, stall_timeout))
@@ -289,7 +289,7 @@ impl Shared {
         })
     }
 
-    /// Attends to requests until the connection ends, is let go, or is taken for a stream.
+    /// Serves requests until the connection ends, is closed, or is taken for a stream.
     async fn attend(
         &self,
         mut http: Pin<&mut impl GracefulConnection<Error = hyper::Error>>,
@@ -331,7 +331,7 @@ impl Shared {
                         continue;
                     }
                     http.as_mut().graceful_shutdown();
-                    // One that does not take its leave is cut.
+                    // A connection that does not close in time is dropped.
                     let _ = timeout(SHUTDOWN_TIMEOUT, http.as_mut()).await;
                     return None;
                 }
@@ -340,7 +340,7 @@ impl Shared {
     }
 }
 
-/// Reads as much as tells HTTP/2 from HTTP/1, and gives it back.
+/// Reads enough to distinguish HTTP/2 from HTTP/1, and returns it.
 async fn beginning(connection: &mut TcpStream) -> io::Result<(bool, Bytes)> {
     let mut read = BytesMut::new();
     loop {
@@ -361,7 +361,7 @@ fn says_close(headers: &HeaderMap) -> bool {
     values.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("close"))
 }
 
-/// The status with which the connection itself refused what is no request.
+/// Returns the status with which the HTTP library rejected an invalid request.
 fn refused(error: &hyper::Error) -> Option<StatusCode> {
     if !error.is_parse() || error.is_parse_version_h2() {
         return None;
@@ -369,7 +369,7 @@ fn refused(error: &hyper::Error) -> Option<StatusCode> {
     Some(if !error.is_parse_too_large() {
         StatusCode::BAD_REQUEST
     } else if error.to_string().contains("URI too long") {
-        // Nothing but its words tells it from the other.
+        // Only the error's text distinguishes it from the other one.
         StatusCode::URI_TOO_LONG
     } else {
         StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE

@@ -55,28 +55,27 @@ pub(crate) struct Frontend {
     pub(crate) router: Router,
     /// Answers the most frequent requests without them.
     pub(crate) direct: api::Direct,
-    /// Names of requests.
+    /// Generates request ids.
     pub(crate) ids: RequestIds,
-    /// Their spans.
+    /// Creates the spans of requests.
     pub(crate) tracer: Tracer,
     /// The rate limiter and the budgets.
     pub(crate) guard: Arc<RateLimiter>,
-    /// Where requests are counted that never reach the interface.
+    /// Counts the requests that never reach the interface.
     pub(crate) metrics: Arc<api::ApiMetrics>,
-    /// Cancelled when requests under way are to be the last ones.
+    /// Cancelled at shutdown, after which no further requests are accepted.
     pub(crate) ending: api::Ending,
 }
 
 impl Server {
-    /// Serves what comes on `listener`, until the front is told to end.
+    /// Creates a server of the connections to `listener`.
     pub(crate) fn new(listener: TcpListener, tls: Option<Tls>, front: Frontend, limits: Connections) -> Self {
         let each = limits.connections_per_address as u64;
         let addresses = Budget::new(Bounds { each, all: u64::MAX });
         Self { listener, tls, shared: Arc::new(Shared::new(front, limits)), addresses }
     }
 
-    /// Serves until the service is told to end; then requests under way are finished, for a while, and who comes
-    /// meanwhile is told to come again.
+    /// Serves until the shutdown. Then requests in progress have some time to finish, and new connections get 503.
     pub(crate) async fn run(self) {
         let ending = self.shared.front.ending.0.clone();
         let (mut early, mut late) = (JoinSet::new(), JoinSet::new());
@@ -86,7 +85,7 @@ impl Server {
             () = self.accept_into(&mut late, true) => {}
             _ = timeout(SHUTDOWN_TIMEOUT, drained) => {}
         }
-        // No more is waited for.
+        // The remaining connections are not waited for.
         early.shutdown().await;
         late.shutdown().await;
     }
@@ -99,7 +98,7 @@ impl Server {
             let accepted = loop {
                 tokio::select! {
                     accepted = self.listener.accept() => break accepted,
-                    // Who ended is forgotten.
+                    // Completed tasks are removed.
                     Some(_) = serving.join_next() => {}
                 }
             };
@@ -117,7 +116,7 @@ impl Server {
             } else if let Ok(held) = self.addresses.take(Holder::Address(address), 1) {
                 Some(held)
             } else {
-                // What is not taken at once is not worth waiting for; whoever speaks TLS would not understand it.
+                // Writes without waiting. TLS clients could not read a plain response.
                 if let (None, Ok(mut stream)) = (&self.tls, stream.into_std()) {
                     let _ = stream.write(TOO_MANY_CONNECTIONS);
                 }
@@ -133,7 +132,7 @@ impl Server {
     }
 }
 
-/// A response, and what its request holds of budgets until it is sent.
+/// A response with the request's shares of budgets until it is sent.
 pub(super) struct Answered {
     response: Response<Body>,
     shares: [Option<Share>; 2],
@@ -146,15 +145,15 @@ impl From<Response<Body>> for Answered {
 }
 
 impl Frontend {
-    /// Answers a request under its name, with a line of the log.
+    /// Answers a request under its id, and writes its log line.
     async fn answer(&self, mut request: Request<Incoming>, peer: Peer, bounds: (usize, usize)) -> Answered {
         let span = traces::begin(&self.tracer, &mut request);
         let begun = Instant::now();
         let id = self.ids.of(request.headers());
-        // Who watches the service sees it end.
+        // Monitoring can observe the shutdown.
         let ending = self.ending.0.is_cancelled() && request.uri().path() != METRICS;
         let refused = if ending { None } else { beyond(bounds, &request).or_else(|| unclear(&request)) };
-        // The futures stay where they are while they pass through what stands around them: they are large.
+        // The futures are large, so they stay in place while the layers around them run.
         let mut answered = if let Some(call) = self.direct_call(&request, ending || refused.is_some()) {
             let (head, _) = request.into_parts();
             let answering = pin!(self.respond_directly(call, &head, peer));
@@ -181,7 +180,7 @@ impl Frontend {
         Line { id, method, uri, status: answered.response.status(), took: begun.elapsed() }.log();
     }
 
-    /// The call, when it is one that is answered without the router.
+    /// Returns the call if the request is answered without the router.
     fn direct_call(&self, request: &Request<Incoming>, refused: bool) -> Option<DirectCall> {
         if refused || !request.body().is_end_stream() {
             return None;
@@ -208,7 +207,7 @@ impl Frontend {
         let body = |body: Incoming| if body.is_end_stream() { Body::empty() } else { Body::new(body) };
         let mut request = request.map(body);
         let compression = Compression::requested(request.method(), request.headers());
-        // What changed something has to be told.
+        // The response to a change must be sent in any case.
         let owed = !matches!(*request.method(), Method::GET | Method::HEAD);
         request.extensions_mut().insert(peer);
         let address = self.guard.client(peer, request.headers());
@@ -217,7 +216,7 @@ impl Frontend {
         self.finished(response, holder, owed, compression).into()
     }
 
-    /// Counts a response with what its holder has, and compresses it.
+    /// Charges a response to its holder and compresses it.
     fn finished(
         &self,
         mut response: Response<Body>,
@@ -253,13 +252,13 @@ fn unclear<B>(request: &Request<B>) -> Option<ApiError> {
     (!clear).then(|| ApiError::bad_request("the only transfer coding is chunked, once"))
 }
 
-/// Sees to it that nobody keeps an answer who was not told to, or takes it for something else.
+/// Prevents caches from storing a response without permission, and browsers from guessing its type.
 fn harmless(headers: &mut HeaderMap) {
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.entry(header::X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
 }
 
-/// The request line and the headers as they were sent, but for what stands between them.
+/// Returns the size of the request line and the headers as sent, without separators.
 fn header_bytes<B>(request: &Request<B>) -> usize {
     let line =
         request.method().as_str().len() + request.uri().path_and_query().map_or(0, |uri| uri.as_str().len());

@@ -16,14 +16,14 @@ use tokio::time::{Sleep, sleep};
 
 use super::activity::Activity;
 
-/// A connection, what was read of it before, and whether something waits to be written to it. It breaks when its client
-/// takes nothing for too long of what is written to it.
+/// A connection with the bytes that were read before, and its stall timeout: it fails when its client does not take
+/// pending output in time.
 pub(super) struct Wire<C> {
     connection: C,
     early: Bytes,
     activity: Arc<Activity>,
     stall_timeout: Duration,
-    /// While nothing goes out that should.
+    /// The timeout, while output is pending.
     stall: Option<Pin<Box<Sleep>>>,
     /// True to stop reading while output is pending. HTTP/1.1 requests are served one after another, and a client
     /// might never read the responses.
@@ -37,11 +37,11 @@ pub(super) struct Wire<C> {
 pub(super) struct PartialHead {
     budget: Arc<Budget>,
     holder: Holder,
-    /// Requests that had begun when its first bytes came.
+    /// The number of requests that had begun when its first bytes arrived.
     begun: u64,
     bytes: usize,
     lines: usize,
-    /// More lines are not handed on: the connection is to be served by who reads more of them.
+    /// The lines after which no data is passed on, because a connection with a larger buffer must serve them.
     lines_max: usize,
     held: Option<Share>,
 }
@@ -52,7 +52,8 @@ impl PartialHead {
         Self { budget, holder, begun: 0, bytes: 0, lines: 0, lines_max, held: None }
     }
 
-    /// These bytes have come: whether they are handed on. Fails where too many have long heads under way.
+    /// Counts received bytes and returns true if they may be passed on. Fails when too many connections have long
+    /// incomplete heads.
     fn came(&mut self, bytes: &[u8], activity: &Activity) -> io::Result<bool> {
         let begun = activity.begun.load(Ordering::Relaxed);
         if begun != self.begun || activity.under_way.load(Ordering::Relaxed) > 0 {
@@ -70,7 +71,7 @@ impl PartialHead {
     }
 }
 
-/// The number of lines that end in these bytes.
+/// Returns the number of lines that end in these bytes.
 pub(super) fn lines(bytes: &[u8]) -> usize {
     bytes.iter().filter(|byte| **byte == b'\n').count()
 }
@@ -88,7 +89,7 @@ impl<C> Wire<C> {
         Self { connection, early, activity, stall_timeout, stall: None, in_turn, reader: None, heads }
     }
 
-    /// The connection, and what of it was read and not asked for.
+    /// Returns the connection and the bytes that were read too early.
     pub(super) fn into_parts(self) -> (C, Bytes) {
         (self.connection, self.early)
     }
@@ -161,7 +162,7 @@ impl<C: AsyncWrite + Unpin> AsyncWrite for Wire<C> {
         self.connection.is_write_vectored()
     }
 
-    /// Comes when all was written.
+    /// Wakes the reader when all output is written.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.connection).poll_flush(context);
         if flushed.is_ready() {
