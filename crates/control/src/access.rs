@@ -25,7 +25,7 @@ const CACHE_TTL: Duration = Duration::from_secs(2);
 const CACHED_KEYS_MAX: usize = 10_000;
 /// The resolution of the recorded last use.
 const MINUTE_MICROS: i64 = 60_000_000;
-/// The interval of checks of a principal whose response is under way.
+/// The interval of checks of a principal whose response is in progress.
 pub const VALIDITY_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The reason why a key is not accepted.

@@ -54,7 +54,7 @@ impl Answers {
         Ok(self.find_own(principal.account(), conversation, message).await?)
     }
 
-    /// Returns the answer of a repeated question, which whoever may ask may see.
+    /// Returns the answer of a repeated question. The permission to ask is enough.
     ///
     /// # Errors
     /// As [`Self::find`].
@@ -165,8 +165,8 @@ impl Answers {
         Ok(self.live.follow(latest, Some(watch)))
     }
 
-    /// Attaches a reader to a stored answer. One in progress begins here, unless it was completed meanwhile. Dropping the
-    /// future does not interrupt that, so that no answer is left that nobody ends.
+    /// Attaches a reader to a stored answer. An answer in progress begins here, unless it was completed in the
+    /// meantime. Dropping the future does not interrupt that, so that every answer begun here also ends.
     async fn attach(
         &self,
         account: AccountId,

@@ -120,7 +120,7 @@ public_codes! {
     QuotaExceeded = "QUOTA_EXCEEDED": Conflict,
     /// The body is larger than allowed.
     TooLarge = "TOO_LARGE": TooLarge,
-    /// Too many requests, or too much under way.
+    /// Too many requests, or too much concurrent work.
     RateLimited = "RATE_LIMITED": RateLimited,
     /// The service failed.
     Internal = "INTERNAL": Internal,

@@ -18,7 +18,7 @@ pub(super) async fn end(shared: &Shared, claimed: ClaimedTurn) -> bool {
     let (account, conversation) = (claimed.account, claimed.conversation);
     let found =
         match shared.parts.store.read(move |tx| conversations::answer(tx, account, conversation, id)).await {
-            // The conversation was deleted: the answer ends and is paid for all the same.
+            // The conversation was deleted: the answer ends and is still paid for.
             Err(ConversationError::NotFound) => None,
             Ok(StoredAnswer { completed_at: Some(_), .. }) => return true,
             Ok(stored) => Some(stored.answer),

@@ -2,7 +2,7 @@
 //!
 //! They are offered only if the question allows web search. The addresses that may be fetched are derived from the
 //! conversation on each call: those in its users' words, and those that its own searches and fetches returned. Citations of
-//! other agents, MCP servers and vendors add nothing: they may be made of what these were told.
+//! other agents, MCP servers and vendors add nothing: they may contain what these received.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
