@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use domain::id::AccountId;
 
-/// Who holds something.
+/// The holder of a share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Holder {
     /// An account, by any of its keys.
@@ -13,7 +13,7 @@ pub enum Holder {
     Address(IpAddr),
 }
 
-/// How much may be held.
+/// Limits the sum of shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// By each holder.

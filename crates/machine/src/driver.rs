@@ -10,7 +10,6 @@ use crate::limits::LimitStatus;
 use crate::sandbox::{Sandbox, SandboxMachine};
 use crate::simulated::{Simulated, SimulatedMachine};
 
-
 /// Creates and finds machines.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a service has one")]

@@ -214,11 +214,8 @@ mod tests {
             ("crates/api/src/lib.rs", "/// What is in it.\n/// What it is.\n"),
             (PUBLISHED, "description: What is in it.\n"),
         ]);
-        let lines = |allowed: &[(&str, usize)]| -> Vec<(String, usize)> {
-            fragments(&tree, allowed).into_iter().map(|found| (found.path, found.line)).collect()
-        };
-        let b = ("crates/b/src/lib.rs".to_owned(), 1);
-        assert_eq!(lines(&[("a", 2)]), std::slice::from_ref(&b));
+        let found: Vec<(String, usize)> =
+            fragments(&tree).into_iter().map(|found| (found.path, found.line)).collect();
         let a = |line| ("crates/a/src/lib.rs".to_owned(), line);
         assert_eq!(found, [a(1), a(2), a(5), ("crates/api/src/lib.rs".to_owned(), 2)]);
     }
