@@ -11,12 +11,12 @@ use workspace::Quota;
 
 use crate::commands::{
     AccountCommand, AdminCommand, AuditCommand, CreditsCommand, JobCommand, KeyCommand, LicenceCommand,
-    MachineCommand, Request, Secret, Where,
+    Request, Secret, Where,
 };
 use crate::data::{self, Holder};
 use crate::error::CliError;
 use crate::settings::Places;
-use crate::{admin_requests, config, output, settings, socket};
+use crate::{admin_requests, config, machine_commands, output, settings, socket};
 
 /// Makes root act as the owner of the data folder, so that the service can use the files that the command creates.
 /// Requires a single thread.
@@ -42,8 +42,9 @@ fn unusable(data: &Path, error: &std::io::Error) -> CliError {
 pub(crate) async fn run(command: AdminCommand) -> Result<(), CliError> {
     let (request, at) = request(command)?;
     let places = places(&at)?;
+    let print = if at.json { output::print } else { machine_commands::printer(&request) };
     let answer = carry_out(&places, request).await?;
-    output::print(&answer, at.json);
+    print(&answer, at.json);
     Ok(())
 }
 
@@ -127,7 +128,7 @@ fn request(command: AdminCommand) -> Result<(Request, Where), CliError> {
             let since = since.as_deref().map(beginning).transpose()?;
             (Request::ShowUsage { account, since }, at)
         }
-        AdminCommand::Machine(MachineCommand::List { at }) => (Request::ListMachines, at),
+        AdminCommand::Machine(command) => machine_commands::request(command),
         AdminCommand::Audit(AuditCommand::List { account, since, before, limit, at }) => {
             let since = since.as_deref().map(beginning).transpose()?;
             (Request::ListAudit { account, since, before, limit }, at)
@@ -189,7 +190,8 @@ async fn offline(data: &Path, places: &Places, request: Request) -> Result<Value
     let opened =
         control::provisioning::open(data, database, accepts_empty, Duration::ZERO, Quota::default()).await;
     let (store, workspaces) = opened?;
-    let admin = Admin::new(store.clone(), Environment::system(), workspaces, None);
+    let folders = control::data_folder::machine_folders(data);
+    let admin = Admin::new(store.clone(), Environment::system(), workspaces, folders, None);
     let admin = admin.with_actor(format!("operator uid {}", rustix::process::getuid().as_raw()));
     let answered = admin_requests::answer(&admin, None, request).await;
     store.close().await;

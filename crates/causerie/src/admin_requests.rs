@@ -15,7 +15,7 @@ use store::keys::Key;
 
 use crate::commands::{Request, Secret};
 use crate::error::CliError;
-use crate::{model_list, usage};
+use crate::{machine_commands, model_list, usage};
 
 /// Carries out a request and returns the result as one JSON object.
 pub(crate) async fn answer(
@@ -73,21 +73,12 @@ pub(crate) async fn answer(
             Some(catalog) => model_list::to_json(catalog, None),
             None => return Err(CliError::new("SERVICE_UNREACHABLE", "no service runs here")),
         },
-        Request::ListMachines => {
-            let machines = admin.list_machines().await?;
-            let machines: Vec<Value> = machines
-                .into_iter()
-                .map(|machine| {
-                    json!({
-                        "account": machine.account.to_string(),
-                        "status": machine.status.map_or("UNKNOWN", |status| status.as_str()),
-                        "driver": machine.driver,
-                        "pids": machine.pids,
-                    })
-                })
-                .collect();
-            json!({ "machines": machines })
-        }
+        Request::ListMachines
+        | Request::ShowMachine { .. }
+        | Request::StartMachine { .. }
+        | Request::StopMachine { .. }
+        | Request::ShowMachineLog { .. }
+        | Request::ResetMachine { .. } => machine_commands::answer(admin, request).await?,
         Request::ListAudit { account, since, before, limit } => {
             let since = since.map(Timestamp::from_micros);
             let entries = admin.audit(account.as_deref(), since, before, limit).await?;

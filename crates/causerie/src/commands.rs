@@ -260,7 +260,7 @@ pub(crate) enum AdminCommand {
         #[command(flatten)]
         at: Where,
     },
-    /// List machines
+    /// List, show, start, stop and reset machines
     #[command(subcommand)]
     Machine(MachineCommand),
     /// Show the audit log: operators' actions and rejected keys
@@ -293,7 +293,14 @@ impl AdminCommand {
         | Self::Licence(LicenceCommand::Set { at, .. })
         | Self::Credits(CreditsCommand::Grant { at, .. } | CreditsCommand::Show { at, .. })
         | Self::Usage { at, .. }
-        | Self::Machine(MachineCommand::List { at })
+        | Self::Machine(
+            MachineCommand::List { at }
+            | MachineCommand::Show { at, .. }
+            | MachineCommand::Start { at, .. }
+            | MachineCommand::Stop { at, .. }
+            | MachineCommand::Log { at, .. }
+            | MachineCommand::Reset { at, .. },
+        )
         | Self::Audit(AuditCommand::List { at, .. })
         | Self::Job(JobCommand::List { at, .. } | JobCommand::Retry { at, .. })
         | Self::Backup { at, .. }) = self;
@@ -419,6 +426,41 @@ pub(crate) enum MachineCommand {
         #[command(flatten)]
         at: Where,
     },
+    /// Show a machine: state, driver and isolation, processes, memory, log
+    Show {
+        /// The account: email or identifier
+        account: String,
+        #[command(flatten)]
+        at: Where,
+    },
+    /// Start a machine and wait until its agent answers
+    Start {
+        /// The account: email or identifier
+        account: String,
+        #[command(flatten)]
+        at: Where,
+    },
+    /// Stop a machine and wait until nothing of it is left
+    Stop {
+        /// The account: email or identifier
+        account: String,
+        #[command(flatten)]
+        at: Where,
+    },
+    /// Print the end of a machine's log
+    Log {
+        /// The account: email or identifier
+        account: String,
+        #[command(flatten)]
+        at: Where,
+    },
+    /// Stop a machine and remove its index; the next start reads the workspace anew
+    Reset {
+        /// The account: email or identifier
+        account: String,
+        #[command(flatten)]
+        at: Where,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -509,6 +551,21 @@ pub(crate) enum Request {
     },
     ListModels,
     ListMachines,
+    ShowMachine {
+        account: String,
+    },
+    StartMachine {
+        account: String,
+    },
+    StopMachine {
+        account: String,
+    },
+    ShowMachineLog {
+        account: String,
+    },
+    ResetMachine {
+        account: String,
+    },
     ListAudit {
         account: Option<String>,
         since: Option<i64>,

@@ -3,6 +3,7 @@
 use control::admin::AdminError;
 use control::backup::BackupError;
 use control::service::StartError;
+use machine::MachineError;
 use serde::{Deserialize, Serialize};
 use store::StoreError;
 use store::keys::KeyError;
@@ -41,6 +42,10 @@ impl From<AdminError> for CliError {
             AdminError::Key(KeyError::Store(error)) | AdminError::Store(error) => store(error),
             AdminError::Workspace(_) => "WORKSPACE_FAILED",
             AdminError::Password(_) => "PASSWORD_FAILED",
+            AdminError::Machine(MachineError::NoMachine) => "NO_MACHINE",
+            AdminError::Machine(MachineError::ShuttingDown) | AdminError::NoService => "SERVICE_UNREACHABLE",
+            AdminError::Machine(MachineError::Records(_)) => "DATABASE_FAILED",
+            AdminError::Machine(_) | AdminError::Driver(_) => "MACHINE_FAILED",
         };
         Self::new(code, error.to_string())
     }

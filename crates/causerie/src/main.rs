@@ -11,6 +11,7 @@ mod error;
 mod guest;
 mod http;
 mod log;
+mod machine_commands;
 mod machine_driver;
 mod memory;
 mod metrics;

@@ -43,12 +43,25 @@ pub(crate) fn print(answer: &Value, as_json: bool) {
     }
 }
 
+/// Prints objects as a table: a head of their fields' names, and a line for each.
+pub(crate) fn table(heads: &[&str], rows: &[Value]) {
+    let cells = rows.iter().map(|row| heads.iter().map(|head| plain(&row[head])).collect::<Vec<_>>());
+    let lines: Vec<Vec<String>> =
+        std::iter::once(heads.iter().map(|head| head.to_uppercase()).collect()).chain(cells).collect();
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    for cells in &lines {
+        let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        line(padded.collect::<Vec<_>>().join("  ").trim_end());
+    }
+}
+
 fn columns(row: &Value) -> String {
     let columns = row.as_object().into_iter().flatten();
     columns.map(|(name, value)| format!("{name} {}", plain(value))).collect::<Vec<_>>().join("  ")
 }
 
-fn plain(value: &Value) -> String {
+pub(crate) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => "-".to_owned(),

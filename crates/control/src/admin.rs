@@ -1,30 +1,30 @@
 //! The operations of operators on accounts, keys, licences, credits, machines and backups. Each writes to the audit
 //! log.
 
+mod machines;
+
 use std::path::Path;
 
 use domain::account::Role;
 use domain::credits::{Balance, Credits};
 use domain::id::{AccountId, JobId, KeyId, PostingId, UserId};
 use domain::key::SecretKey;
-use domain::machine::MachineStatus;
 use domain::scope::Scope;
 use domain::time::Timestamp;
-use machine::Machines;
+use machine::{DriverError, MachineError, MachineFolders};
 use store::accounts::{self, Account, AccountError, NewAccount};
 use store::credits::{self, GrantError};
 use store::jobs::{self, FailedJob};
 use store::keys::{self, Key, KeyError, NewKey};
-use store::{Store, StoreError, audit, machines, usage};
+use store::{Store, StoreError, audit, usage};
 use workspace::{WorkspaceError, Workspaces};
+
+pub use self::machines::{MachineSummary, ShownMachine};
 
 use crate::backup::{self, BackupError, BackupReport, Summary};
 use crate::passwords::{Password, PasswordError, Passwords};
 use crate::usage::UsageReport;
-use crate::{Authenticator, Environment};
-
-/// The number of machines that one query of the store returns.
-const MACHINES_PAGE: u32 = 500;
+use crate::{Authenticator, Environment, Vm};
 
 /// The maximum length of an email, in bytes.
 const EMAIL_MAX_BYTES: usize = 320;
@@ -66,6 +66,15 @@ pub enum AdminError {
     /// The password could not be stored.
     #[error(transparent)]
     Password(#[from] PasswordError),
+    /// The machine did not do what it was told.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// The machine's processes or files could not be read or stopped.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// Only a running service can do it.
+    #[error("the service does not run; start it with `causerie serve`")]
+    NoService,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -97,19 +106,6 @@ impl Default for KeyRestrictions {
     }
 }
 
-/// A machine, as shown to operators.
-#[derive(Debug, Clone)]
-pub struct MachineSummary {
-    /// The account of the machine.
-    pub account: AccountId,
-    /// The state of the machine; `None` without a running service.
-    pub status: Option<MachineStatus>,
-    /// The driver that ran it last.
-    pub driver: Option<String>,
-    /// The process ids on the host.
-    pub pids: Vec<i32>,
-}
-
 /// The operations of operators. Works with and without a running service. Cheap to clone.
 #[derive(Clone)]
 pub struct Admin {
@@ -117,7 +113,8 @@ pub struct Admin {
     environment: Environment,
     workspaces: Workspaces,
     passwords: Passwords,
-    running: Option<(Machines, Authenticator)>,
+    machine_folders: MachineFolders,
+    running: Option<(Vm, Authenticator)>,
     /// The operator, as named in the audit log.
     actor: String,
 }
@@ -129,10 +126,12 @@ impl Admin {
         store: Store,
         environment: Environment,
         workspaces: Workspaces,
-        running: Option<(Machines, Authenticator)>,
+        machine_folders: MachineFolders,
+        running: Option<(Vm, Authenticator)>,
     ) -> Self {
         let passwords = Passwords::new(store.clone(), environment.clone());
-        Self { store, environment, workspaces, passwords, running, actor: "operator".to_owned() }
+        let actor = "operator".to_owned();
+        Self { store, environment, workspaces, passwords, machine_folders, running, actor }
     }
 
     /// Creates an account with its owner, its first credits, its workspace and, if wanted, the owner's password and a
@@ -348,31 +347,6 @@ impl Admin {
         let id = self.account(account).await?.id;
         let (rows, more) = self.store.read(move |tx| usage::by_day_and_model(tx, id, since)).await?;
         Ok(UsageReport::of(&rows, !more))
-    }
-
-    /// Lists all machines.
-    ///
-    /// # Errors
-    /// When the store fails.
-    pub async fn list_machines(&self) -> Result<Vec<MachineSummary>, AdminError> {
-        let mut listed = Vec::new();
-        let mut after = None;
-        loop {
-            let page = self.store.read(move |tx| machines::list(tx, after, MACHINES_PAGE)).await?;
-            let Some(last) = page.last() else { return Ok(listed) };
-            after = Some(last.ordinal);
-            for machine in page {
-                let (status, pids) = match &self.running {
-                    Some((running, _)) => (
-                        running.status(machine.account).await.ok(),
-                        running.processes(machine.account).await.unwrap_or_default(),
-                    ),
-                    None => (None, Vec::new()),
-                };
-                let driver = self.running.as_ref().map(|(running, _)| running.driver().to_string());
-                listed.push(MachineSummary { account: machine.account, status, driver, pids });
-            }
-        }
     }
 
     /// Writes the database and files to `to`, which must not exist, while the service runs.

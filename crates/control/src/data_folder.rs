@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use egress::ConfigError;
 use engine::PluginsError;
 use engine::templates::TemplateError;
-use machine::MachineError;
+use machine::{MachineError, MachineFolders};
 use models::VendorConfigError;
 use store::{DatabaseUrl, Options, Store, StoreError};
 use workspace::{Quota, Workspaces};
@@ -91,4 +91,10 @@ async fn off_thread<T: Send + 'static>(
 /// [`StartError::Data`].
 pub fn open_workspaces(data: &Path, quota: Quota) -> Result<Workspaces, StartError> {
     Ok(Workspaces::new(data.join("workspaces"), quota)?)
+}
+
+/// Returns the folders of the machines of a data folder, which need not exist.
+#[must_use]
+pub fn machine_folders(data: &Path) -> MachineFolders {
+    MachineFolders::new(data.join("machines"))
 }

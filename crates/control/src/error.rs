@@ -238,9 +238,10 @@ impl From<&MachineError> for UseCaseError {
                 Some(store) => store.into(),
                 None => Self::internal(error),
             },
-            MachineError::Stopped | MachineError::GivenUp(_) | MachineError::NotInTime => {
-                Self::internal(error)
-            }
+            MachineError::Stopped
+            | MachineError::GivenUp(_)
+            | MachineError::NotInTime
+            | MachineError::Driver(_) => Self::internal(error),
         }
     }
 }

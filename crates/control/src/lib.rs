@@ -19,6 +19,7 @@ pub mod error;
 pub mod files;
 pub mod health;
 mod jobs;
+mod orphans;
 pub mod passwords;
 pub mod principal;
 pub mod privileges;

@@ -18,8 +18,10 @@ use tokio_util::task::TaskTracker;
 use workspace::Quota;
 
 pub use crate::data_folder::StartError;
+use crate::data_folder::machine_folders;
 use crate::health::HealthChecks;
 use crate::jobs::{JobCounts, JobMetrics, Jobs};
+use crate::orphans;
 use crate::provisioning;
 use crate::vm::StoreMachineRecords;
 use crate::{
@@ -163,19 +165,22 @@ impl Service {
         })
         .await?;
         let (tasks, shutdown) = (TaskTracker::new(), CancellationToken::new());
-        for provider in catalog.providers() {
-            let refresh =
-                refresh_models_loop(catalog.clone(), provider, environment.clone(), shutdown.clone());
-            tasks.spawn(refresh);
-        }
-        tasks.spawn(watch_plugins(plugins.clone(), shutdown.clone()));
+        spawn_refreshes(&tasks, &catalog, &plugins, &environment, &shutdown);
         tasks.spawn(disk.clone().run(shutdown.clone()));
         tasks.spawn(jobs.clone().run(shutdown.clone()));
         let access =
             Authenticator::new(store.clone(), environment.clone(), workspaces.clone(), tasks.clone());
-        let running = Some((machines.clone(), access.clone()));
+        tasks.spawn(orphans::remove_periodically(store.clone(), machines.clone(), shutdown.clone()));
+        let vm = Vm { machines: machines.clone(), dispatch: dispatch.clone() };
+        let admin = Admin::new(
+            store.clone(),
+            environment.clone(),
+            workspaces.clone(),
+            machine_folders(&config.data),
+            Some((vm.clone(), access.clone())),
+        );
         Ok(Self {
-            admin: Admin::new(store.clone(), environment.clone(), workspaces.clone(), running),
+            admin,
             answers: Answers {
                 store: store.clone(),
                 live: live.clone(),
@@ -213,7 +218,7 @@ impl Service {
                 machine_started: config.rules.started_by_questions,
             },
             catalog: catalog.clone(),
-            vm: Vm { machines: machines.clone(), dispatch: dispatch.clone() },
+            vm,
             files: Files { workspaces },
             health: HealthChecks::new(store.clone(), disk, catalog, config.host_checks),
             store,
@@ -331,6 +336,20 @@ fn log_failed_vendors(catalog: &Catalog) {
             base_url,
             "a vendor has not told its models yet; it is asked again"
         );
+    }
+}
+
+/// Repeats the model discovery of each vendor and keeps plugins fresh until the shutdown.
+fn spawn_refreshes(
+    tasks: &TaskTracker,
+    catalog: &Arc<Catalog>,
+    plugins: &Plugins,
+    environment: &Environment,
+    shutdown: &CancellationToken,
+) {
+    tasks.spawn(watch_plugins(plugins.clone(), shutdown.clone()));
+    for provider in catalog.providers() {
+        tasks.spawn(refresh_models_loop(catalog.clone(), provider, environment.clone(), shutdown.clone()));
     }
 }
 

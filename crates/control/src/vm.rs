@@ -42,14 +42,18 @@ impl Vm {
     /// [`PublicCode::NoMachine`](crate::PublicCode::NoMachine) among others.
     pub async fn start(&self, principal: &Principal) -> Result<(), UseCaseError> {
         principal.require(&[Machine])?;
-        let account = principal.account();
+        Ok(self.start_of(principal.account()).await?)
+    }
+
+    /// Starts the machine of an account, whoever asks.
+    pub(crate) async fn start_of(&self, account: AccountId) -> Result<(), MachineError> {
         let this = self.clone();
         let started = self.dispatch.see_through(async move {
             this.machines.start(account).await?;
             this.dispatch.wake(); // for the answers that waited for it
             Ok(())
         });
-        Ok(started.await.unwrap_or(Err(MachineError::ShuttingDown))?)
+        started.await.unwrap_or(Err(MachineError::ShuttingDown))
     }
 
     /// Stops the machine from any state.

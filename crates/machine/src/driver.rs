@@ -21,6 +21,15 @@ pub enum Driver {
 }
 
 impl Driver {
+    /// Returns how machines are isolated, in words for operators.
+    #[must_use]
+    pub const fn isolation(&self) -> &'static str {
+        match self {
+            Self::Sandbox(driver) => driver.kernel().isolation(),
+            Self::Simulated(_) => "none: a simulation for tests",
+        }
+    }
+
     /// Starts the account's machine. Dropping the future abandons the start; [`Driver::stop`] then cleans up.
     ///
     /// # Errors
@@ -56,7 +65,7 @@ impl Driver {
     #[must_use]
     pub fn left_over(&self) -> Vec<AccountId> {
         match self {
-            Self::Sandbox(driver) => driver.left_over(),
+            Self::Sandbox(driver) => driver.folders().left_over(),
             Self::Simulated(driver) => driver.left_over(),
         }
     }
@@ -69,6 +78,37 @@ impl Driver {
         match self {
             Self::Sandbox(driver) => driver.stop(account).await,
             Self::Simulated(driver) => driver.stop(account),
+        }
+    }
+
+    /// Removes the index of an account whose machine is stopped.
+    ///
+    /// # Errors
+    /// See [`DriverError`].
+    pub async fn reset(&self, account: AccountId) -> Result<(), DriverError> {
+        match self {
+            Self::Sandbox(driver) => driver.reset(account).await,
+            Self::Simulated(_) => Ok(()),
+        }
+    }
+
+    /// Returns the accounts that the driver keeps something for, be it a machine or an index.
+    #[must_use]
+    pub fn kept(&self) -> Vec<AccountId> {
+        match self {
+            Self::Sandbox(driver) => driver.folders().accounts(),
+            Self::Simulated(driver) => driver.left_over(),
+        }
+    }
+
+    /// Removes all that the driver keeps for an account whose machine is stopped.
+    ///
+    /// # Errors
+    /// See [`DriverError`].
+    pub async fn remove(&self, account: AccountId) -> Result<(), DriverError> {
+        match self {
+            Self::Sandbox(driver) => driver.remove(account).await,
+            Self::Simulated(_) => Ok(()),
         }
     }
 }
@@ -117,9 +157,7 @@ impl RunningMachine {
 impl fmt::Display for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Sandbox(driver) => {
-                write!(f, "{} (limits: {})", driver.kernel().driver_name(), driver.limits_kind().as_str())
-            }
+            Self::Sandbox(driver) => f.write_str(&driver.kernel().described(driver.limits_kind())),
             Self::Simulated(_) => f.write_str("simulated"),
         }
     }

@@ -23,8 +23,8 @@ pub use contract::{ByteStream, DriverError, Home};
 pub use driver::{Driver, RunningMachine};
 pub use limits::{Enforcement, LimitStatus};
 pub use sandbox::{
-    DiskQuota, Kernel, Limits, LimitsKind, Sandbox, SandboxConfig, bound_disk, find_kernel,
-    missing_disk_quota,
+    DiskQuota, Kernel, Limits, LimitsKind, MachineDetails, MachineFolders, Memory, MemorySource, Sandbox,
+    SandboxConfig, bound_disk, find_kernel, missing_disk_quota,
 };
 pub use session::{ProtocolViolation, Session};
 pub use simulated::Simulated;

@@ -21,6 +21,7 @@ mod greed;
 mod hostile;
 mod keys;
 mod licences;
+mod machines;
 mod metrics;
 mod operator;
 mod parts;

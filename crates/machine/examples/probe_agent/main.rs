@@ -81,7 +81,7 @@ async fn measure(arguments: &[String]) {
         sandbox.stop(account).await.unwrap();
         let stopped = stopping.elapsed();
         println!("started {started:?} greeted {greeted:?} stopped {stopped:?} KiB {held:?}");
-        sandbox.remove(&home).await.unwrap();
+        sandbox.remove(account).await.unwrap();
     }
 }
 

@@ -29,6 +29,9 @@ impl LimitsKind {
     }
 }
 
+/// The files of a group that tell its memory in bytes, of version 2 and 1.
+pub(crate) const MACHINE_MEMORY: [&str; 2] = ["memory.current", "memory.usage_in_bytes"];
+
 /// The location in which the service may create control groups.
 #[derive(Debug, Clone)]
 pub(crate) enum Cgroups {

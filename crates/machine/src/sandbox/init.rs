@@ -3,8 +3,10 @@
 use std::fs::File;
 use std::io::{self, PipeReader, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 
@@ -22,9 +24,28 @@ pub(crate) struct Processes {
     pub(crate) bridge: Option<Pid>,
 }
 
-/// Waits until the agent ends, and returns its exit code. Other processes inside end with the init process.
-pub(crate) fn watch(processes: Processes, output: PipeReader, mut log: File) -> i32 {
-    match follow(processes, output, &mut log) {
+/// The lock on the machine's folder, by which a machine sees that the folder was removed.
+pub(crate) struct FolderLock {
+    pub(crate) file: File,
+    pub(crate) check_interval: Duration,
+}
+
+impl FolderLock {
+    /// Returns true if the lock has no name any more: no service will find this machine again.
+    fn is_removed(&self) -> bool {
+        self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
+    }
+}
+
+/// Lives until the agent ends, or until the machine's folder is removed; gives the exit code. What else still runs inside
+/// ends with the first process.
+pub(crate) fn watch(
+    processes: Processes,
+    output: PipeReader,
+    mut log: File,
+    lock: Option<FolderLock>,
+) -> i32 {
+    match follow(processes, output, &mut log, lock.as_ref()) {
         Ok(code) => code,
         Err(error) => {
             note(&mut log, &format!("the machine's first process failed: {error}"));
@@ -33,8 +54,14 @@ pub(crate) fn watch(processes: Processes, output: PipeReader, mut log: File) -> 
     }
 }
 
-fn follow(processes: Processes, output: PipeReader, log: &mut File) -> io::Result<i32> {
+fn follow(
+    processes: Processes,
+    output: PipeReader,
+    log: &mut File,
+    lock: Option<&FolderLock>,
+) -> io::Result<i32> {
     let signals = sys::signals()?;
+    let mut checked = Instant::now();
     let mut output = Some(OwnedFd::from(output));
     // The agent may have ended before the signal handler was installed.
     if let Some(code) = reap(processes, log) {
@@ -44,7 +71,8 @@ fn follow(processes: Processes, output: PipeReader, log: &mut File) -> io::Resul
         let (signalled, wrote) = {
             let mut fds = vec![PollFd::new(&signals, PollFlags::IN)];
             fds.extend(output.as_ref().map(|output| PollFd::new(output, PollFlags::IN)));
-            match poll(&mut fds, None) {
+            let left = lock.map(|lock| lock.check_interval.saturating_sub(checked.elapsed()));
+            match poll(&mut fds, left.and_then(|left| Timespec::try_from(left).ok()).as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -52,6 +80,13 @@ fn follow(processes: Processes, output: PipeReader, log: &mut File) -> io::Resul
         };
         if wrote && copy(output.as_ref(), log) == 0 {
             output = None;
+        }
+        if let Some(lock) = lock.filter(|lock| checked.elapsed() >= lock.check_interval) {
+            checked = Instant::now();
+            if lock.is_removed() {
+                note(log, "the machine's folder was removed");
+                return Ok(1);
+            }
         }
         if signalled {
             if sys::received_term(&signals) {

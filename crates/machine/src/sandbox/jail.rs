@@ -5,13 +5,14 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, WaitOptions, waitpid};
 use rustix::thread::{Gid, Uid, UnshareFlags};
 
 use super::bridge;
-use super::init::{self, Processes};
+use super::init::{self, FolderLock, Processes};
 use super::kernel;
 use super::launch::word;
 use super::privileges;
@@ -111,7 +112,9 @@ fn begin(mut plan: Plan<'_>, listener: &UnixListener, sources: &Sources) -> ! {
     if !committed || sys::close_all_but(&retained).is_err() {
         sys::exit_now(1);
     }
-    sys::exit_now(init::watch(processes, output, plan.log))
+    let check_interval = Duration::from_millis(plan.spec.folder_check_ms);
+    let lock = plan.lock.take().map(|file| FolderLock { file, check_interval });
+    sys::exit_now(init::watch(processes, output, plan.log, lock))
 }
 
 /// Sets up the machine and starts the agent in it, or the kernel that runs the agent. Returns the processes and their
@@ -124,6 +127,7 @@ fn prepare(
     // The launcher must have this process under control before it makes lasting changes.
     plan.down.read_exact(&mut [0]).doing("waiting for the launcher")?;
     rustix::process::setsid().doing("leaving the service's session")?;
+    sys::set_name(c"causerie-vm").doing("naming the first process")?;
     rustix::system::sethostname(b"machine").doing("naming the machine")?;
     let null = fs::File::options().read(true).write(true).open("/dev/null").doing("opening /dev/null")?;
     for number in 0..3 {

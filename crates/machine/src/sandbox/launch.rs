@@ -20,6 +20,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid};
 use rustix::thread::UnshareFlags;
 
+use super::Kernel;
 use super::identity;
 use super::jail::{self, Plan};
 use super::root::{Sources, tree};
@@ -85,6 +86,8 @@ fn launch() -> Result<(), Refusal> {
     rustix::process::chdir(&spec.machine).doing("entering the machine's folder")?;
     match spec.task {
         Task::Clear => {
+            // No machine may start on an index that is being removed.
+            let _lock = hold_lock()?;
             clear(&spec)?;
             write_report(&Report::Cleared).doing("reporting")?;
         }
@@ -99,12 +102,7 @@ fn launch() -> Result<(), Refusal> {
 }
 
 fn run(spec: &Spec) -> Result<(), Refusal> {
-    let lock = open_private(LOCK).doing("opening the machine's lock")?;
-    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(error) if error == rustix::io::Errno::WOULDBLOCK => return Err(Refusal::Busy),
-        Err(error) => return Err(Failure::new("locking the machine's folder", error).into()),
-    }
+    let lock = hold_lock()?;
     for group in &spec.cgroups {
         fs::write(group.join("cgroup.procs"), "0").doing("joining the machine's control group")?;
     }
@@ -115,12 +113,23 @@ fn run(spec: &Spec) -> Result<(), Refusal> {
         start_time: identity::start_time(launched.pid).doing("reading the machine's start time")?,
         boot_id: identity::boot_id().doing("reading the boot id")?,
         cgroups: spec.cgroups.clone(),
+        kernel: Some(if spec.kernel.is_some() { Kernel::UserModeLinux } else { Kernel::Host }),
     };
     keep(&identity).doing("keeping the machine's identity")?;
     // Without a service to read this report the machine could not be taken over; it then ends.
     write_report(&Report::Running(identity)).doing("reporting")?;
     launched.commit.write_all(b"c").doing("committing")?;
     Ok(())
+}
+
+/// Takes the lock on the machine's folder.
+fn hold_lock() -> Result<fs::File, Refusal> {
+    let lock = open_private(LOCK).doing("opening the machine's lock")?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(lock),
+        Err(error) if error == rustix::io::Errno::WOULDBLOCK => Err(Refusal::Busy),
+        Err(error) => Err(Failure::new("locking the machine's folder", error).into()),
+    }
 }
 
 fn keep(identity: &Identity) -> io::Result<()> {

@@ -6,6 +6,7 @@
 
 mod bridge;
 mod cgroup;
+mod folders;
 mod identity;
 mod init;
 mod jail;
@@ -29,23 +30,25 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use domain::id::AccountId;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Signal, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::task::spawn_blocking;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 pub use self::cgroup::LimitsKind;
+pub use self::folders::{MachineDetails, MachineFolders, Memory, MemorySource};
 pub use self::kernel::find_kernel;
 pub use self::launch::launch_main;
 pub use self::project::{DiskQuota, bound_disk, missing_disk_quota};
 pub use self::spec::Limits;
 
 use self::cgroup::Cgroups;
-use self::spec::{Identity, LOCK, REPORT_MAX_BYTES, Report, SOCKET, STATE, Spec, Task, UserIds};
-use crate::contract::{DriverError, Home};
+use self::spec::{Identity, REPORT_MAX_BYTES, Report, SOCKET, Spec, Task, UserIds};
+use crate::driver::{DriverError, Home};
 use crate::limits::LimitStatus;
 
 /// The first argument of a program that is to run [`launch_main`].
@@ -60,6 +63,8 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The interval between attempts to take the lock of a dying process, and their total duration.
 const LOCK_POLL: Duration = Duration::from_millis(10);
 const LOCK_POLLS_MAX: u32 = 500;
+/// The interval in which a machine looks whether its folder is still there.
+const FOLDER_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// The file with the result of the last successful self-test.
 const PROBED: &str = ".probed";
 /// The first of the ids on the host that a root service assigns to machines, two for each account.
@@ -85,6 +90,8 @@ pub struct SandboxConfig {
     pub limits: Limits,
     /// The disk space of an account's workspace and index, where the kernel can enforce it.
     pub disk_quota: Option<DiskQuota>,
+    /// The interval in which a machine looks whether its folder is still there; it ends when the folder is gone.
+    pub folder_check_interval: Duration,
 }
 
 impl SandboxConfig {
@@ -99,6 +106,7 @@ impl SandboxConfig {
             launcher: PathBuf::from("/proc/self/exe"),
             limits: Limits::default(),
             disk_quota: None,
+            folder_check_interval: FOLDER_CHECK_INTERVAL,
         }
     }
 }
@@ -111,8 +119,9 @@ pub struct Sandbox {
     cgroups: Cgroups,
 }
 
-/// The kind of kernel that a machine runs on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The kernel that a machine runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kernel {
     /// The kernel of the host, shared with it.
     Host,
@@ -127,6 +136,25 @@ impl Kernel {
         match self {
             Self::Host => "sandbox",
             Self::UserModeLinux => "uml",
+        }
+    }
+
+    /// The driver and the kind of limits, as operators see them.
+    #[must_use]
+    pub fn described(self, limits: LimitsKind) -> String {
+        format!("{} (limits: {})", self.driver_name(), limits.as_str())
+    }
+
+    /// How a machine on this kernel is isolated, in words for operators.
+    #[must_use]
+    pub const fn isolation(self) -> &'static str {
+        match self {
+            Self::Host => {
+                "a sandbox on the host's kernel: namespaces, a private root, an allowlist of system calls, limits"
+            }
+            Self::UserModeLinux => {
+                "a Linux kernel of its own, an unprivileged process inside a sandbox on the host"
+            }
         }
     }
 
@@ -236,19 +264,7 @@ impl Sandbox {
         for folder in [&trial, &workspace, &index] {
             private_folder(folder)?;
         }
-        let spec = |task| Spec {
-            task,
-            machine: trial.clone(),
-            workspace: workspace.clone(),
-            index: index.clone(),
-            agent: self.config.agent.clone(),
-            kernel: self.config.kernel.clone(),
-            plugins: self.config.plugins.clone(),
-            privileged: matches!(self.users, Users::Root),
-            ids: self.ids(0),
-            limits: self.config.limits.clone(),
-            cgroups: Vec::new(),
-        };
+        let spec = |task| self.spec(task, &trial, &index, &workspace);
         let outcome = self.launch(&spec(Task::Check)).await;
         // For an ordinary user, the index of the self-test belongs to another user by now.
         let _ = self.launch(&spec(Task::Clear)).await;
@@ -276,19 +292,8 @@ impl Sandbox {
             private_folder(&index)?;
         }
         self.bound_disk(home, &index).await;
-        let mut spec = Spec {
-            task: Task::Run,
-            machine: folder.clone(),
-            workspace: home.workspace.clone(),
-            index,
-            agent: self.config.agent.clone(),
-            kernel: self.config.kernel.clone(),
-            plugins: self.config.plugins.clone(),
-            privileged: matches!(self.users, Users::Root),
-            ids: self.ids(home.ordinal),
-            limits: self.config.limits.clone(),
-            cgroups: Vec::new(),
-        };
+        let mut spec =
+            Spec { ids: self.ids(home.ordinal), ..self.spec(Task::Run, &folder, &index, &home.workspace) };
         let cgroups = self.cgroups.make(&group_name(home.account), &spec.host_limits());
         spec.cgroups = cgroups.map_err(|error| failed("making control groups", error))?;
         match self.launch(&spec).await {
@@ -309,21 +314,13 @@ impl Sandbox {
     /// # Errors
     /// When the machine's folder or the kernel cannot be read.
     pub fn attach(&self, account: AccountId) -> Result<Option<SandboxMachine>, DriverError> {
-        let folder = self.folder(account);
-        match read_identity(&folder)? {
-            Some(identity) => SandboxMachine::open(&folder, identity),
-            None => Ok(None),
-        }
+        self.folders().attach(account)
     }
 
     /// Returns the accounts whose machines left an identity file, running or not.
     #[must_use]
-    pub fn left_over(&self) -> Vec<AccountId> {
-        let folders = fs::read_dir(&self.config.machines).into_iter().flatten().flatten();
-        folders
-            .filter(|entry| entry.path().join(STATE).exists())
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .collect()
+    pub fn folders(&self) -> MachineFolders {
+        MachineFolders::new(self.config.machines.clone())
     }
 
     /// Stops the account's machine if there is one: asks the agent to exit, then kills all processes. Returns when
@@ -332,29 +329,23 @@ impl Sandbox {
     /// # Errors
     /// When a process does not exit.
     pub async fn stop(&self, account: AccountId) -> Result<(), DriverError> {
-        let folder = self.folder(account);
-        let identity = read_identity(&folder)?;
-        if let Some(machine) = self.attach(account)? {
-            machine.signal(Signal::TERM)?;
-            if timeout(TERM_TIMEOUT, machine.ended()).await.is_err() {
-                machine.signal(Signal::KILL)?;
-                timeout(KILL_TIMEOUT, machine.ended())
-                    .await
-                    .map_err(|_| DriverError::Failed("the machine's processes do not go away".into()))?;
-            }
-        }
-        wait_until_unlocked(&folder).await?;
+        self.folders().stop(account).await?;
         // The groups of an abandoned start, and those of another configuration.
         cgroup::remove(&self.cgroups.folders(&group_name(account)));
-        if let Some(identity) = identity {
-            cgroup::remove(&identity.cgroups);
-        }
-        for name in [STATE, SOCKET] {
-            match fs::remove_file(folder.join(name)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(failed("clearing up", error));
-                }
-                Ok(()) | Err(_) => {}
+        Ok(())
+    }
+
+    /// Removes the index of an account whose machine is stopped; the next start reads the workspace anew.
+    ///
+    /// # Errors
+    /// [`DriverError::Busy`] if the machine runs, or when something of the index is left.
+    pub async fn reset(&self, account: AccountId) -> Result<(), DriverError> {
+        let folder = self.folder(account);
+        for kernel in [Kernel::UserModeLinux, Kernel::Host] {
+            let index = folder.join(kernel.index());
+            if index.exists() {
+                self.clear(&folder, &index).await?;
+                fs::remove_dir(&index).map_err(|error| failed("removing the index", error))?;
             }
         }
         Ok(())
@@ -363,27 +354,49 @@ impl Sandbox {
     /// Removes everything that the driver stores for an account with a stopped machine, in particular the index.
     ///
     /// # Errors
-    /// When a part could not be removed.
-    pub async fn remove(&self, home: &Home) -> Result<(), DriverError> {
-        let folder = self.folder(home.account);
+    /// When something of it is left.
+    pub async fn remove(&self, account: AccountId) -> Result<(), DriverError> {
+        let folder = self.folder(account);
         let index = folder.join(Kernel::Host.index());
         if index.exists() {
-            let spec = Spec {
-                task: Task::Clear,
-                machine: folder.clone(),
-                workspace: home.workspace.clone(),
-                index,
-                agent: self.config.agent.clone(),
-                kernel: None,
-                plugins: self.config.plugins.clone(),
-                privileged: matches!(self.users, Users::Root),
-                ids: self.ids(home.ordinal),
-                limits: self.config.limits.clone(),
-                cgroups: Vec::new(),
-            };
-            self.launch(&spec).await?;
+            self.clear(&folder, &index).await?;
         }
         remove_folder(&folder).map_err(|error| failed("removing the machine's folder", error))
+    }
+
+    /// Empties an index, as the user that it belongs to.
+    async fn clear(&self, folder: &Path, index: &Path) -> Result<(), DriverError> {
+        let owner = fs::metadata(index).map_err(|error| failed("finding the index", error))?;
+        let ids = self.ids(0);
+        let ids = match self.users {
+            Users::Root => ids,
+            // Files of the service's own user need no other one.
+            Users::Ordinary { own, .. } if owner.uid() == own.0 => ids,
+            Users::Ordinary { .. } => UserIds { agent_uid: owner.uid(), agent_gid: owner.gid(), ..ids },
+        };
+        let spec = Spec { kernel: None, ids, ..self.spec(Task::Clear, folder, index, Path::new("")) };
+        match self.launch(&spec).await? {
+            Report::Cleared => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// A launch of the machine of that folder, without control groups.
+    fn spec(&self, task: Task, folder: &Path, index: &Path, workspace: &Path) -> Spec {
+        Spec {
+            task,
+            machine: folder.to_owned(),
+            workspace: workspace.to_owned(),
+            index: index.to_owned(),
+            agent: self.config.agent.clone(),
+            kernel: self.config.kernel.clone(),
+            plugins: self.config.plugins.clone(),
+            privileged: matches!(self.users, Users::Root),
+            ids: self.ids(0),
+            limits: self.config.limits.clone(),
+            cgroups: Vec::new(),
+            folder_check_ms: u64::try_from(self.config.folder_check_interval.as_millis()).unwrap_or(u64::MAX),
+        }
     }
 
     fn folder(&self, account: AccountId) -> PathBuf {
@@ -548,31 +561,6 @@ fn remove_folder(folder: &Path) -> io::Result<()> {
     gone(fs::remove_dir_all(folder))
 }
 
-fn read_identity(folder: &Path) -> Result<Option<Identity>, DriverError> {
-    match fs::read(folder.join(STATE)) {
-        // An unreadable identity names no process; the lock still prevents a second machine.
-        Ok(text) => Ok(serde_json::from_slice(&text).ok()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(failed("reading the machine's identity", error)),
-    }
-}
-
-/// Waits until no process holds the machine's lock; then all processes of an abandoned start are gone too.
-async fn wait_until_unlocked(folder: &Path) -> Result<(), DriverError> {
-    let lock = match fs::File::open(folder.join(LOCK)) {
-        Ok(lock) => lock,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(failed("opening the machine's lock", error)),
-    };
-    for _ in 0..LOCK_POLLS_MAX {
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(()),
-            Err(rustix::io::Errno::WOULDBLOCK) => sleep(LOCK_POLL).await,
-            Err(error) => return Err(failed("trying the machine's lock", error)),
-        }
-    }
-    Err(DriverError::Failed("another process holds the machine".into()))
-}
 
 fn find_users() -> Result<Users, DriverError> {
     let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::Kernel;
+
 /// The longest spec that a launcher reads.
 pub(crate) const SPEC_MAX_BYTES: usize = 64 * 1024;
 /// The longest report that a service reads.
@@ -106,6 +108,8 @@ pub(crate) struct Spec {
     pub(crate) limits: Limits,
     /// The machine's control groups, made by the service.
     pub(crate) cgroups: Vec<PathBuf>,
+    /// The interval in which the machine looks whether its folder is still there.
+    pub(crate) folder_check_ms: u64,
 }
 
 impl Spec {
@@ -132,6 +136,9 @@ pub(crate) struct Identity {
     pub(crate) start_time: u64,
     pub(crate) boot_id: String,
     pub(crate) cgroups: Vec<PathBuf>,
+    /// The kernel that it runs on; a version that did not write it may have started it.
+    #[serde(default)]
+    pub(crate) kernel: Option<Kernel>,
 }
 
 /// The launcher's answer, one line of JSON.

@@ -20,8 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use self::task::{Command, Supervisor};
 use crate::connection::GuestConnection;
-use crate::contract::Home;
-use crate::driver::Driver;
+use crate::driver::{Driver, DriverError, Home};
 
 /// The maximum number of requests that wait for one machine's task.
 const MAILBOX_MAX: usize = 32;
@@ -31,6 +30,8 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
 const START_PATIENCE: Duration = Duration::from_secs(1);
 /// The maximum wait of [`Machines::ensure_running`].
 const RUNNING_TIMEOUT: Duration = Duration::from_secs(120);
+/// The maximum wait of [`Machines::stop_completely`].
+const STOPPED_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The stored record of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,8 +74,11 @@ pub enum MachineError {
     #[error("the machine could not be started: {0}")]
     GivenUp(String),
     /// The machine does not run yet.
-    #[error("the machine did not start in time")]
+    #[error("the machine did not start or stop in time")]
     NotInTime,
+    /// The driver failed.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
     /// The service is shutting down.
     #[error("the service is stopping")]
     ShuttingDown,
@@ -90,6 +94,8 @@ pub struct MachineView {
     pub status: MachineStatus,
     /// The reason why starting was given up, for the owner.
     pub failure: Option<String>,
+    /// The reason of the last change of the status, if it has changed since the service started.
+    pub reason: Option<String>,
     /// The number of turns that need the machine.
     pub turns: u32,
 }
@@ -280,6 +286,43 @@ impl Machines {
         let (answer, answered) = oneshot::channel();
         handle.commands.send(Command::Processes(answer)).await.map_err(|_| MachineError::ShuttingDown)?;
         answered.await.map_err(|_| MachineError::ShuttingDown)
+    }
+
+    /// Stops the account's machine as [`Self::stop`] does, and waits until nothing of it is left.
+    ///
+    /// # Errors
+    /// [`MachineError::GivenUp`] if a process of it does not go away, [`MachineError::NotInTime`] among others.
+    pub async fn stop_completely(&self, account: AccountId) -> Result<(), MachineError> {
+        self.stop(account).await?;
+        let mut seen = self.handle(account).await?.seen;
+        match timeout(STOPPED_TIMEOUT, seen.wait_for(at_rest)).await {
+            Err(_) => Err(MachineError::NotInTime),
+            Ok(Err(_)) => Err(MachineError::ShuttingDown),
+            Ok(Ok(seen)) => match &seen.view.failure {
+                Some(reason) => Err(MachineError::GivenUp(reason.clone())),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Stops the account's machine and removes its index, so that the next start reads the workspace anew.
+    ///
+    /// # Errors
+    /// As [`Self::stop_completely`]; [`MachineError::Driver`] if the index is left or the machine was started meanwhile.
+    pub async fn reset(&self, account: AccountId) -> Result<(), MachineError> {
+        self.stop_completely(account).await?;
+        Ok(self.shared.driver.reset(account).await?)
+    }
+
+    /// Stops the machine of an account that is gone, if it runs, and removes all that is kept for it. Cancel safe: the
+    /// next call continues.
+    ///
+    /// # Errors
+    /// [`MachineError::Driver`].
+    pub async fn remove(&self, account: AccountId) -> Result<(), MachineError> {
+        self.forget(account);
+        self.shared.driver.stop(account).await?;
+        Ok(self.shared.driver.remove(account).await?)
     }
 
     /// Drops the account's machine, which must be stopped: its task ends.

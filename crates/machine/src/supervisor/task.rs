@@ -80,6 +80,8 @@ pub(super) struct Supervisor {
     began: Instant,
     /// The desired state that could not be saved yet.
     unsaved: Option<PendingSave>,
+    /// The reason of the last change of the status.
+    reason: Option<String>,
 }
 
 /// A pending save: when to retry, and the number of failures.
@@ -96,7 +98,7 @@ impl Supervisor {
         turns: watch::Receiver<u32>,
     ) -> (Self, watch::Receiver<ObservedState>) {
         let (machine, first) = Machine::new(record.desired, shared.rules);
-        let view = MachineView { status: machine.status(), failure: None, turns: 0 };
+        let view = MachineView { status: machine.status(), failure: None, reason: None, turns: 0 };
         let (seen, receiver) = watch::channel(ObservedState { view, settled: false, link: None });
         let home = record.home;
         let began = Instant::now();
@@ -113,6 +115,7 @@ impl Supervisor {
             seen,
             began,
             unsaved: None,
+            reason: None,
         };
         supervisor.operate(&first);
         (supervisor, receiver)
@@ -275,13 +278,16 @@ impl Supervisor {
 
     async fn apply_event(&mut self, event: Event) {
         let before = self.machine.status();
+        let reason = reason(&event);
         if self.take(event).await && !matches!(self.machine.state(), State::Failed { .. }) {
             self.take(Event::StartRequested).await;
         }
         let after = self.machine.status();
         if before != after {
             let (before, after) = (before.as_str(), after.as_str());
-            tracing::info!(account = %self.home.account, before, after, "machine state changed");
+            self.reason = reason.or(self.reason.take());
+            let reason = self.reason.as_deref();
+            tracing::info!(account = %self.home.account, before, after, reason, "machine state changed");
         }
         self.show();
     }
@@ -374,7 +380,12 @@ impl Supervisor {
             | State::Running { .. }
             | State::Stopping { .. } => None,
         };
-        let view = MachineView { status: self.machine.status(), failure, turns: self.machine.turns() };
+        let view = MachineView {
+            status: self.machine.status(),
+            failure,
+            reason: self.reason.clone(),
+            turns: self.machine.turns(),
+        };
         let running = matches!(self.machine.state(), State::Running { .. });
         let link = if running { self.link.clone() } else { None };
         let settled = !matches!(self.machine.state(), State::Attaching);
@@ -385,6 +396,24 @@ impl Supervisor {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(0).plus(self.began.elapsed())
     }
+}
+
+/// Says in words for operators why a machine's status changes with an event; `None` if the event only completes what an
+/// earlier one began.
+fn reason(event: &Event) -> Option<String> {
+    let words = match event {
+        Event::StartRequested => "a start was requested",
+        Event::StopRequested => "a stop was requested",
+        Event::TurnBegan | Event::TurnEnded => "an answer began or ended",
+        Event::Attached => "it ran when the service started",
+        Event::NothingToAttach => "it did not run when the service started",
+        Event::StartFailed { reason, .. } => return Some(format!("the start failed: {reason}")),
+        Event::AgentLost { reason } => return Some(format!("it was lost: {reason}")),
+        Event::StopFailed { reason } => return Some(format!("the stop failed: {reason}")),
+        Event::Tick => "it was idle",
+        Event::DriverStarted | Event::AgentAnswered { .. } | Event::DriverStopped => return None,
+    };
+    Some(words.to_owned())
 }
 
 async fn start(shared: &Shared, home: &Home) -> Result<RunningMachine, DriverError> {

@@ -8,18 +8,21 @@ use domain::id::AccountId;
 use domain::machine::{Desired, Rules};
 use futures_util::future::BoxFuture;
 use machine::{
-    Driver, DriverError, GuestConnection, Home, MachineRecord, MachineRecords, Machines, RecordsError,
-    RunningMachine, Sandbox,
+    Driver, DriverError, GuestConnection, Home, Kernel, MachineFolders, MachineRecord, MachineRecords,
+    Machines, RecordsError, RunningMachine, Sandbox,
 };
 use tokio::time::timeout;
 
-use crate::site::{Kind, Site, as_tools, config, program};
+use crate::site::{Kind, Site, as_agent, as_tools, config, program};
 
 on_each_driver!(
     a_host_is_tried_for_real,
     a_machine_outlives_its_service_and_is_taken_over,
     stopping_ends_every_process,
     a_machine_ends_with_its_agent,
+    a_machine_ends_when_its_folder_is_removed,
+    the_host_sees_what_a_machine_is,
+    a_reset_removes_the_index_of_a_stopped_machine_alone,
     an_abandoned_start_leaves_nothing,
     an_agent_that_cannot_be_executed_fails_the_start_with_the_reason,
     a_jail_that_is_killed_is_started_again_for_a_turn,
@@ -98,6 +101,53 @@ async fn a_machine_ends_with_its_agent(kind: Kind) {
     assert!(processes.iter().all(|pid| !lives(*pid)), "{processes:?}");
     let log = std::fs::read_to_string(site.machine_folder().join("agent.log")).unwrap();
     assert!(log.contains("the agent ended"), "{log}");
+}
+
+async fn a_machine_ends_when_its_folder_is_removed(kind: Kind) {
+    let site = Site::new(kind);
+    let (machine, _link) = site.start().await;
+    let processes = machine.processes().unwrap();
+    // The index may belong to another user, so that not all of the folder goes.
+    std::fs::remove_file(site.machine_folder().join("lock")).unwrap();
+    timeout(Duration::from_secs(5), machine.ended()).await.unwrap();
+    site.sandbox.stop(site.home().account).await.unwrap();
+    assert!(processes.iter().all(|pid| !lives(*pid)), "{processes:?}");
+    let log = std::fs::read_to_string(site.machine_folder().join("agent.log")).unwrap();
+    assert!(log.contains("the machine's folder was removed"), "{log}");
+}
+
+async fn the_host_sees_what_a_machine_is(kind: Kind) {
+    let site = Site::new(kind);
+    let account = site.home().account;
+    let folders = MachineFolders::new(site.folder.path().join("machines"));
+    assert!(folders.details(account).unwrap().pids.is_empty());
+    let (machine, _link) = site.start().await;
+    let details = folders.details(account).unwrap();
+    assert_eq!(details.pids, machine.processes().unwrap());
+    let kernel = if kind == Kind::Uml { Kernel::UserModeLinux } else { Kernel::Host };
+    assert_eq!(details.driver, Some((kernel, site.sandbox.limits_kind())));
+    assert!(details.started_at.unwrap().elapsed().unwrap() < Duration::from_secs(60));
+    assert!(details.memory.unwrap().bytes > 100_000, "{details:?}");
+    let name = std::fs::read_to_string(format!("/proc/{}/comm", details.pids[0])).unwrap();
+    assert_eq!(name, "causerie-vm\n");
+    // Whoever has the folder stops the machine, with a driver or without.
+    folders.stop(account).await.unwrap();
+    timeout(Duration::from_secs(5), machine.ended()).await.unwrap();
+    assert_eq!(folders.details(account).unwrap().driver, None);
+    assert_eq!((folders.accounts(), folders.left_over()), (vec![account], vec![]));
+}
+
+async fn a_reset_removes_the_index_of_a_stopped_machine_alone(kind: Kind) {
+    let site = Site::new(kind);
+    let account = site.home().account;
+    let (_machine, link) = site.start().await;
+    as_agent(&link, "echo entry > /index/kept").await;
+    assert!(matches!(site.sandbox.reset(account).await, Err(DriverError::Busy)), "it runs");
+    assert_eq!(as_agent(&link, "cat /index/kept").await, "entry");
+    site.sandbox.stop(account).await.unwrap();
+    site.sandbox.reset(account).await.unwrap();
+    let (_machine, link) = site.start().await;
+    assert_eq!(as_agent(&link, "ls /index").await, "");
 }
 
 async fn an_abandoned_start_leaves_nothing(kind: Kind) {

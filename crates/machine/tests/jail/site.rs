@@ -74,6 +74,7 @@ pub(crate) fn config(folder: &Path, kind: Kind) -> SandboxConfig {
             Kind::Uml => Some(find_kernel(None).expect("User Mode Linux (Debian package user-mode-linux)")),
         },
         disk_quota: None,
+        folder_check_interval: Duration::from_millis(100),
     }
 }
 
@@ -110,7 +111,7 @@ impl Drop for Site {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
                 runtime.block_on(async {
                     self.sandbox.stop(self.home().account).await?;
-                    self.sandbox.remove(&self.home()).await
+                    self.sandbox.remove(self.home().account).await
                 })
             });
             stop.join()

@@ -1,0 +1,110 @@
+//! The commands for machines: their requests, results and output.
+
+use std::time::UNIX_EPOCH;
+
+use control::Admin;
+use control::admin::{MachineSummary, ShownMachine};
+use domain::time::Timestamp;
+use serde_json::{Value, json};
+
+use crate::commands::{MachineCommand, Request, Where};
+use crate::error::CliError;
+use crate::output;
+
+/// Splits a command into the request and its data folder.
+pub(crate) fn request(command: MachineCommand) -> (Request, Where) {
+    match command {
+        MachineCommand::List { at } => (Request::ListMachines, at),
+        MachineCommand::Show { account, at } => (Request::ShowMachine { account }, at),
+        MachineCommand::Start { account, at } => (Request::StartMachine { account }, at),
+        MachineCommand::Stop { account, at } => (Request::StopMachine { account }, at),
+        MachineCommand::Log { account, at } => (Request::ShowMachineLog { account }, at),
+        MachineCommand::Reset { account, at } => (Request::ResetMachine { account }, at),
+    }
+}
+
+/// Executes a request about machines.
+pub(crate) async fn answer(admin: &Admin, request: Request) -> Result<Value, CliError> {
+    let changed = |account: &store::accounts::Account, status: &str| json!({ "account": account.id.to_string(), "email": account.email, "status": status });
+    Ok(match request {
+        Request::ListMachines => {
+            let machines = admin.list_machines().await?;
+            json!({ "machines": machines.iter().map(listed).collect::<Vec<_>>() })
+        }
+        Request::ShowMachine { account } => shown(&admin.show_machine(&account).await?),
+        Request::StartMachine { account } => changed(&admin.start_machine(&account).await?, "RUNNING"),
+        Request::StopMachine { account } => changed(&admin.stop_machine(&account).await?, "STOPPED"),
+        Request::ResetMachine { account } => changed(&admin.reset_machine(&account).await?, "STOPPED"),
+        Request::ShowMachineLog { account } => {
+            let (account, log) = admin.machine_log(&account).await?;
+            json!({ "account": account.id.to_string(), "log": log })
+        }
+        _ => return Err(CliError::new("USAGE", "the request is not about machines")),
+    })
+}
+
+fn listed(machine: &MachineSummary) -> Value {
+    json!({
+        "account": machine.account.to_string(),
+        "status": machine.status.map_or("UNKNOWN", |status| status.as_str()),
+        "driver": machine.driver,
+        "pids": machine.pids,
+    })
+}
+
+fn shown(machine: &ShownMachine) -> Value {
+    let ShownMachine { account, status, driver, isolation, reason, details } = machine;
+    let started_at = details.started_at.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    let started_at = started_at.and_then(|since| i64::try_from(since.as_micros()).ok());
+    json!({
+        "account": account.id.to_string(),
+        "email": account.email,
+        "status": status.as_str(),
+        "driver": driver,
+        "isolation": isolation,
+        "pids": details.pids,
+        "startedAt": started_at.map(|at| Timestamp::from_micros(at).to_string()),
+        "memoryBytes": details.memory.map(|memory| memory.bytes),
+        "memorySource": details.memory.map(|memory| memory.source.as_str()),
+        "reason": reason,
+        "log": details.log,
+    })
+}
+
+/// Returns what prints the answer to people.
+pub(crate) fn printer(request: &Request) -> fn(&Value, bool) {
+    match request {
+        Request::ListMachines => |answer, _| {
+            let machines = answer["machines"].as_array().map_or(&[][..], Vec::as_slice);
+            output::table(&["account", "status", "driver", "pids"], machines);
+        },
+        Request::ShowMachine { .. } => |answer, _| {
+            for (name, value) in answer.as_object().into_iter().flatten() {
+                output::line(format_args!("{name}: {}", output::plain(value)));
+            }
+        },
+        Request::ShowMachineLog { .. } => |answer, _| {
+            for line in answer["log"].as_str().unwrap_or_default().lines() {
+                output::line(visible(line));
+            }
+        },
+        _ => output::print,
+    }
+}
+
+/// Replaces control characters: a tool may have written what a terminal would obey.
+fn visible(line: &str) -> String {
+    line.chars()
+        .map(|letter| if letter.is_control() && letter != '\t' { '\u{fffd}' } else { letter })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_cannot_steer_the_terminal() {
+        assert_eq!(visible("a\tb\u{1b}[2Jc\u{9b}d\r"), "a\tb\u{fffd}[2Jc\u{fffd}d\u{fffd}");
+    }
+}

@@ -1,0 +1,236 @@
+//! The folders of machines, from which a machine is found and stopped with and without a service.
+
+use std::fs;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use domain::id::AccountId;
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::Signal;
+use tokio::time::{sleep, timeout};
+
+use super::cgroup::{self, MACHINE_MEMORY};
+use super::spec::{Identity, LOCK, LOG, SOCKET, STATE};
+use super::{
+    KILL_TIMEOUT, Kernel, LOCK_POLL, LOCK_POLLS_MAX, LimitsKind, SandboxMachine, TERM_TIMEOUT, failed,
+};
+use crate::driver::DriverError;
+
+/// The most bytes of a machine's log that are read: more than it grows to.
+const LOG_READ_MAX_BYTES: u64 = 1024 * 1024 + 64 * 1024;
+
+/// The folder that holds a folder for each machine. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct MachineFolders {
+    machines: PathBuf,
+}
+
+/// The facts that the host knows of a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MachineDetails {
+    /// The kernel that the machine runs on and the kind of its limits; `None` if no machine runs.
+    pub driver: Option<(Kernel, LimitsKind)>,
+    /// The host's numbers of its processes; empty if no machine runs.
+    pub pids: Vec<i32>,
+    /// The time of its start.
+    pub started_at: Option<SystemTime>,
+    /// The memory of its processes.
+    pub memory: Option<Memory>,
+    /// The path of its log, written or not.
+    pub log: PathBuf,
+}
+
+/// The memory of a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    pub bytes: u64,
+    pub source: MemorySource,
+}
+
+/// The origin of a figure of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemorySource {
+    /// The control group of the machine.
+    ControlGroup,
+    /// The sum of the proportional shares of its processes.
+    ProportionalShares,
+    /// The sum of the resident pages of its processes, of which shared ones are counted more than once.
+    ResidentPages,
+}
+
+impl MemorySource {
+    /// Returns the word for operators.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ControlGroup => "cgroup",
+            Self::ProportionalShares => "pss",
+            Self::ResidentPages => "rss",
+        }
+    }
+}
+
+impl MachineFolders {
+    /// Names the folder that holds a folder for each machine; it need not exist.
+    #[must_use]
+    pub const fn new(machines: PathBuf) -> Self {
+        Self { machines }
+    }
+
+    /// Returns the accounts that have a folder, with a machine or without.
+    #[must_use]
+    pub fn accounts(&self) -> Vec<AccountId> {
+        let folders = fs::read_dir(&self.machines).into_iter().flatten().flatten();
+        folders.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    }
+
+    /// Returns the accounts whose machines left an identity behind, running or not.
+    #[must_use]
+    pub fn left_over(&self) -> Vec<AccountId> {
+        let mut accounts = self.accounts();
+        accounts.retain(|account| self.folder(*account).join(STATE).exists());
+        accounts
+    }
+
+    /// Returns the account's machine, if one runs.
+    ///
+    /// # Errors
+    /// When the machine's folder or the kernel cannot be read.
+    pub fn attach(&self, account: AccountId) -> Result<Option<SandboxMachine>, DriverError> {
+        let folder = self.folder(account);
+        match read_identity(&folder)? {
+            Some(identity) => SandboxMachine::open(&folder, identity),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns what the host knows of the account's machine.
+    ///
+    /// # Errors
+    /// When the machine's folder or the kernel cannot be read.
+    pub fn details(&self, account: AccountId) -> Result<MachineDetails, DriverError> {
+        let folder = self.folder(account);
+        let log = folder.join(LOG);
+        let Some(identity) = read_identity(&folder)? else {
+            return Ok(MachineDetails { log, ..MachineDetails::default() });
+        };
+        let Some(machine) = SandboxMachine::open(&folder, identity.clone())? else {
+            return Ok(MachineDetails { log, ..MachineDetails::default() });
+        };
+        let pids = machine.processes().map_err(|error| failed("listing the machine's processes", error))?;
+        let kind = match identity.cgroups.len() {
+            0 => LimitsKind::Rlimit,
+            1 => LimitsKind::Cgroup2,
+            _ => LimitsKind::Cgroup1,
+        };
+        Ok(MachineDetails {
+            driver: identity.kernel.map(|kernel| (kernel, kind)),
+            // The identity is written once, at the start.
+            started_at: fs::metadata(folder.join(STATE)).and_then(|metadata| metadata.modified()).ok(),
+            memory: memory(&identity, &pids),
+            pids,
+            log,
+        })
+    }
+
+    /// Returns the end of the machine's log, which may hold any bytes; empty if there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn log(&self, account: AccountId) -> io::Result<Vec<u8>> {
+        let mut log = match fs::File::open(self.folder(account).join(LOG)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            opened => opened?,
+        };
+        let length = log.metadata()?.len();
+        log.seek(SeekFrom::Start(length.saturating_sub(LOG_READ_MAX_BYTES)))?;
+        let mut read = Vec::new();
+        log.take(LOG_READ_MAX_BYTES).read_to_end(&mut read)?;
+        Ok(read)
+    }
+
+    /// Stops the account's machine, if there is one: asks the agent to end, then kills all. Returns when nothing of it is
+    /// left.
+    ///
+    /// # Errors
+    /// When a process of it does not go away.
+    pub async fn stop(&self, account: AccountId) -> Result<(), DriverError> {
+        let folder = self.folder(account);
+        let identity = read_identity(&folder)?;
+        if let Some(machine) = self.attach(account)? {
+            machine.signal(Signal::TERM)?;
+            if timeout(TERM_TIMEOUT, machine.ended()).await.is_err() {
+                machine.signal(Signal::KILL)?;
+                timeout(KILL_TIMEOUT, machine.ended())
+                    .await
+                    .map_err(|_| DriverError::Failed("the machine's processes do not go away".into()))?;
+            }
+        }
+        wait_until_unlocked(&folder).await?;
+        // Those that another configuration had.
+        if let Some(identity) = identity {
+            cgroup::remove(&identity.cgroups);
+        }
+        for name in [STATE, SOCKET] {
+            match fs::remove_file(folder.join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(failed("clearing up", error));
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn folder(&self, account: AccountId) -> PathBuf {
+        self.machines.join(account.to_string())
+    }
+}
+
+fn memory(identity: &Identity, pids: &[i32]) -> Option<Memory> {
+    let counted = identity.cgroups.iter().flat_map(|group| MACHINE_MEMORY.map(|file| group.join(file)));
+    let counted = counted.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok()).next();
+    if let Some(bytes) = counted {
+        return Some(Memory { bytes, source: MemorySource::ControlGroup });
+    }
+    let shares: Option<Vec<u64>> = pids.iter().map(|pid| kibibytes(*pid, "smaps_rollup", "Pss:")).collect();
+    if let Some(shares) = shares {
+        return Some(Memory { bytes: shares.iter().sum(), source: MemorySource::ProportionalShares });
+    }
+    let bytes = pids.iter().filter_map(|pid| kibibytes(*pid, "status", "VmRSS:")).sum();
+    Some(Memory { bytes, source: MemorySource::ResidentPages })
+}
+
+/// Returns the bytes of a figure that the kernel gives for a process in units of 1,024.
+fn kibibytes(pid: i32, file: &str, name: &str) -> Option<u64> {
+    let figures = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
+    let line = figures.lines().find(|line| line.starts_with(name))?;
+    line.split_whitespace().nth(1)?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+fn read_identity(folder: &Path) -> Result<Option<Identity>, DriverError> {
+    match fs::read(folder.join(STATE)) {
+        // One that can't be understood names no process; the lock still guards against a second machine.
+        Ok(text) => Ok(serde_json::from_slice(&text).ok()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed("reading the machine's identity", error)),
+    }
+}
+
+/// Waits until no process holds the machine's lock: also those of an abandoned start are gone then.
+async fn wait_until_unlocked(folder: &Path) -> Result<(), DriverError> {
+    let lock = match fs::File::open(folder.join(LOCK)) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed("opening the machine's lock", error)),
+    };
+    for _ in 0..LOCK_POLLS_MAX {
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(rustix::io::Errno::WOULDBLOCK) => sleep(LOCK_POLL).await,
+            Err(error) => return Err(failed("trying the machine's lock", error)),
+        }
+    }
+    Err(DriverError::Failed("another process holds the machine".into()))
+}
