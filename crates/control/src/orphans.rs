@@ -39,3 +39,65 @@ async fn remove(store: &Store, machines: &Machines) -> Result<(), StoreError> {
 async fn is_gone(store: &Store, account: AccountId) -> Result<bool, StoreError> {
     Ok(store.read(move |tx| accounts::get(tx, account)).await?.is_none())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use domain::account::Role;
+    use domain::credits::Credits;
+    use domain::id::{PostingId, UserId};
+    use domain::machine::Rules;
+    use domain::time::Timestamp;
+    use machine::simulated::Simulated;
+    use machine::{Driver, Home};
+    use store::accounts::NewAccount;
+    use workspace::{Quota, Workspaces};
+
+    use super::*;
+    use crate::vm::StoreMachineRecords;
+
+    const TIMEOUT: Duration = Duration::from_secs(20);
+
+    #[tokio::test]
+    async fn a_machine_is_removed_whenever_it_has_no_account() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::open(&folder.path().join("causerie.db")).expect("a database");
+        let (owned, orphan) = (AccountId::from_random(1), AccountId::from_random(2));
+        let new = NewAccount {
+            account: owned,
+            user: UserId::from_random(1),
+            role: Role::Owner,
+            email: "a@example.test".to_owned(),
+            licence_until: None,
+            grant: Credits(0),
+            posting: PostingId::from_random(1),
+            machine: true,
+            now: Timestamp::from_micros(0),
+        };
+        store.write(move |tx| accounts::create(tx, &new)).await.expect("an account");
+        let simulated = Simulated::new(|_| std::future::pending());
+        let hands = Driver::Simulated(simulated.clone());
+        let workspaces =
+            Workspaces::new(folder.path().join("workspaces"), Quota::default()).expect("a folder");
+        let records = StoreMachineRecords { store: store.clone(), workspaces };
+        let machines = Machines::new(Driver::Simulated(simulated), Arc::new(records), Rules::default());
+        let start = async |account| {
+            let home = Home { account, ordinal: 0, workspace: folder.path().to_owned() };
+            hands.start(&home).await.expect("a machine")
+        };
+        let _kept = start(owned).await;
+        let removing = remove_every(Duration::from_millis(1), &store, &machines);
+        let watching = async {
+            // Found at once, and again in the interval.
+            for _ in 0..2 {
+                start(orphan).await.ended().await;
+            }
+        };
+        tokio::select! {
+            () = removing => {}
+            watched = tokio::time::timeout(TIMEOUT, watching) => watched.expect("it is removed"),
+        }
+        assert_eq!(hands.kept(), [owned]);
+    }
+}

@@ -172,13 +172,8 @@ impl Service {
             Authenticator::new(store.clone(), environment.clone(), workspaces.clone(), tasks.clone());
         tasks.spawn(orphans::remove_periodically(store.clone(), machines.clone(), shutdown.clone()));
         let vm = Vm { machines: machines.clone(), dispatch: dispatch.clone() };
-        let admin = Admin::new(
-            store.clone(),
-            environment.clone(),
-            workspaces.clone(),
-            machine_folders(&config.data),
-            Some((vm.clone(), access.clone())),
-        );
+        let (folders, running) = (machine_folders(&config.data), Some((vm.clone(), access.clone())));
+        let admin = Admin::new(store.clone(), environment.clone(), workspaces.clone(), folders, running);
         Ok(Self {
             admin,
             answers: Answers {
