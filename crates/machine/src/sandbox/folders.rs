@@ -15,7 +15,7 @@ use super::spec::{Identity, LOCK, LOG, SOCKET, STATE};
 use super::{
     KILL_TIMEOUT, Kernel, LOCK_POLL, LOCK_POLLS_MAX, LimitsKind, SandboxMachine, TERM_TIMEOUT, failed,
 };
-use crate::driver::DriverError;
+use crate::contract::DriverError;
 
 /// The most bytes of a machine's log that are read: more than it grows to.
 const LOG_READ_MAX_BYTES: u64 = 1024 * 1024 + 64 * 1024;

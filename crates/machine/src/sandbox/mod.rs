@@ -48,7 +48,7 @@ pub use self::spec::Limits;
 
 use self::cgroup::Cgroups;
 use self::spec::{Identity, REPORT_MAX_BYTES, Report, SOCKET, Spec, Task, UserIds};
-use crate::driver::{DriverError, Home};
+use crate::contract::{DriverError, Home};
 use crate::limits::LimitStatus;
 
 /// The first argument of a program that is to run [`launch_main`].
@@ -560,7 +560,6 @@ fn remove_folder(folder: &Path) -> io::Result<()> {
     gone(fs::remove_dir(folder.join(Kernel::Host.index())))?;
     gone(fs::remove_dir_all(folder))
 }
-
 
 fn find_users() -> Result<Users, DriverError> {
     let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());

@@ -20,7 +20,8 @@ use tokio_util::task::TaskTracker;
 
 use self::task::{Command, Supervisor};
 use crate::connection::GuestConnection;
-use crate::driver::{Driver, DriverError, Home};
+use crate::contract::{DriverError, Home};
+use crate::driver::Driver;
 
 /// The maximum number of requests that wait for one machine's task.
 const MAILBOX_MAX: usize = 32;
