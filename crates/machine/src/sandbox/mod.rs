@@ -1,4 +1,5 @@
-//! The `sandbox` driver: runs the agent in its own namespaces on the host of the service.
+//! The drivers `sandbox` and `uml`: run the agent in its own namespaces on the host of the service, on the host's kernel
+//! or on a User Mode Linux kernel of its own (see [`kernel`]).
 //!
 //! The service starts a machine through a launcher (see [`launch_main`]); the machine then runs without it. The folder
 //! `machines/<account>` in the data folder holds the agent's socket, a lock that the machine holds while it runs, the
