@@ -35,7 +35,7 @@ fn is_running(machine: &Value) {
     assert!(machine["driver"].as_str().is_some_and(|driver| driver.contains("(limits: ")), "{machine}");
     let pids = machine["pids"].as_array().expect("a list");
     assert!(pids.len() >= 2, "{machine}");
-    assert!(pids.iter().all(|pid| lives(pid)), "{machine}");
+    assert!(pids.iter().all(lives), "{machine}");
 }
 
 fn lives(pid: &Value) -> bool {
