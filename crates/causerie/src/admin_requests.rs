@@ -103,11 +103,11 @@ pub(crate) async fn answer(
 
 /// Adds the path of a backup to its report.
 pub(crate) fn with_file(file: &Path, outcome: impl serde::Serialize) -> Value {
-    let mut told = json!({ "file": file });
-    if let (Value::Object(told), Ok(Value::Object(counts))) = (&mut told, serde_json::to_value(outcome)) {
-        told.extend(counts);
+    let mut report = json!({ "file": file });
+    if let (Value::Object(report), Ok(Value::Object(counts))) = (&mut report, serde_json::to_value(outcome)) {
+        report.extend(counts);
     }
-    told
+    report
 }
 
 /// Parses a new password.

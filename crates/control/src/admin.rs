@@ -66,7 +66,7 @@ pub enum AdminError {
     /// The password could not be stored.
     #[error(transparent)]
     Password(#[from] PasswordError),
-    /// The machine did not do what it was told.
+    /// Starting or stopping the machine failed.
     #[error(transparent)]
     Machine(#[from] MachineError),
     /// The machine's processes or files could not be read or stopped.

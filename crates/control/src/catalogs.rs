@@ -14,7 +14,7 @@ use store::{Store, skills};
 use crate::error::UseCaseError;
 use crate::principal::Principal;
 
-/// Whoever reads answers or asks may see the catalogs.
+/// The permissions of which one is required to see the catalogs.
 const ANY_OF: &[Permission] = &[Read, Ask];
 
 /// A skill or an agent (section 2.4 of the interface).

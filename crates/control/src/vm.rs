@@ -45,7 +45,7 @@ impl Vm {
         Ok(self.start_of(principal.account()).await?)
     }
 
-    /// Starts the machine of an account, whoever asks.
+    /// Starts the machine of an account, without a check of permissions.
     pub(crate) async fn start_of(&self, account: AccountId) -> Result<(), MachineError> {
         let this = self.clone();
         let started = self.dispatch.see_through(async move {

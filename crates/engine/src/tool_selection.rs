@@ -37,8 +37,8 @@ fn mcp_names(library: &Library, tool: &ToolSpec) -> Vec<String> {
     let own = tool.name.to_lowercase();
     let Some((server, bare)) = own.split_once(mcp::DIVIDER) else { return vec![own] };
     let mut names = vec![format!("mcp__{own}"), format!("mcp__{server}"), format!("mcp__{server}__*")];
-    if let Some(brought) = library.server_of(&tool.name) {
-        let called = format!("mcp__plugin_{}_{}", brought.plugin, brought.called).to_lowercase();
+    if let Some(server) = library.server_of(&tool.name) {
+        let called = format!("mcp__plugin_{}_{}", server.plugin, server.called).to_lowercase();
         names.extend([format!("{called}__{bare}"), format!("{called}__*"), called]);
     }
     names.push(own);

@@ -15,7 +15,7 @@ pub struct Home {
     pub workspace: PathBuf,
 }
 
-/// Why a driver did not do what it was told.
+/// An operation of a driver that failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DriverError {
     /// This host can't give the isolation; trying again changes nothing.

@@ -2,21 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
 use super::block_on;
-use super::start::{millis, of_machines, start_machine};
+use super::start::{change_machine, millis, of_machines, start_machine};
 use crate::Outcome;
-use crate::http::{Connection, request};
 use crate::measurement::{Goal, Measurement, Unit};
 use crate::process::Place;
-use crate::service::{Account, Service, TIMEOUT};
+use crate::service::Service;
 
 const MACHINES: usize = 10;
 /// The time that machines are idle before their memory is read.
 const IDLE: Duration = Duration::from_secs(3);
-/// The polling interval of a stopping machine.
-const POLL: Duration = Duration::from_millis(2);
 
 /// The measurements of one driver.
 struct Figures {
@@ -57,7 +52,7 @@ fn of_driver(driver: &'static str) -> Outcome<Figures> {
     let (mut start, mut stop) = (Vec::new(), Vec::new());
     for account in &accounts {
         start.push(millis(block_on(start_machine(&service, account))?));
-        stop.push(millis(block_on(stop_machine(&service, account))?));
+        stop.push(millis(block_on(change_machine(&service, account, "stop", "STOPPED"))?));
     }
     let began = Instant::now();
     block_on(async {
@@ -68,20 +63,4 @@ fn of_driver(driver: &'static str) -> Outcome<Figures> {
     std::thread::sleep(IDLE);
     let memory = of_machines(&service)?.pss_mebibytes() / MACHINES as f64;
     Ok(Figures { start, stop, together, memory })
-}
-
-/// Stops the account's machine and waits until it has stopped. Returns the duration.
-async fn stop_machine(service: &Service, account: &Account) -> Outcome<Duration> {
-    let mut connection = Connection::open(service.address).await?;
-    let began = Instant::now();
-    connection.call(&request("POST", "/api/v1/vm/stop", Some(&account.key), None), 202).await?;
-    let look = request("GET", "/api/v1/vm", Some(&account.key), None);
-    while began.elapsed() < TIMEOUT {
-        let state: Value = connection.call(&look, 200).await?;
-        if state["status"] == "STOPPED" {
-            return Ok(began.elapsed());
-        }
-        tokio::time::sleep(POLL).await;
-    }
-    Err("the machine does not stop".into())
 }

@@ -18,7 +18,7 @@ const IDLE: Duration = Duration::from_secs(5);
 const CHECKS: usize = 3;
 /// The time between the start of a service and its SIGTERM.
 const SETTLE: Duration = Duration::from_millis(50);
-/// The polling interval of a starting machine.
+/// The polling interval of a machine that starts or stops.
 const POLL: Duration = Duration::from_millis(2);
 
 /// Measures the time from the program's start until it answers, on a used folder.
@@ -103,18 +103,29 @@ pub(super) fn of_machines(service: &Service) -> Outcome<Memory> {
 
 /// Starts the account's machine and waits until it runs. Returns the duration.
 pub(super) async fn start_machine(service: &Service, account: &Account) -> Outcome<Duration> {
+    change_machine(service, account, "start", "RUNNING").await
+}
+
+/// Starts or stops the account's machine and waits until it has this status. Returns the duration.
+pub(super) async fn change_machine(
+    service: &Service,
+    account: &Account,
+    action: &str,
+    wanted: &str,
+) -> Outcome<Duration> {
     let mut connection = Connection::open(service.address).await?;
     let began = std::time::Instant::now();
-    connection.call(&request("POST", "/api/v1/vm/start", Some(&account.key), None), 202).await?;
+    let change = format!("/api/v1/vm/{action}");
+    connection.call(&request("POST", &change, Some(&account.key), None), 202).await?;
     let look = request("GET", "/api/v1/vm", Some(&account.key), None);
     while began.elapsed() < TIMEOUT {
         let state: Value = connection.call(&look, 200).await?;
-        if state["status"] == "RUNNING" {
+        if state["status"] == wanted {
             return Ok(began.elapsed());
         }
         tokio::time::sleep(POLL).await;
     }
-    Err("the machine does not start".into())
+    Err(format!("the machine does not become {wanted}").into())
 }
 
 pub(super) fn millis(time: Duration) -> f64 {

@@ -157,8 +157,8 @@ fn what_models_are_told_can_be_replaced() {
                  {{instructions}}\n";
     std::fs::write(written.join("agent.md"), agent).expect("a file");
     std::fs::write(at("causerie.toml"), format!("instructions_folder = \"{path}\"\n")).expect("a file");
-    let (told, _) = text(&run(&["config", "check", &at("causerie.toml")]));
-    assert!(told.contains("no problems"), "{told}");
+    let (output, _) = text(&run(&["config", "check", &at("causerie.toml")]));
+    assert!(output.contains("no problems"), "{output}");
 
     let vendor = Vendor::start();
     let arguments = vec!["--config".to_owned(), at("causerie.toml")];
