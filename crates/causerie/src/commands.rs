@@ -7,7 +7,8 @@ use clap::{Args, Parser, Subcommand};
 use control::DatabaseUrl;
 use serde::{Deserialize, Serialize};
 
-use crate::settings::MachineDriver;
+use crate::client_commands::ClientCommand;
+use crate::settings::{MachineDriver, listen_address};
 
 /// Agents that answer questions about your documents, each account in a machine of its own.
 #[derive(Debug, Parser)]
@@ -26,8 +27,8 @@ pub(crate) enum Command {
     /// Check and show settings
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Ask a question from the terminal (set CAUSERIE_URL and CAUSERIE_API_KEY)
-    Ask(AskOptions),
+    #[command(flatten)]
+    Client(ClientCommand),
     /// Restore a backup to a missing or empty data folder and an empty database
     Restore {
         /// The file written by `backup`
@@ -61,7 +62,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "URL")]
     pub(crate) database: Option<DatabaseUrl>,
     /// The address to listen on [env: CAUSERIE_LISTEN] [default: 127.0.0.1:8080]
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = listen_address)]
     pub(crate) listen: Option<SocketAddr>,
     /// The machine driver [env: CAUSERIE_MACHINE_DRIVER] [default: auto]
     #[arg(long, value_enum)]
@@ -135,39 +136,11 @@ pub(crate) struct DemoOptions {
     #[arg(long, value_name = "URL")]
     pub(crate) database: Option<DatabaseUrl>,
     /// The address to listen on; a free port by default
-    #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT")]
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT", value_parser = listen_address)]
     pub(crate) listen: SocketAddr,
     /// The machine driver
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) machine_driver: MachineDriver,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct AskOptions {
-    /// The question
-    pub(crate) text: String,
-    /// A file to upload and attach
-    #[arg(long = "file", value_name = "PATH")]
-    pub(crate) files: Vec<PathBuf>,
-    /// The model
-    #[arg(long, value_name = "ID")]
-    pub(crate) model: Option<String>,
-    /// The conversation to continue
-    #[arg(long, value_name = "ID")]
-    pub(crate) chat: Option<String>,
-    /// The service
-    #[arg(long, env = "CAUSERIE_URL", default_value = "http://127.0.0.1:8080")]
-    pub(crate) url: String,
-    /// The key
-    #[arg(long, env = "CAUSERIE_API_KEY", hide_env_values = true)]
-    pub(crate) key: String,
-}
-
-impl From<AskOptions> for crate::ask::Options {
-    fn from(options: AskOptions) -> Self {
-        let AskOptions { text, files, model, chat, url, key } = options;
-        Self { url, key, text, files, attached: Vec::new(), model, chat }
-    }
 }
 
 /// Options of all operator commands.

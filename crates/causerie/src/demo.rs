@@ -7,8 +7,8 @@ use control::admin::{AdminError, KeyRestrictions};
 use control::{Environment, Principal};
 use domain::credits::Credits;
 use domain::machine::MachineStatus;
+use terminal::{AskOptions, AskSummary, Connection};
 
-use crate::ask::{self, Options};
 use crate::commands::{DemoOptions, ServeOptions};
 use crate::serve;
 use crate::settings::{self, Settings, Sources};
@@ -87,15 +87,12 @@ async fn introduce(running: &serve::Running) -> Result<(), String> {
     let attached = upload(&url, &key).await?;
     print_line(&format!("{} documents are in the workspace: {}\n", attached.len(), attached.join(", ")));
     print_line(&format!("> {QUESTION}\n"));
-    let question =
-        Options { url: url.clone(), key: key.clone(), text: QUESTION.to_owned(), ..Options::default() };
-    let outcome = ask::ask(question).await;
-    match &outcome {
-        Ok(ask::AskSummary { error: None, .. }) => {}
-        Ok(ask::AskSummary { error: Some(code), .. }) => {
-            return Err(format!("the answer failed: {code}"));
-        }
-        Err(error) => return Err(error.to_string()),
+    let connection = Connection { url: url.clone(), key: key.clone(), certificates: None };
+    let question = AskOptions { connection, text: QUESTION.to_owned(), grows: true, ..AskOptions::default() };
+    match terminal::ask(question).await {
+        Ok(AskSummary { error: None, .. }) => {}
+        Ok(AskSummary { error: Some(code), .. }) => return Err(format!("the answer failed: {code}")),
+        Err(error) => return Err(error.message()),
     }
     print_line("\nAsk another one from a second terminal:\n");
     print_line(&format!("  export CAUSERIE_URL={url}\n  export CAUSERIE_API_KEY={key}"));

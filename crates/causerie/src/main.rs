@@ -2,7 +2,7 @@
 
 mod admin;
 mod admin_requests;
-mod ask;
+mod client_commands;
 mod commands;
 mod config;
 mod data;
@@ -93,13 +93,7 @@ async fn run(command: Command) -> ExitCode {
                 .map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
         }
         Command::Demo(options) => demo::run(options).await,
-        Command::Ask(options) => {
-            let outcome = ask::ask(options.into()).await;
-            if let Err(error) = &outcome {
-                failed(&error.to_string());
-            }
-            return ExitCode::from(ask::exit_code(&outcome));
-        }
+        Command::Client(command) => return client_commands::run(command).await,
         Command::Restore { file, at } => {
             let as_json = at.json;
             return admin::restore(file, at)

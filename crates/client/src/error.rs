@@ -39,6 +39,9 @@ pub enum Error {
     /// The key contains invalid characters.
     #[error("the key holds characters that no key has")]
     Key,
+    /// A file of certificates without any.
+    #[error("there is no certificate (PEM) in the file")]
+    Certificates,
     /// The response exceeds a limit of this client.
     #[error("the service sent more than {limit_bytes} bytes at once")]
     TooLong {
@@ -78,7 +81,12 @@ impl Error {
         match self {
             Self::Refused { status, .. } => *status == 429 || *status >= 500,
             Self::Transport(_) | Self::StreamLost { .. } => true,
-            Self::File { .. } | Self::Form(_) | Self::Address(_) | Self::Key | Self::TooLong { .. } => false,
+            Self::File { .. }
+            | Self::Form(_)
+            | Self::Address(_)
+            | Self::Key
+            | Self::Certificates
+            | Self::TooLong { .. } => false,
         }
     }
 }

@@ -27,6 +27,7 @@ use std::time::Duration;
 use reqwest::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
+use tokio::io::AsyncReadExt;
 
 pub use crate::error::Error;
 pub use crate::stream::States;
@@ -41,6 +42,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const CALL_TIMEOUT: Duration = Duration::from_secs(90);
 /// The maximum silence of a download or stream.
 pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(45);
+/// The size of the pieces in which a file is read.
+const UPLOAD_CHUNK_BYTES: usize = 64 << 10;
 /// The longest body of a call without a file.
 const BODY_MAX_BYTES: usize = frames::FRAME_MAX_BYTES;
 
@@ -58,6 +61,14 @@ impl Client {
     /// [`Error::Address`] and [`Error::Key`] if either is invalid, [`Error::Transport`] if the system has no
     /// trusted certificates for an `https` address.
     pub fn new(base_url: &str, key: &str) -> Result<Self, Error> {
+        Self::with_certificates(base_url, key, b"")
+    }
+
+    /// As [`Client::new`], and trusts the certificates in `pem` besides the system's.
+    ///
+    /// # Errors
+    /// As [`Client::new`], and [`Error::Certificates`] if there is none in a `pem` that is not empty.
+    pub fn with_certificates(base_url: &str, key: &str, pem: &[u8]) -> Result<Self, Error> {
         let base = base_url.trim_end_matches('/');
         let address = reqwest::Url::parse(base).map_err(|_| Error::Address(base_url.to_owned()))?;
         let secure = match address.scheme() {
@@ -81,6 +92,12 @@ impl Client {
                 .with_root_certificates(rustls::RootCertStore::empty())
                 .with_no_client_auth();
             builder = builder.tls_backend_preconfigured(none);
+        } else if !pem.is_empty() {
+            let certificates = reqwest::Certificate::from_pem_bundle(pem).unwrap_or_default();
+            if certificates.is_empty() {
+                return Err(Error::Certificates);
+            }
+            builder = builder.tls_certs_merge(certificates);
         }
         Ok(Self { http: builder.build().map_err(Error::Transport)?, base: Arc::from(base) })
     }
@@ -100,6 +117,15 @@ impl Client {
     /// # Errors
     /// [`Error::Refused`] with 404 if it does not exist.
     pub async fn collect(&self, chat_id: &str, message_id: &str) -> Result<Answer, Error> {
+        let path = format!("/chats{}/messages{}", path::in_url(chat_id), path::in_url(message_id));
+        self.json(self.request(Method::GET, &path)).await
+    }
+
+    /// Returns the current state of the answer as the service's JSON object, with fields that this client does not know.
+    ///
+    /// # Errors
+    /// As [`Client::collect`].
+    pub async fn collect_json(&self, chat_id: &str, message_id: &str) -> Result<serde_json::Value, Error> {
         let path = format!("/chats{}/messages{}", path::in_url(chat_id), path::in_url(message_id));
         self.json(self.request(Method::GET, &path)).await
     }
@@ -141,6 +167,22 @@ impl Client {
         self.json(self.request(Method::GET, &format!("/chats{}", path::in_url(chat_id)))).await
     }
 
+    /// As [`Client::chats`], as the service's JSON object.
+    ///
+    /// # Errors
+    /// As [`Client::chats`].
+    pub async fn chats_json(&self, offset: u64, limit: u64) -> Result<serde_json::Value, Error> {
+        self.json(self.request(Method::GET, &format!("/chats?offset={offset}&limit={limit}"))).await
+    }
+
+    /// As [`Client::chat`], as the service's JSON object.
+    ///
+    /// # Errors
+    /// As [`Client::chat`].
+    pub async fn chat_json(&self, chat_id: &str) -> Result<serde_json::Value, Error> {
+        self.json(self.request(Method::GET, &format!("/chats{}", path::in_url(chat_id)))).await
+    }
+
     /// Deletes a conversation with its answers.
     ///
     /// # Errors
@@ -159,12 +201,34 @@ impl Client {
     /// # Errors
     /// [`Error::File`] if it cannot be read, [`Error::Refused`] if it is empty or exceeds the quota.
     pub async fn upload(&self, file: &Path, destination: Option<&str>) -> Result<UploadedFile, Error> {
+        self.upload_observed(file, destination, |_| {}).await
+    }
+
+    /// As [`Client::upload`]. Calls `sent` with the number of bytes that have been handed to the connection so far.
+    ///
+    /// # Errors
+    /// As [`Client::upload`].
+    pub async fn upload_observed(
+        &self,
+        file: &Path,
+        destination: Option<&str>,
+        sent: impl Fn(u64) + Send + Sync + 'static,
+    ) -> Result<UploadedFile, Error> {
         let unreadable = |source| Error::File { path: file.to_owned(), source };
         let opened = tokio::fs::File::open(file).await.map_err(unreadable)?;
         let length = opened.metadata().await.map_err(unreadable)?.len();
         let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let chunks =
+            futures_util::stream::try_unfold((opened, 0, sent), |(mut opened, total, sent)| async move {
+                let mut chunk = bytes::BytesMut::with_capacity(UPLOAD_CHUNK_BYTES);
+                let read = opened.read_buf(&mut chunk).await?;
+                let total = total + read as u64;
+                sent(total);
+                std::io::Result::Ok((read > 0).then(|| (chunk.freeze(), (opened, total, sent))))
+            });
+        let body = reqwest::Body::wrap_stream(chunks);
         self.upload_part(
-            reqwest::multipart::Part::stream_with_length(opened, length).file_name(name),
+            reqwest::multipart::Part::stream_with_length(body, length).file_name(name),
             destination,
         )
         .await
@@ -212,6 +276,14 @@ impl Client {
     /// # Errors
     /// [`Error::Refused`] with 404 if the folder does not exist.
     pub async fn list(&self, folder: &str) -> Result<Listing, Error> {
+        self.json(self.request(Method::GET, &format!("/directories{}", path::in_url(folder)))).await
+    }
+
+    /// As [`Client::list`], as the service's JSON object.
+    ///
+    /// # Errors
+    /// As [`Client::list`].
+    pub async fn list_json(&self, folder: &str) -> Result<serde_json::Value, Error> {
         self.json(self.request(Method::GET, &format!("/directories{}", path::in_url(folder)))).await
     }
 

@@ -357,4 +357,17 @@ pub struct Message {
     pub text: String,
     #[serde(default)]
     pub parts: Vec<Part>,
+    /// The reason of the failure, if it is an answer that failed.
+    #[serde(default)]
+    pub error: Option<Failure>,
+}
+
+impl Message {
+    /// Returns the message as an answer of a conversation; the history does not say which model wrote it.
+    #[must_use]
+    pub fn into_answer(self, chat_id: &str) -> Answer {
+        let Self { id, role: _, status, text, parts, error } = self;
+        let (created_at, model) = (String::new(), String::new());
+        Answer { id, chat_id: chat_id.to_owned(), status, created_at, model, text, parts, error }
+    }
 }

@@ -1,6 +1,6 @@
 //! Value types of settings: parsing and formatting.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -96,11 +96,25 @@ pub(crate) fn texts(most: usize) -> Form<Vec<String>> {
 
 /// A socket address: an IP address and a port.
 pub(crate) fn address() -> Form<SocketAddr> {
-    let read = |raw: &Raw| {
-        let wanted = "an address like \"127.0.0.1:8080\" or \"[::]:8080\"";
-        line(raw)?.parse().map_err(|_| format!("expected {wanted}"))
-    };
+    let read = |raw: &Raw| listen_address(line(raw)?);
     Form { read: Box::new(read), show: |address| quoted(&address.to_string()) }
+}
+
+/// Reads an address to listen on: `127.0.0.1:8080`, `[::]:8080`, `localhost:8080`, `:8080` (all IPv4 addresses of the host), or
+/// only the port.
+///
+/// # Errors
+/// A description of the expected form.
+pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let expected = || "expected an address like \"127.0.0.1:8080\", \":8080\" or \"[::]:8080\"".to_owned();
+    let of_port = |host: Ipv4Addr, port: &str| port.parse().map(|port| SocketAddr::from((host, port)));
+    match text.rsplit_once(':') {
+        None => of_port(Ipv4Addr::LOCALHOST, text),
+        Some(("", port)) => of_port(Ipv4Addr::UNSPECIFIED, port),
+        Some(("localhost", port)) => of_port(Ipv4Addr::LOCALHOST, port),
+        Some(_) => return text.parse().map_err(|_| expected()),
+    }
+    .map_err(|_| expected())
 }
 
 /// One of several words.
@@ -294,6 +308,22 @@ mod tests {
         assert_eq!(read(&form, "never"), Some(None));
         assert_eq!(read(&form, "5s"), Some(Some(Duration::from_secs(5))));
         assert_eq!(read(&form, "sometimes"), None);
+    }
+
+    #[test]
+    fn addresses_may_omit_what_is_usual() {
+        for (text, address) in [
+            ("192.0.2.1:80", "192.0.2.1:80"),
+            ("[::]:80", "[::]:80"),
+            ("localhost:80", "127.0.0.1:80"),
+            (":80", "0.0.0.0:80"),
+            ("80", "127.0.0.1:80"),
+        ] {
+            assert_eq!(listen_address(text), Ok(address.parse().unwrap()), "{text}");
+        }
+        for wrong in ["", ":", "80a", ":70000", "example.com:80", "::80", "127.0.0.1"] {
+            assert!(listen_address(wrong).is_err_and(|error| error.contains("127.0.0.1:8080")), "{wrong}");
+        }
     }
 
     #[test]

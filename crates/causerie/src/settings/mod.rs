@@ -28,6 +28,7 @@ use models::VendorsConfig;
 use workspace::Quota;
 
 pub(crate) use crate::settings::connections::Connections;
+pub(crate) use crate::settings::form::listen_address;
 use crate::settings::form::{address, bytes, choice, count, duration_or_never, flag, path, paths, text};
 pub(crate) use crate::settings::otlp::Otlp;
 pub(crate) use crate::settings::source::{Effective, Origin, Sources, environment};

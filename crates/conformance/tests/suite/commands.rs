@@ -1,50 +1,6 @@
-//! The command line: asking, and the operator's commands, which work while the service runs.
+//! The operator's commands, which work while the service runs.
 
-use conformance::{Api, Expect, Options, Service};
-
-use crate::streams::{Stage, stage};
-
-fn ask(service: &Service, api: &Api, arguments: &[&str]) -> std::process::Output {
-    let mut command = service.command();
-    command.env("CAUSERIE_URL", format!("http://{}", api.address)).env("CAUSERIE_API_KEY", &api.key);
-    command.arg("ask").args(arguments).output().expect("the binary can be run")
-}
-
-#[test]
-fn ask_prints_the_answer_and_its_sources() {
-    let service = Service::start(Options::default());
-    let api = service.api(&service.account());
-    let file = service.data().with_file_name("nájem.txt");
-    std::fs::write(&file, "The monthly rent is 18,500 crowns.\n").expect("a file");
-    let path = file.to_str().expect("a path");
-    let asked = ask(&service, &api, &["How much is the monthly rent?", "--file", path]);
-    let (out, err) = (String::from_utf8_lossy(&asked.stdout), String::from_utf8_lossy(&asked.stderr));
-    assert!(asked.status.success(), "{err}");
-    assert!(out.contains("18,500") && out.contains("nájem.txt"), "{out}");
-    assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "no colours without a terminal");
-    assert_eq!(api.list("/uploads").json()["entries"][0]["name"], "nájem.txt");
-}
-
-#[test]
-fn ask_continues_a_conversation_and_tells_failures_apart() {
-    let Stage { vendor, api, service, .. } = stage();
-    assert!(ask(&service, &api, &["Hello"]).status.success());
-    let chat = api.chats("").json()["chats"][0]["chatId"].as_str().expect("a conversation").to_owned();
-    let again = ask(&service, &api, &["And?", "--chat", &chat]);
-    assert_eq!(String::from_utf8_lossy(&again.stdout), "Done.\n");
-    assert_eq!(api.chat(&chat).json()["messages"].as_array().map(Vec::len), Some(4));
-    let refused = ask(&service, &api, &["Hello", "--model", "no-such-model"]);
-    assert!(!refused.status.success() && refused.stdout.is_empty());
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("no-such-model"));
-    let wrong = ask(&service, &api.with_key("api-wrong"), &["Hello"]);
-    assert!(!wrong.status.success() && !wrong.stderr.is_empty());
-    assert!(!String::from_utf8_lossy(&wrong.stderr).contains("api-wrong"), "keys are not echoed");
-    for _ in 0..20 {
-        vendor.will([conformance::Say::Refuse(400)]);
-    }
-    let failed = ask(&service, &api, &["Hello"]);
-    assert!(!failed.status.success(), "a failed answer fails the command");
-}
+use conformance::{Expect, Options, Service};
 
 #[test]
 fn the_operator_manages_accounts_while_the_service_runs_and_while_it_does_not() {

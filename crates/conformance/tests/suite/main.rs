@@ -31,6 +31,7 @@ mod servers;
 mod shutdown;
 mod streams;
 mod streams_resumed;
+mod terminal;
 mod tls;
 mod traces;
 mod unread;

@@ -1,128 +1,81 @@
-//! `causerie ask`: asks one question from a terminal, and prints the growing answer and its sources.
-//!
-//! Standard output carries only the answer and its sources, so that it can be piped. Progress goes to standard error.
+//! An answer on a terminal: prints it while it grows, the tools that it uses, and its sources.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use client::{Answer, Client, Part, PartState, PartType, Question, Source};
+use client::{Answer, Part, PartState, PartType, Source};
 
-/// The question and the service to ask.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Options {
-    /// The service: `http://127.0.0.1:8080`.
-    pub(crate) url: String,
-    /// The key of the account that asks.
-    pub(crate) key: String,
-    /// The question.
-    pub(crate) text: String,
-    /// Local files to upload and attach.
-    pub(crate) files: Vec<PathBuf>,
-    /// Workspace paths to attach.
-    pub(crate) attached: Vec<String>,
-    /// The model; the default if absent.
-    pub(crate) model: Option<String>,
-    /// The conversation to continue.
-    pub(crate) chat: Option<String>,
+use crate::markdown::Markdown;
+use crate::text::{neutral, one_line, size};
+
+/// When the text of an answer is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AnswerText {
+    /// On a terminal: while it grows.
+    Growing,
+    /// In a pipe: when it is complete, because a repeated attempt takes back what it wrote.
+    Complete,
+    Absent,
 }
 
-/// The reason why there is no answer.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    /// The request failed.
-    #[error("{}", with_sources(.0))]
-    Client(#[from] client::Error),
-    /// The terminal cannot be written to.
-    #[error("cannot write the answer")]
-    Output(#[from] io::Error),
+/// How the outputs are written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Style {
+    pub(crate) text: AnswerText,
+    /// Both outputs share one terminal, so notes must not be written into the middle of a line.
+    pub(crate) shared: bool,
+    /// Markdown is styled.
+    pub(crate) markdown: bool,
+    /// Notes are dim.
+    pub(crate) colours: bool,
 }
 
-/// The result of the command.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct AskSummary {
-    /// The conversation, to be continued with `--chat`.
-    pub(crate) chat_id: String,
-    /// The code of the answer's error, if it failed.
-    pub(crate) error: Option<String>,
-}
-
-/// Returns the exit code: 0 for an answer, 1 if the service is unavailable, 3 if it refused the request, 4 if the
-/// answer failed. (2 is a usage error.)
-pub(crate) fn exit_code(outcome: &Result<AskSummary, Error>) -> u8 {
-    match outcome {
-        Ok(AskSummary { error: None, .. }) => 0,
-        Ok(AskSummary { error: Some(_), .. }) => 4,
-        Err(Error::Client(client::Error::Refused { .. })) => 3,
-        Err(Error::Client(_) | Error::Output(_)) => 1,
+impl Style {
+    /// Returns the style for the outputs of this process. `plain` leaves Markdown as it was written.
+    pub(crate) fn of_process(plain: bool) -> Self {
+        let (out, err) = (io::stdout().is_terminal(), io::stderr().is_terminal());
+        let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let text = if out { AnswerText::Growing } else { AnswerText::Complete };
+        Self { text, shared: out && err, markdown: out && colours && !plain, colours: err && colours }
     }
 }
 
-/// Uploads the files, asks, and prints the answer as it grows.
-///
-/// # Errors
-/// [`Error::Client`] if the service is unreachable or refuses, [`Error::Output`] if the terminal cannot be written
-/// to.
-pub(crate) async fn ask(options: Options) -> Result<AskSummary, Error> {
-    let both = io::stdout().is_terminal() && io::stderr().is_terminal();
-    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    ask_on(&options, &mut Terminal::new(io::stdout(), io::stderr(), both, colours)).await
-}
-
-async fn ask_on<O: Write, E: Write>(
-    options: &Options,
-    terminal: &mut Terminal<O, E>,
-) -> Result<AskSummary, Error> {
-    let client = Client::new(&options.url, &options.key)?;
-    let mut question = Question::new(options.text.clone());
-    question.chat_id.clone_from(&options.chat);
-    question.model.clone_from(&options.model);
-    question.file_paths.clone_from(&options.attached);
-    for file in &options.files {
-        let uploaded = client.upload(file, None).await?;
-        terminal.note(&format!("uploaded {} ({} bytes)", uploaded.path, uploaded.size))?;
-        question.file_paths.push(uploaded.path);
-    }
-    let mut answer = client.send(&question).await?;
-    terminal.show(&answer)?;
-    let mut states = client.stream(&answer);
-    while let Some(state) = states.next().await? {
-        terminal.show(&state)?;
-        answer = state;
-    }
-    if !answer.is_completed() {
-        // The stream may end before completion, so the current state decides.
-        answer = client.collect(&answer.chat_id, &answer.id).await?;
-    }
-    terminal.finish(&answer)?;
-    Ok(AskSummary { chat_id: answer.chat_id, error: answer.error.map(|error| error.code) })
-}
-
-/// The output of an answer so far.
-struct Terminal<O, E> {
+/// Prints answers.
+pub(crate) struct Printer<O, E> {
     out: O,
     err: E,
-    /// Both outputs share one terminal, so notes must not be written into the middle of a line.
-    shared: bool,
-    colours: bool,
+    style: Style,
     /// The raw text that has been printed.
     written: String,
+    markdown: Markdown,
     mid_line: bool,
     /// The parts that were announced, by id, and whether their failure was, too.
     noted: Vec<(String, bool)>,
 }
 
-impl<O: Write, E: Write> Terminal<O, E> {
-    fn new(out: O, err: E, shared: bool, colours: bool) -> Self {
-        Self { out, err, shared, colours, written: String::new(), mid_line: false, noted: Vec::new() }
+impl<O: Write, E: Write> Printer<O, E> {
+    pub(crate) fn new(out: O, err: E, style: Style) -> Self {
+        let (written, markdown) = (String::new(), Markdown::default());
+        Self { out, err, style, written, markdown, mid_line: false, noted: Vec::new() }
+    }
+
+    /// Begins another answer.
+    pub(crate) fn begin(&mut self) {
+        self.written.clear();
+        self.noted.clear();
     }
 
     /// Prints what is new in this state.
-    fn show(&mut self, answer: &Answer) -> io::Result<()> {
+    pub(crate) fn show(&mut self, answer: &Answer) -> io::Result<()> {
         for part in &answer.parts {
             self.note_part(part)?;
         }
-        let text = if answer.is_completed() { answer.text.as_str() } else { settled(&answer.text) };
-        self.grow(text)
+        match (self.style.text, answer.is_completed()) {
+            (AnswerText::Growing | AnswerText::Complete, true) => self.grow(&answer.text),
+            (AnswerText::Growing, false) => self.grow(settled(&answer.text)),
+            (AnswerText::Complete, false) | (AnswerText::Absent, _) => Ok(()),
+        }
     }
 
     /// Prints the new end of `text`. If the text differs from what was printed, an attempt was repeated: a note
@@ -137,14 +90,18 @@ impl<O: Write, E: Write> Terminal<O, E> {
             from = text[..same].rfind('\n').map_or(0, |at| at + 1);
             self.end_line()?;
             writeln!(self.out, "[the attempt was interrupted; repeated from here]")?;
+            self.markdown = Markdown::default();
+            // What was printed before decides whether this is inside a block of code.
+            let _ = self.markdown.push(&text[..from]);
         }
         text.clone_into(&mut self.written);
-        let fresh = &text[from..];
+        let fresh = neutral(&text[from..]);
         if fresh.is_empty() {
             return Ok(());
         }
         self.mid_line = !fresh.ends_with('\n');
-        self.out.write_all(neutral(fresh).as_bytes())?;
+        let printed = if self.style.markdown { self.markdown.push(&fresh) } else { fresh };
+        self.out.write_all(printed.as_bytes())?;
         self.out.flush()
     }
 
@@ -153,16 +110,17 @@ impl<O: Write, E: Write> Terminal<O, E> {
             PartType::Tool => part.tool_name.as_deref().unwrap_or("tool").to_owned(),
             PartType::WebSearch => format!("web search: {}", part.query.as_deref().unwrap_or("")),
             PartType::Skill => format!("skill {}", part.full_name.as_deref().unwrap_or("")),
-            PartType::Agent => "agent".to_owned(),
+            PartType::Agent => format!("agent {}", part.name.as_deref().unwrap_or("")),
             PartType::File => format!("file {}", part.path.as_deref().unwrap_or("")),
             PartType::Text | PartType::Reasoning | PartType::Unknown => return Ok(()),
         };
+        let what = what.trim_end();
         let failed = part.state == Some(PartState::Error);
         let known = self.noted.iter_mut().find(|(id, _)| *id == part.part_id);
         let line = match known {
             None => {
                 self.noted.push((part.part_id.clone(), failed));
-                if failed { format!("{what} failed") } else { what }
+                if failed { format!("{what} failed") } else { what.to_owned() }
             }
             Some((_, noted)) if failed && !*noted => {
                 *noted = true;
@@ -173,16 +131,32 @@ impl<O: Write, E: Write> Terminal<O, E> {
         self.note(&line)
     }
 
-    /// Prints a dim status line.
-    fn note(&mut self, text: &str) -> io::Result<()> {
-        if self.shared {
+    /// Prints a dim line to standard error.
+    pub(crate) fn note(&mut self, text: &str) -> io::Result<()> {
+        if self.style.shared {
             self.end_line()?;
         }
-        let (dim, plain) = if self.colours { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
+        let (dim, plain) = if self.style.colours { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
         writeln!(self.err, "{dim}· {}{plain}", one_line(text))
     }
 
-    fn finish(&mut self, answer: &Answer) -> io::Result<()> {
+    /// Returns what shows the progress of an upload, on a terminal only; the next note replaces it.
+    pub(crate) fn progress(&self, file: &Path) -> Progress {
+        let total = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
+        let name = one_line(&file.file_name().unwrap_or_default().to_string_lossy());
+        Progress { shown: self.style.colours, name, total, last_percent: AtomicU64::new(u64::MAX) }
+    }
+
+    /// Removes what the progress shows.
+    pub(crate) fn end_progress(&mut self) -> io::Result<()> {
+        if self.style.colours {
+            write!(self.err, "\r\x1b[2K")?;
+        }
+        Ok(())
+    }
+
+    /// Prints the rest of a completed answer, its sources and its error.
+    pub(crate) fn finish(&mut self, answer: &Answer) -> io::Result<()> {
         self.show(answer)?;
         self.end_line()?;
         let sources = sources(&answer.parts);
@@ -194,18 +168,43 @@ impl<O: Write, E: Write> Terminal<O, E> {
         }
         self.out.flush()?;
         if let Some(error) = &answer.error {
-            self.note(&format!("the answer failed: {}", error.code))?;
+            let message = if error.message.is_empty() { &error.code } else { &error.message };
+            self.note(&format!("the answer failed: {message} ({})", error.code))?;
         }
-        self.note(&format!("conversation {}", answer.chat_id))
+        Ok(())
     }
 
     fn end_line(&mut self) -> io::Result<()> {
+        if self.style.markdown {
+            let rest = self.markdown.finish();
+            self.out.write_all(rest.as_bytes())?;
+        }
         if self.mid_line {
             writeln!(self.out)?;
             self.out.flush()?;
             self.mid_line = false;
         }
         Ok(())
+    }
+}
+
+/// The progress of an upload.
+pub(crate) struct Progress {
+    shown: bool,
+    name: String,
+    total: u64,
+    last_percent: AtomicU64,
+}
+
+impl Progress {
+    /// Shows the percentage, if it has changed.
+    pub(crate) fn show(&self, sent: u64) {
+        let percent = sent.saturating_mul(100).checked_div(self.total).unwrap_or(100).min(100);
+        if self.shown && self.last_percent.swap(percent, Ordering::Relaxed) != percent {
+            let (name, total) = (&self.name, size(self.total));
+            // The upload goes on, also if nobody can see it.
+            let _ = write!(io::stderr(), "\r\x1b[2K\x1b[2m· uploading {name}: {percent} % of {total}\x1b[0m");
+        }
     }
 }
 
@@ -244,40 +243,14 @@ fn common_prefix(one: &str, other: &str) -> usize {
     one.chars().zip(other.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum()
 }
 
-/// Makes text safe for a terminal: replaces control characters except line feed and tab, and those that change the
-/// writing direction.
-fn neutral(text: &str) -> String {
-    text.chars()
-        .filter(|c| *c != '\r')
-        .map(|c| if commands(c) { char::REPLACEMENT_CHARACTER } else { c })
-        .collect()
-}
-
-/// Makes text safe for a terminal, on one line.
-fn one_line(text: &str) -> String {
-    neutral(text).chars().map(|c| if c == '\n' || c == '\t' { ' ' } else { c }).collect()
-}
-
-fn commands(c: char) -> bool {
-    let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}');
-    turns || (c.is_control() && c != '\n' && c != '\t')
-}
-
-/// Formats an error with its causes.
-pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::commands;
+
+    const TERMINAL: Style =
+        Style { text: AnswerText::Growing, shared: true, markdown: false, colours: false };
+    const PIPE: Style = Style { text: AnswerText::Complete, shared: false, markdown: false, colours: false };
 
     fn state(text: &str, completed: bool) -> Answer {
         Answer {
@@ -311,13 +284,13 @@ mod tests {
     }
 
     /// Returns the content of both outputs after these states.
-    fn shown(states: &[Answer]) -> (String, String) {
-        let mut terminal = Terminal::new(Vec::new(), Vec::new(), true, false);
+    fn printed(states: &[Answer], style: Style) -> (String, String) {
+        let mut printer = Printer::new(Vec::new(), Vec::new(), style);
         for state in states {
-            terminal.show(state).unwrap();
+            printer.show(state).unwrap();
         }
-        terminal.finish(states.last().unwrap()).unwrap();
-        (String::from_utf8(terminal.out).unwrap(), String::from_utf8(terminal.err).unwrap())
+        printer.finish(states.last().unwrap()).unwrap();
+        (String::from_utf8(printer.out).unwrap(), String::from_utf8(printer.err).unwrap())
     }
 
     #[test]
@@ -326,17 +299,30 @@ mod tests {
             ["", "The", "The lease ", "The lease [", "The lease [1", "The lease ends", "The lease ends"];
         let mut states: Vec<Answer> = states.iter().map(|text| state(text, false)).collect();
         states.push(state("The lease ends.\n\nIn May.", true));
-        assert_eq!(shown(&states).0, "The lease ends.\n\nIn May.\n");
+        for style in [TERMINAL, PIPE] {
+            assert_eq!(printed(&states, style).0, "The lease ends.\n\nIn May.\n");
+        }
     }
 
     #[test]
-    fn a_text_said_anew_is_told() {
+    fn a_repeated_attempt_is_announced_on_a_terminal_and_absent_from_a_pipe() {
         let states = [state("First.\n\nThe lease ran", false), state("First.\n\nThe rent is", true)];
         let expected =
             "First.\n\nThe lease ran\n[the attempt was interrupted; repeated from here]\nThe rent is\n";
-        assert_eq!(shown(&states).0, expected);
+        assert_eq!(printed(&states, TERMINAL).0, expected);
+        assert_eq!(printed(&states, PIPE).0, "First.\n\nThe rent is\n");
         let states = [state("A word", false), state("", false), state("A word", true)];
-        assert_eq!(shown(&states).0, "A word\n[the attempt was interrupted; repeated from here]\nA word\n");
+        let expected = "A word\n[the attempt was interrupted; repeated from here]\nA word\n";
+        assert_eq!(printed(&states, TERMINAL).0, expected);
+        assert_eq!(printed(&states, PIPE).0, "A word\n");
+    }
+
+    #[test]
+    fn markdown_is_styled_also_when_it_arrives_in_pieces() {
+        let style = Style { markdown: true, ..TERMINAL };
+        let states = [state("It is **im", false), state("It is **important**.", true)];
+        let (out, _) = printed(&states, style);
+        assert_eq!(out, "It is \x1b[0m\x1b[1mimportant\x1b[0m.\n");
     }
 
     #[test]
@@ -344,24 +330,24 @@ mod tests {
         let hostile = "a\x1b]0;title\x07b\u{9b}31mc\u{202e}d\r\ne\tf\x7f";
         let mut answer = state(hostile, true);
         answer.parts.push(tool("p", "sh\x1b[2J\nell", PartState::Complete));
-        let (out, err) = shown(&[answer]);
+        let (out, err) = printed(&[answer], TERMINAL);
         for text in [&out, &err] {
             assert!(!text.chars().any(|c| commands(c) || c == '\r'), "{text:?}");
         }
         assert!(out.contains("e\tf"), "{out:?}");
-        assert_eq!(err.lines().count(), 2, "a tool stays on its line: {err:?}");
+        assert_eq!(err.lines().count(), 1, "a tool stays on its line: {err:?}");
     }
 
     #[test]
-    fn tools_are_told_once_and_their_failure_too() {
+    fn tools_are_noted_once_and_their_failure_too() {
         let mut first = state("Looking", false);
         first.parts.push(tool("p", "search", PartState::Pending));
         let mut second = first.clone();
         second.parts[0].state = Some(PartState::Error);
         let mut last = second.clone();
         last.status = client::Status::Completed;
-        let (_, err) = shown(&[first, second, last]);
-        assert_eq!(err, "· search\n· search failed\n· conversation c\n");
+        let (_, err) = printed(&[first, second, last], TERMINAL);
+        assert_eq!(err, "· search\n· search failed\n");
     }
 
     #[test]
@@ -387,22 +373,6 @@ mod tests {
         answer.parts.push(part);
         let expected =
             "It ends in May.\n\nSources:\n[1] /uploads/lease.pdf, page 3\n[2] /uploads/a.txt, lines 3–5\n";
-        assert_eq!(shown(&[answer]).0, expected);
-    }
-
-    #[test]
-    fn exit_codes_tell_the_outcomes_apart() {
-        let summary =
-            |error: Option<&str>| Ok(AskSummary { chat_id: "c".to_owned(), error: error.map(str::to_owned) });
-        assert_eq!(exit_code(&summary(None)), 0);
-        assert_eq!(exit_code(&summary(Some("MODEL_UNAVAILABLE"))), 4);
-        let refused = client::Error::Refused {
-            status: 409,
-            code: "NO_MACHINE".to_owned(),
-            message: "no machine".to_owned(),
-            retry_after: None,
-        };
-        assert_eq!(exit_code(&Err(Error::Client(refused))), 3);
-        assert_eq!(exit_code(&Err(Error::Client(client::Error::Key))), 1);
+        assert_eq!(printed(&[answer], PIPE).0, expected);
     }
 }

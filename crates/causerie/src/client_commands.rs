@@ -1,0 +1,176 @@
+//! The commands for those who ask: they talk to a service by its public interface.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use terminal::{AskOptions, ChatOptions, Connection, Error};
+
+use crate::error::CliError;
+use crate::{failed, refused};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClientCommand {
+    /// Ask a question and print the answer (set CAUSERIE_URL and CAUSERIE_API_KEY)
+    #[command(after_help = "Examples:\n  \
+        causerie ask \"How much is the rent?\" --file lease.pdf\n  \
+        causerie ask --chat 0198a7c2-… \"And since when?\"\n  \
+        git diff | causerie ask -")]
+    Ask {
+        /// The question; `-` reads it from standard input, as does none in a pipe
+        text: Option<String>,
+        /// A file to upload and attach
+        #[arg(long = "file", value_name = "PATH")]
+        files: Vec<PathBuf>,
+        /// The model
+        #[arg(long, value_name = "ID")]
+        model: Option<String>,
+        /// The conversation to continue
+        #[arg(long, value_name = "ID")]
+        chat: Option<String>,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        to: Service,
+    },
+    /// Hold a conversation
+    Chat {
+        /// The model
+        #[arg(long, value_name = "ID")]
+        model: Option<String>,
+        /// The conversation to continue
+        #[arg(long, value_name = "ID")]
+        chat: Option<String>,
+        /// Do not style Markdown
+        #[arg(long)]
+        plain: bool,
+        #[command(flatten)]
+        to: Service,
+    },
+    /// List a folder of the workspace, or the conversations
+    Ls {
+        /// The folder
+        #[arg(default_value = "/", conflicts_with = "chats")]
+        folder: String,
+        /// List the newest conversations
+        #[arg(long)]
+        chats: bool,
+        /// Print the service's JSON object
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        to: Service,
+    },
+    /// Print a conversation
+    Show {
+        /// The conversation
+        #[arg(value_name = "CHAT")]
+        chat: String,
+        #[command(flatten)]
+        output: Output,
+        #[command(flatten)]
+        to: Service,
+    },
+    /// Copy a file to the workspace or from it
+    #[command(after_help = "Examples:\n  causerie cp lease.pdf :/uploads\n  causerie cp :/report.docx .")]
+    Cp {
+        /// The file; a path of the workspace has a colon before it
+        from: String,
+        /// The folder of the workspace, or the local file or folder
+        to: String,
+        #[command(flatten)]
+        service: Service,
+    },
+    /// Stop the answer of a conversation
+    Stop {
+        /// The conversation
+        #[arg(value_name = "CHAT")]
+        chat: String,
+        #[command(flatten)]
+        to: Service,
+    },
+}
+
+/// The form of the output.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Output {
+    /// Print the service's JSON object
+    #[arg(long)]
+    json: bool,
+    /// Do not style Markdown
+    #[arg(long)]
+    plain: bool,
+}
+
+/// The service to talk to.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Service {
+    /// The service
+    #[arg(long, env = "CAUSERIE_URL", default_value = "http://127.0.0.1:8080")]
+    url: String,
+    /// The key
+    #[arg(long, env = "CAUSERIE_API_KEY", hide_env_values = true)]
+    key: String,
+    /// A file with the certificates (PEM) to trust besides the system's
+    #[arg(long, env = "CAUSERIE_CACERT", value_name = "FILE")]
+    cacert: Option<PathBuf>,
+}
+
+impl From<Service> for Connection {
+    fn from(Service { url, key, cacert }: Service) -> Self {
+        Self { url, key, certificates: cacert }
+    }
+}
+
+impl ClientCommand {
+    /// Returns true if output and errors are JSON.
+    const fn as_json(&self) -> bool {
+        match self {
+            Self::Ask { output, .. } | Self::Show { output, .. } => output.json,
+            Self::Ls { json, .. } => *json,
+            Self::Chat { .. } | Self::Cp { .. } | Self::Stop { .. } => false,
+        }
+    }
+}
+
+/// Runs the command and returns the exit code.
+pub(crate) async fn run(command: ClientCommand) -> ExitCode {
+    let as_json = command.as_json();
+    match execute(command).await {
+        Ok(code) => ExitCode::from(code),
+        // The reader has closed the output, as `head` does.
+        Err(Error::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            if as_json {
+                refused(&CliError::new(error.code(), error.message()), true);
+            } else {
+                failed(&error.message());
+            }
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+async fn execute(command: ClientCommand) -> Result<u8, Error> {
+    match command {
+        ClientCommand::Ask { text, files, model, chat, output: Output { json, plain }, to } => {
+            let text = terminal::question_text(text)?;
+            let connection = to.into();
+            let asked = AskOptions { connection, text, files, model, chat, json, plain, grows: false };
+            return Ok(terminal::ask(asked).await?.exit_code());
+        }
+        ClientCommand::Chat { model, chat, plain, to } => {
+            terminal::chat(ChatOptions { connection: to.into(), model, chat, plain }).await
+        }
+        ClientCommand::Ls { chats: true, json, to, .. } => {
+            terminal::list_conversations(&to.into(), json).await
+        }
+        ClientCommand::Ls { folder, json, to, .. } => terminal::list_files(&to.into(), &folder, json).await,
+        ClientCommand::Show { chat, output: Output { json, plain }, to } => {
+            terminal::show_conversation(&to.into(), &chat, json, plain).await
+        }
+        ClientCommand::Cp { from, to, service } => terminal::copy(&service.into(), &from, &to).await,
+        ClientCommand::Stop { chat, to } => terminal::stop_answer(&to.into(), &chat).await,
+    }?;
+    Ok(0)
+}

@@ -1,0 +1,189 @@
+//! The commands for those who ask: `ask`, `chat`, `ls`, `show`, `cp`, `stop`.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Output, Stdio};
+
+use conformance::{Api, Expect, Options, Say, Service};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::streams::{Stage, stage};
+
+fn command(service: &Service, api: &Api, arguments: &[&str]) -> Command {
+    let mut command = service.command();
+    command.env("CAUSERIE_URL", format!("http://{}", api.address)).env("CAUSERIE_API_KEY", &api.key);
+    command.args(arguments);
+    command
+}
+
+fn run(service: &Service, api: &Api, arguments: &[&str]) -> Output {
+    command(service, api, arguments).stdin(Stdio::null()).output().expect("the binary can be run")
+}
+
+fn piped(mut command: Command) -> Child {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("the binary can be run")
+}
+
+fn run_typing(service: &Service, api: &Api, arguments: &[&str], typed: &str) -> Output {
+    let mut child = piped(command(service, api, arguments));
+    child.stdin.take().expect("a pipe").write_all(typed.as_bytes()).expect("it reads");
+    child.wait_with_output().expect("it ends")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn ask_prints_the_answer_and_its_sources() {
+    let service = Service::start(Options::default());
+    let api = service.api(&service.account());
+    let file = service.data().with_file_name("nájem.txt");
+    std::fs::write(&file, "The monthly rent is 18,500 crowns.\n").expect("a file");
+    let path = file.to_str().expect("a path");
+    let asked = run(&service, &api, &["ask", "How much is the monthly rent?", "--file", path]);
+    let (out, err) = (text(&asked.stdout), text(&asked.stderr));
+    assert!(asked.status.success(), "{err}");
+    assert!(out.contains("18,500") && out.contains("nájem.txt"), "{out}");
+    assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "no colours without a terminal");
+    assert_eq!(api.list("/uploads").json()["entries"][0]["name"], "nájem.txt");
+}
+
+#[test]
+fn ask_continues_a_conversation_and_distinguishes_failures() {
+    let Stage { vendor, api, service, .. } = stage();
+    assert!(run(&service, &api, &["ask", "Hello"]).status.success());
+    let chat = api.chats("").json()["chats"][0]["chatId"].as_str().expect("a conversation").to_owned();
+    let again = run(&service, &api, &["ask", "And?", "--chat", &chat]);
+    assert_eq!(text(&again.stdout), "Done.\n");
+    assert_eq!(api.chat(&chat).json()["messages"].as_array().map(Vec::len), Some(4));
+    let refused = run(&service, &api, &["ask", "Hello", "--model", "no-such-model"]);
+    assert_eq!(refused.status.code(), Some(3));
+    assert!(refused.stdout.is_empty() && text(&refused.stderr).contains("no-such-model"));
+    let wrong = run(&service, &api.with_key("api-wrong"), &["ask", "Hello"]);
+    assert_eq!(wrong.status.code(), Some(3));
+    assert!(!wrong.stderr.is_empty() && !text(&wrong.stderr).contains("api-wrong"), "keys are not echoed");
+    for _ in 0..20 {
+        vendor.will([Say::Refuse(400)]);
+    }
+    let failed = run(&service, &api, &["ask", "Hello"]);
+    assert_eq!(failed.status.code(), Some(4), "a failed answer fails the command");
+}
+
+#[test]
+fn a_question_is_read_from_a_pipe() {
+    let Stage { vendor, api, service, .. } = stage();
+    for arguments in [&["ask", "-"][..], &["ask"]] {
+        let asked = run_typing(&service, &api, arguments, "What does this say?\nx = 1\n");
+        assert_eq!((asked.status.code(), text(&asked.stdout).as_str()), (Some(0), "Done.\n"));
+    }
+    let asked = vendor.requests();
+    let last = asked.last().expect("a request").to_string();
+    assert!(last.contains("What does this say?\\nx = 1"), "{last}");
+    let empty = run_typing(&service, &api, &["ask"], " \n");
+    assert_eq!(empty.status.code(), Some(2));
+    assert!(text(&empty.stderr).contains("there is no question"), "{empty:?}");
+}
+
+#[test]
+fn ctrl_c_stops_the_answer_at_the_service() {
+    let Stage { vendor, api, service, .. } = stage();
+    vendor.will([Say::text("One"), Say::Hold]);
+    let mut child = piped(command(&service, &api, &["ask", "Count"]));
+    let mut notes = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut first = String::new();
+    notes.read_line(&mut first).expect("a note");
+    let chat = first.trim().strip_prefix("· conversation ").expect("the conversation comes first").to_owned();
+    vendor.wait_held(1);
+    let pid = Pid::from_raw(i32::try_from(child.id()).expect("a process id")).expect("a process id");
+    kill_process(pid, Signal::INT).expect("it runs");
+    let status = child.wait().expect("it ends");
+    let mut rest = String::new();
+    notes.read_to_string(&mut rest).expect("notes");
+    assert_eq!(status.code(), Some(130), "{rest}");
+    assert!(rest.contains("stopping the answer"), "{rest}");
+    assert_eq!(api.chat(&chat).json()["chat"]["status"], "completed");
+    vendor.release();
+}
+
+#[test]
+fn json_is_the_object_of_the_service() {
+    let Stage { api, service, .. } = stage();
+    let asked = run(&service, &api, &["ask", "Hello", "--json"]);
+    let answer: serde_json::Value = serde_json::from_slice(&asked.stdout).expect("one JSON object");
+    assert_eq!(answer, api.now(&answer));
+    let chat = answer["chatId"].as_str().expect("an identifier");
+    let shown = run(&service, &api, &["show", chat, "--json"]);
+    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("one JSON object");
+    assert_eq!(shown, api.chat(chat).json());
+    let refused = run(&service, &api, &["ask", "Hello", "--json", "--model", "no-such-model"]);
+    let error: serde_json::Value = serde_json::from_slice(&refused.stderr).expect("one JSON object");
+    assert!(error["code"].is_string() && error["message"].as_str().is_some_and(|text| !text.is_empty()));
+}
+
+#[test]
+fn conversations_are_listed_shown_and_stopped() {
+    let Stage { vendor, api, service, .. } = stage();
+    vendor.will([Say::text("The **rent**.")]);
+    assert!(run(&service, &api, &["ask", "How much?"]).status.success());
+    let chat = api.chats("").json()["chats"][0]["chatId"].as_str().expect("a conversation").to_owned();
+    let listed = text(&run(&service, &api, &["ls", "--chats"]).stdout);
+    assert!(listed.starts_with(&chat) && listed.trim_end().ends_with("How much?"), "{listed}");
+    let shown = text(&run(&service, &api, &["show", &chat]).stdout);
+    assert_eq!(shown, "# How much?\n\n> How much?\n\nThe **rent**.\n\n");
+    let idle = run(&service, &api, &["stop", &chat]);
+    assert!(idle.status.success() && text(&idle.stderr).contains("no answer is being written"), "{idle:?}");
+    vendor.will([Say::text("One"), Say::Hold]);
+    let answer = api.accepted(&serde_json::json!({"input": "Count", "chatId": chat}));
+    vendor.wait_held(1);
+    assert!(run(&service, &api, &["stop", &chat]).status.success());
+    assert_eq!(api.completed(&answer)["status"], "completed");
+    vendor.release();
+}
+
+#[test]
+fn files_are_copied_both_ways_and_listed() {
+    let service = Service::start(Options::default());
+    let api = service.api(&service.account());
+    let folder = tempfile::tempdir().expect("a folder");
+    let local = folder.path().join("lease.txt");
+    std::fs::write(&local, "The lease ends in May.\n").expect("a file");
+    let path = |name: &str| folder.path().join(name).to_str().expect("a path").to_owned();
+    api.create_folder("/contracts").expect_status(201);
+    let sent = run(&service, &api, &["cp", &path("lease.txt"), ":/contracts"]);
+    assert!(sent.status.success(), "{}", text(&sent.stderr));
+    let listed = text(&run(&service, &api, &["ls", "/contracts"]).stdout);
+    assert!(listed.contains("23 B") && listed.trim_end().ends_with("lease.txt"), "{listed}");
+    assert!(text(&run(&service, &api, &["ls"]).stdout).contains("contracts/"));
+    let fetched = run(&service, &api, &["cp", ":/contracts/lease.txt", &path("back.txt")]);
+    assert!(fetched.status.success(), "{}", text(&fetched.stderr));
+    assert_eq!(std::fs::read_to_string(path("back.txt")).expect("the file"), "The lease ends in May.\n");
+    let again = run(&service, &api, &["cp", ":/contracts/lease.txt", &path("back.txt")]);
+    assert_eq!(again.status.code(), Some(1), "an existing file is not replaced");
+    let missing = run(&service, &api, &["cp", ":/contracts/none.txt", &path("none.txt")]);
+    assert_eq!(missing.status.code(), Some(3));
+    assert!(!folder.path().join("none.txt").exists(), "nothing is left of it");
+    let of_folder = run(&service, &api, &["ask", "What is this?", "--file", &path("")]);
+    assert_eq!(of_folder.status.code(), Some(2));
+    assert!(text(&of_folder.stderr).contains("is a folder"), "{}", text(&of_folder.stderr));
+}
+
+#[test]
+fn chat_asks_a_question_for_each_line_in_one_conversation() {
+    let Stage { vendor, api, service, .. } = stage();
+    vendor.will([Say::text("First.")]);
+    vendor.will([Say::text("Second.")]);
+    let held = run_typing(&service, &api, &["chat"], "One\n\n/nonsense\nTwo\n/exit\nThree\n");
+    let (out, err) = (text(&held.stdout), text(&held.stderr));
+    assert!(held.status.success(), "{err}");
+    assert!(out.contains("First.\n") && out.contains("Second.\n"), "{out}");
+    assert!(err.contains("no command /nonsense"), "{err}");
+    let chats = api.chats("").json();
+    assert_eq!(chats["totalCount"], 1);
+    let chat = chats["chats"][0]["chatId"].as_str().expect("a conversation").to_owned();
+    assert_eq!(
+        api.chat(&chat).json()["messages"].as_array().map(Vec::len),
+        Some(4),
+        "the third was not asked"
+    );
+}

@@ -1,0 +1,242 @@
+//! `causerie ask`: asks one question and prints its answer.
+
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::PathBuf;
+
+use client::{Answer, Client, Question};
+
+use crate::answer::{AnswerText, Printer, Style};
+use crate::interrupt::Interrupts;
+use crate::text::size;
+use crate::{Connection, Error, check_uploadable};
+
+/// The longest question that is read from standard input; the service may accept less.
+const QUESTION_MAX_BYTES: u64 = 1 << 20;
+
+/// The question.
+#[derive(Debug, Clone, Default)]
+pub struct AskOptions {
+    pub connection: Connection,
+    /// The question's text.
+    pub text: String,
+    /// Local files to upload and attach.
+    pub files: Vec<PathBuf>,
+    /// The model; the default if absent.
+    pub model: Option<String>,
+    /// The conversation to continue.
+    pub chat: Option<String>,
+    /// Print the answer as the service's JSON object, when it is complete.
+    pub json: bool,
+    /// Leave Markdown as it was written.
+    pub plain: bool,
+    /// Print the answer while it grows, also if standard output is no terminal.
+    pub grows: bool,
+}
+
+/// The result of a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AskSummary {
+    /// The conversation, by which it can be continued.
+    pub chat_id: String,
+    /// The code of the answer's error, if it failed.
+    pub error: Option<String>,
+    /// Ctrl-C stopped the answer.
+    pub interrupted: bool,
+}
+
+impl AskSummary {
+    /// Returns the exit code: 0 for an answer, 4 if it failed, 130 if Ctrl-C stopped it.
+    #[must_use]
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self { interrupted: true, .. } => Error::EXIT_INTERRUPTED,
+            Self { error: Some(_), .. } => 4,
+            Self { error: None, .. } => 0,
+        }
+    }
+}
+
+/// Returns the text of the question: `text`, or standard input if that is `-`, or absent and standard input is no terminal.
+///
+/// # Errors
+/// [`Error::Usage`] if there is no question, or it is too long or no UTF-8.
+pub fn question_text(text: Option<String>) -> Result<String, Error> {
+    let text = match text.as_deref() {
+        Some("-") => read_question(io::stdin())?,
+        None if !io::stdin().is_terminal() => read_question(io::stdin())?,
+        None => String::new(),
+        Some(text) => text.to_owned(),
+    };
+    if text.trim().is_empty() {
+        return Err(Error::Usage(
+            "there is no question; give it as an argument, or by `-` from a pipe".to_owned(),
+        ));
+    }
+    Ok(text)
+}
+
+fn read_question(input: impl Read) -> Result<String, Error> {
+    let mut bytes = Vec::new();
+    let unreadable = |source| Error::LocalFile { path: "standard input".into(), source };
+    input.take(QUESTION_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > QUESTION_MAX_BYTES {
+        let limit = size(QUESTION_MAX_BYTES);
+        return Err(Error::Usage(format!(
+            "the question is longer than {limit}; attach long texts with --file"
+        )));
+    }
+    String::from_utf8(bytes)
+        .map_err(|_| Error::Usage("the question is no UTF-8 text; attach files with --file".to_owned()))
+}
+
+/// Uploads the files, asks, and prints the answer. The first Ctrl-C stops the answer at the service, a second one leaves.
+///
+/// # Errors
+/// As [`Error`] says.
+pub async fn ask(options: AskOptions) -> Result<AskSummary, Error> {
+    let mut style = Style::of_process(options.plain || options.json);
+    if options.json {
+        style.text = AnswerText::Absent;
+    } else if options.grows {
+        style.text = AnswerText::Growing;
+    }
+    let mut printer = Printer::new(io::stdout(), io::stderr(), style);
+    let mut interrupts = Interrupts::new()?;
+    for file in &options.files {
+        check_uploadable(file)?;
+    }
+    let client = options.connection.client()?;
+    let mut question = Question::new(options.text);
+    question.chat_id = options.chat;
+    question.model = options.model;
+    tokio::select! {
+        uploaded = upload(&client, &options.files, &mut printer) => question.file_paths = uploaded?,
+        () = interrupts.next() => return Err(Error::Interrupted),
+    }
+    let mut exchange = Exchange { client: &client, printer: &mut printer, interrupts: &mut interrupts };
+    let (answer, interrupted) = exchange.run(&question).await?;
+    if options.json {
+        let whole = client.collect_json(&answer.chat_id, &answer.id).await?;
+        writeln!(io::stdout(), "{whole}")?;
+    } else {
+        printer.finish(&answer)?;
+    }
+    let error = answer.error.map(|error| error.code);
+    Ok(AskSummary { chat_id: answer.chat_id, error, interrupted })
+}
+
+/// Uploads local files and returns their workspace paths.
+pub(crate) async fn upload<O: Write, E: Write>(
+    client: &Client,
+    files: &[PathBuf],
+    printer: &mut Printer<O, E>,
+) -> Result<Vec<String>, Error> {
+    let mut paths = Vec::new();
+    for file in files {
+        let progress = printer.progress(file);
+        let uploaded = client.upload_observed(file, None, move |sent| progress.show(sent)).await;
+        printer.end_progress()?;
+        let uploaded = uploaded?;
+        printer.note(&format!("uploaded {} ({})", uploaded.path, size(uploaded.size)))?;
+        paths.push(uploaded.path);
+    }
+    Ok(paths)
+}
+
+/// A question that is asked and its answer that is read.
+pub(crate) struct Exchange<'a, O, E> {
+    pub(crate) client: &'a Client,
+    pub(crate) printer: &'a mut Printer<O, E>,
+    pub(crate) interrupts: &'a mut Interrupts,
+}
+
+impl<O: Write, E: Write> Exchange<'_, O, E> {
+    /// Asks and shows the states of the answer up to the completed one. Returns that, and whether Ctrl-C stopped it.
+    pub(crate) async fn run(&mut self, question: &Question) -> Result<(Answer, bool), Error> {
+        let mut interrupted = false;
+        // A question that is under way is accepted or not, so it is waited for, and stopped then.
+        let mut sent = std::pin::pin!(self.client.send(question));
+        let mut answer = loop {
+            tokio::select! {
+                answer = &mut sent => break answer?,
+                () = self.interrupts.next() => self.interrupt(&mut interrupted)?,
+            }
+        };
+        if question.chat_id.is_none() {
+            self.printer.note(&format!("conversation {}", answer.chat_id))?;
+        }
+        if interrupted {
+            self.stop(&answer).await?;
+        }
+        self.printer.show(&answer)?;
+        let mut states = self.client.stream(&answer);
+        loop {
+            let state = tokio::select! {
+                state = states.next() => state?,
+                () = self.interrupts.next() => {
+                    self.interrupt(&mut interrupted)?;
+                    self.stop(&answer).await?;
+                    continue;
+                }
+            };
+            let Some(state) = state else { break };
+            self.printer.show(&state)?;
+            answer = state;
+        }
+        if !answer.is_completed() {
+            // The stream may end before completion, so the current state decides.
+            answer = self.client.collect(&answer.chat_id, &answer.id).await?;
+        }
+        Ok((answer, interrupted))
+    }
+
+    async fn stop(&mut self, answer: &Answer) -> Result<(), Error> {
+        tokio::select! {
+            stopped = self.client.stop(&answer.chat_id) => Ok(stopped.map(|_| ())?),
+            () = self.interrupts.next() => Err(Error::Interrupted),
+        }
+    }
+
+    fn interrupt(&mut self, interrupted: &mut bool) -> Result<(), Error> {
+        if *interrupted {
+            return Err(Error::Interrupted);
+        }
+        *interrupted = true;
+        Ok(self.printer.note("stopping the answer; press Ctrl-C again to leave at once")?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_read_within_its_bound() {
+        assert_eq!(read_question(&b"When?\n"[..]).unwrap(), "When?\n");
+        let refused = |input: &mut dyn Read| match read_question(input) {
+            Err(Error::Usage(text)) => text,
+            other => panic!("{other:?}"),
+        };
+        assert!(refused(&mut io::repeat(b'x')).contains("--file"));
+        assert!(refused(&mut &b"\xff"[..]).contains("UTF-8"));
+    }
+
+    #[test]
+    fn exit_codes_distinguish_the_outcomes() {
+        let summary = |error: Option<&str>, interrupted| {
+            let error = error.map(str::to_owned);
+            AskSummary { chat_id: "c".to_owned(), error, interrupted }.exit_code()
+        };
+        assert_eq!(summary(None, false), 0);
+        assert_eq!(summary(Some("MODEL_UNAVAILABLE"), false), 4);
+        assert_eq!(summary(Some("STOPPED"), true), 130);
+        let refused = client::Error::Refused {
+            status: 409,
+            code: "NO_MACHINE".to_owned(),
+            message: "no machine".to_owned(),
+            retry_after: None,
+        };
+        assert_eq!(Error::from(refused).exit_code(), 3);
+        assert_eq!(Error::from(client::Error::Key).exit_code(), 1);
+    }
+}

@@ -1,0 +1,165 @@
+//! `causerie chat`: a dialogue in one conversation.
+
+use std::io;
+use std::path::PathBuf;
+
+use client::Question;
+use rustyline::DefaultEditor;
+use rustyline::error::ReadlineError;
+use tokio::task::spawn_blocking;
+
+use crate::answer::{Printer, Style};
+use crate::ask::{Exchange, upload};
+use crate::interrupt::Interrupts;
+use crate::{Connection, Error, check_uploadable};
+
+const PROMPT: &str = "> ";
+const HELP: &str = "/file PATH   attach a file to the next question\n\
+                    /model ID    answer the following questions with another model\n\
+                    /new         begin a new conversation\n\
+                    /help        show this list\n\
+                    /exit        leave, as Ctrl-D does";
+
+/// The dialogue.
+#[derive(Debug, Clone, Default)]
+pub struct ChatOptions {
+    pub connection: Connection,
+    /// The model; the default if absent.
+    pub model: Option<String>,
+    /// The conversation to continue.
+    pub chat: Option<String>,
+    /// Leave Markdown as it was written.
+    pub plain: bool,
+}
+
+/// A line that was typed.
+#[derive(Debug, PartialEq, Eq)]
+enum Input<'a> {
+    Nothing,
+    Ask(&'a str),
+    Attach(&'a str),
+    Model(&'a str),
+    New,
+    Help,
+    Exit,
+    Unknown(&'a str),
+}
+
+impl<'a> Input<'a> {
+    fn parse(line: &'a str) -> Self {
+        let line = line.trim();
+        let Some(command) = line.strip_prefix('/') else {
+            return if line.is_empty() { Self::Nothing } else { Self::Ask(line) };
+        };
+        let (name, argument) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+        match (name, argument.trim()) {
+            ("file", path) if !path.is_empty() => Self::Attach(path),
+            ("model", id) if !id.is_empty() => Self::Model(id),
+            ("new", "") => Self::New,
+            ("help", "") => Self::Help,
+            ("exit" | "quit", "") => Self::Exit,
+            _ => Self::Unknown(line),
+        }
+    }
+}
+
+/// Reads questions from the terminal, or one from each line of a pipe, and prints their answers, until the input ends.
+///
+/// # Errors
+/// As [`Error`] says. A question that is refused is reported, and the dialogue goes on.
+pub async fn chat(options: ChatOptions) -> Result<(), Error> {
+    let client = options.connection.client()?;
+    let mut printer = Printer::new(io::stdout(), io::stderr(), Style::of_process(options.plain));
+    let mut editor = DefaultEditor::new().map_err(io::Error::other)?;
+    let mut next = Question { model: options.model, chat_id: options.chat, ..Question::default() };
+    let mut files: Vec<PathBuf> = Vec::new();
+    printer.note("Ctrl-D ends the conversation, Ctrl-C stops an answer, /help lists the commands")?;
+    loop {
+        let (returned, line) = read_line(editor).await?;
+        editor = returned;
+        let Some(line) = line else { return Ok(()) };
+        match Input::parse(&line) {
+            Input::Nothing => {}
+            Input::Exit => return Ok(()),
+            Input::Help => HELP.lines().try_for_each(|line| printer.note(line))?,
+            Input::Unknown(line) => printer.note(&format!("there is no command {line}; see /help"))?,
+            Input::New => {
+                next.chat_id = None;
+                printer.note("the next question begins a new conversation")?;
+            }
+            Input::Model(id) => next.model = Some(id.to_owned()),
+            Input::Attach(path) => match check_uploadable(path.as_ref()) {
+                Ok(()) => files.push(path.into()),
+                Err(error) => printer.note(&error.message())?,
+            },
+            Input::Ask(text) => {
+                let mut interrupts = Interrupts::new()?;
+                let question = Question { input: text.to_owned(), ..next.clone() };
+                let outcome = async {
+                    let file_paths = upload(&client, &files, &mut printer).await?;
+                    let question = Question { file_paths, ..question };
+                    printer.begin();
+                    let mut exchange =
+                        Exchange { client: &client, printer: &mut printer, interrupts: &mut interrupts };
+                    let (answer, _) = exchange.run(&question).await?;
+                    printer.finish(&answer)?;
+                    Ok::<_, Error>(answer.chat_id)
+                };
+                match outcome.await {
+                    Ok(chat_id) => {
+                        next.chat_id = Some(chat_id);
+                        files.clear();
+                    }
+                    Err(error @ (Error::Output(_) | Error::Interrupted)) => return Err(error),
+                    Err(error) => printer.note(&error.message())?,
+                }
+            }
+        }
+    }
+}
+
+/// Reads a line, which stays in the history of the dialogue; `None` at the end of the input.
+async fn read_line(mut editor: DefaultEditor) -> Result<(DefaultEditor, Option<String>), Error> {
+    let reading = spawn_blocking(move || {
+        let line = loop {
+            match editor.readline(PROMPT) {
+                // As in shells, Ctrl-C at the prompt drops what was typed.
+                Err(ReadlineError::Interrupted) => {}
+                other => break other,
+            }
+        };
+        if let Ok(line) = &line {
+            // The history is a convenience.
+            let _ = editor.add_history_entry(line);
+        }
+        (editor, line)
+    });
+    let (editor, line) = reading.await.map_err(io::Error::other)?;
+    match line {
+        Ok(line) => Ok((editor, Some(line))),
+        Err(ReadlineError::Eof) => Ok((editor, None)),
+        Err(error) => Err(io::Error::other(error).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_distinguished_from_questions() {
+        for (line, input) in [
+            ("  ", Input::Nothing),
+            ("When? ", Input::Ask("When?")),
+            ("/file my lease.pdf", Input::Attach("my lease.pdf")),
+            ("/file", Input::Unknown("/file")),
+            ("/model x-1", Input::Model("x-1")),
+            ("/new", Input::New),
+            ("/help", Input::Help),
+            ("/quit", Input::Exit),
+            ("/newer", Input::Unknown("/newer")),
+        ] {
+            assert_eq!(Input::parse(line), input, "{line}");
+        }
+    }
+}

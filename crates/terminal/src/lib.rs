@@ -1,0 +1,125 @@
+//! A client on a terminal: it asks, holds a conversation, and shows files and conversations.
+//!
+//! Standard output carries only what was asked for, so that it can be piped; progress goes to standard error.
+
+mod answer;
+mod ask;
+mod chat;
+mod conversations;
+mod files;
+mod interrupt;
+mod markdown;
+mod text;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use client::Client;
+
+pub use self::ask::{AskOptions, AskSummary, ask, question_text};
+pub use self::chat::{ChatOptions, chat};
+pub use self::conversations::{list_conversations, show_conversation, stop_answer};
+pub use self::files::{copy, list_files};
+
+/// The service to talk to.
+#[derive(Debug, Clone, Default)]
+pub struct Connection {
+    /// Its address: `http://127.0.0.1:8080`.
+    pub url: String,
+    /// The key of the account.
+    pub key: String,
+    /// A file with the certificates (PEM) to trust besides the system's.
+    pub certificates: Option<PathBuf>,
+}
+
+impl Connection {
+    fn client(&self) -> Result<Client, Error> {
+        let Some(path) = &self.certificates else { return Ok(Client::new(&self.url, &self.key)?) };
+        let unreadable = |source| Error::LocalFile { path: path.clone(), source };
+        let pem = std::fs::read(path).map_err(unreadable)?;
+        Ok(Client::with_certificates(&self.url, &self.key, &pem)?)
+    }
+}
+
+/// The reason why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A call failed.
+    #[error(transparent)]
+    Client(#[from] client::Error),
+    /// Standard output or standard error cannot be written to.
+    #[error("cannot write the output")]
+    Output(#[from] io::Error),
+    /// A local file cannot be used.
+    #[error("{}", .path.display())]
+    LocalFile {
+        /// The file.
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// The command makes no sense as it is.
+    #[error("{0}")]
+    Usage(String),
+    /// Ctrl-C was pressed.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Error {
+    /// The exit code of a usage error.
+    pub const EXIT_USAGE: u8 = 2;
+    /// The exit code of programs that Ctrl-C ended.
+    pub const EXIT_INTERRUPTED: u8 = 130;
+
+    /// Returns the exit code: 1 if the service is unavailable, 2 for a usage error, 3 if the service refused the request,
+    /// 130 after Ctrl-C.
+    #[must_use]
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Client(client::Error::Refused { .. }) => 3,
+            Self::Usage(_) => Self::EXIT_USAGE,
+            Self::Interrupted => Self::EXIT_INTERRUPTED,
+            Self::Client(_) | Self::Output(_) | Self::LocalFile { .. } => 1,
+        }
+    }
+
+    /// Returns the code for programs.
+    #[must_use]
+    pub fn code(&self) -> &str {
+        match self {
+            Self::Client(client::Error::Refused { status: 401, .. }) => "UNAUTHORIZED",
+            Self::Client(client::Error::Refused { code, .. }) => code,
+            Self::Client(client::Error::File { .. }) | Self::LocalFile { .. } => "FILE_UNREADABLE",
+            Self::Client(client::Error::Address(_) | client::Error::Key) | Self::Usage(_) => "USAGE",
+            Self::Client(_) => "SERVICE_UNREACHABLE",
+            Self::Output(_) => "NOT_WRITTEN",
+            Self::Interrupted => "INTERRUPTED",
+        }
+    }
+
+    /// Returns the message with its causes, on one line.
+    #[must_use]
+    pub fn message(&self) -> String {
+        let error: &dyn std::error::Error = self;
+        let mut text = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            text.push_str(": ");
+            text.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        text
+    }
+}
+
+/// Opens a local file that is to be uploaded.
+fn check_uploadable(path: &Path) -> Result<(), Error> {
+    let metadata =
+        std::fs::metadata(path).map_err(|source| Error::LocalFile { path: path.to_owned(), source })?;
+    if metadata.is_dir() {
+        let path = path.display();
+        return Err(Error::Usage(format!("{path} is a folder; name the files in it, as in {path}/*")));
+    }
+    Ok(())
+}
