@@ -1,6 +1,6 @@
 //! Operator commands: sent over the socket of the running service, or run on its data if none runs.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,7 +35,11 @@ fn places(at: &Where) -> Result<Places, CliError> {
 }
 
 fn unusable(data: &Path, error: &std::io::Error) -> CliError {
-    CliError::new("DATA_FOLDER_UNUSABLE", format!("the data folder {}: {error}", data.display()))
+    let mend = match error.kind() {
+        ErrorKind::PermissionDenied => "; run the command as the user of the service, or as root",
+        _ => "",
+    };
+    CliError::new("DATA_FOLDER_UNUSABLE", format!("the data folder {}: {error}{mend}", data.display()))
 }
 
 /// Executes a command and prints its result.
@@ -54,11 +58,12 @@ async fn carry_out(places: &Places, request: Request) -> Result<Value, CliError>
     let unusable = |error: std::io::Error| unusable(data, &error);
     // Only the creation of an account may create the data folder; for other commands its name is probably mistyped.
     let first = matches!(request, Request::CreateAccount { .. });
-    if !first
-        && places.database.is_none()
-        && !data.join(data::DATABASE).is_file()
-        && socket::connect(data).await.is_none()
-    {
+    let is_missing = || match data.join(data::DATABASE).metadata() {
+        Ok(metadata) => Ok(!metadata.is_file()),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(unusable(error)),
+        Err(_) => Ok(true),
+    };
+    if !first && places.database.is_none() && is_missing()? && socket::connect(data).await.is_none() {
         let message = format!(
             "there is no database {}: --data (or CAUSERIE_DATA) names the data folder",
             data.join(data::DATABASE).display()

@@ -100,7 +100,7 @@ fn as_json(library: &Library) -> Value {
             })
         })
         .collect();
-    let notices: Vec<Value> = library.notices.iter().map(|Notice { file, line, text, skipped }| {
+    let notices: Vec<Value> = library.notices.iter().map(|Notice { folder: _, file, line, text, skipped }| {
         json!({"file": file, "line": line, "text": text, "skipped": skipped})
     }).collect();
     json!({

@@ -38,7 +38,7 @@ pub(crate) enum AskError {
         outage: String,
     },
     /// The model has no such setting, or the setting has no such value.
-    #[error("{} is no setting of this model; valid values: {}", Excerpt(asked), valid.join(", "))]
+    #[error("{} is no setting of this model; {}", Excerpt(asked), settings(valid))]
     UnknownSetting {
         /// The requested name or value.
         asked: String,
@@ -125,6 +125,11 @@ impl From<ConversationError> for AskError {
             ConversationError::Store(error) => Self::Store(error),
         }
     }
+}
+
+/// Lists the settings that a model has, or the values of one.
+fn settings(valid: &[String]) -> String {
+    if valid.is_empty() { "it has none".to_owned() } else { format!("valid values: {}", valid.join(", ")) }
 }
 
 /// Joins names, up to [`NAMES_IN_ERROR_MAX`] of them.

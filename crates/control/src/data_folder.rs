@@ -1,7 +1,7 @@
 //! Opens what a data folder holds: the database and the workspaces.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use egress::ConfigError;
@@ -28,6 +28,16 @@ pub enum StartError {
     /// The database cannot be used.
     #[error("the database: {0}")]
     Store(#[from] StoreError),
+    /// The database file is damaged.
+    #[error(
+        "{} is damaged: {reason}; restore a backup into an empty data folder with `causerie restore`", .path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The reason, in SQLite's words.
+        reason: String,
+    },
     /// The database is not that of the workspaces.
     #[error(
         "the database is missing or empty, but the data folder has {0} workspaces; restore a backup into an empty data \
@@ -63,7 +73,11 @@ pub async fn open_store(
     let own = data.join(DATABASE);
     let Some(database) = database.cloned() else {
         let options = Options { slack_bytes: SLACK_BYTES, ..Options::default() };
-        return Ok(off_thread(move || Store::open_with(&own, options)).await?);
+        let path = own.clone();
+        return match off_thread(move || Store::open_with(&own, options)).await {
+            Err(StoreError::NotADatabase(reason)) => Err(StartError::Damaged { path, reason }),
+            opened => Ok(opened?),
+        };
     };
     database.check()?;
     let begun = Instant::now();

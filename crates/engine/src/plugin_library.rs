@@ -1,5 +1,6 @@
 //! The library of plugins, reread when their files change.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -106,14 +107,32 @@ impl Plugins {
         let mut library = plugins::read(&self.shared.folders);
         library.publish(&self.shared.place)?;
         let before = self.library();
-        for notice in library.notices.iter().filter(|notice| !before.notices.contains(notice)) {
-            let Notice { skipped, .. } = notice;
-            tracing::warn!(skipped, "plugins: {notice}");
-        }
+        log_notices(library.notices.iter().filter(|notice| !before.notices.contains(notice)));
         if library.skills != before.skills || library.agents != before.agents {
             tracing::info!(skills = library.skills.len(), agents = library.agents.len(), "plugins loaded");
         }
         *self.shared.library.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(library);
         Ok(())
+    }
+}
+
+/// Logs a line for each plugin with notices; their texts are in `causerie plugins check`, and in the log at `debug`.
+fn log_notices<'a>(notices: impl Iterator<Item = &'a Notice>) {
+    let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for notice in notices {
+        tracing::debug!("plugins: {notice}");
+        let (skipped, remarks) = counts.entry(&notice.folder).or_default();
+        *if notice.skipped { skipped } else { remarks } += 1;
+    }
+    for (folder, (skipped, remarks)) in counts {
+        if skipped > 0 {
+            tracing::warn!(
+                "plugin {folder}: {skipped} items skipped; `causerie plugins check {folder}` says why"
+            );
+        } else {
+            tracing::info!(
+                "plugin {folder}: {remarks} remarks; `causerie plugins check {folder}` lists them"
+            );
+        }
     }
 }

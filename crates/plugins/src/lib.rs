@@ -116,6 +116,8 @@ impl Agent {
 /// A problem in a plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
+    /// The folder of the plugin, or the path that could not be read as one.
+    pub folder: String,
     /// The file.
     pub file: String,
     /// The line, from 1, if known.

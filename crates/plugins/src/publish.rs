@@ -51,6 +51,7 @@ impl Library {
                 Ok(content) => contents.push(content),
                 Err(TreeError::Io(error)) => return Err(failed(error)),
                 Err(error) => self.notices.push(Notice {
+                    folder: skill_files.tree.shown("").trim_end_matches('/').to_owned(),
                     file: skill_files.tree.shown(""),
                     line: None,
                     text: format!("the files of {} are not published: {error}", skill_files.plugin),

@@ -82,6 +82,8 @@ pub fn fingerprint(folders: &[PathBuf]) -> [u8; 32] {
 pub(crate) struct Reader {
     pub(crate) library: Library,
     plugins: HashSet<String>,
+    /// The folder of the plugin that is being read.
+    reading: Option<String>,
 }
 
 /// A plugin that was found.
@@ -106,7 +108,8 @@ impl Reader {
     pub(crate) fn note(&mut self, file: &str, line: Option<u32>, text: impl Into<String>, skipped: bool) {
         if self.library.notices.len() < NOTICES_MAX {
             let (file, text) = (shown(file), shown(&text.into()));
-            self.library.notices.push(Notice { file, line, text, skipped });
+            let folder = self.reading.clone().unwrap_or_else(|| file.clone());
+            self.library.notices.push(Notice { folder, file, line, text, skipped });
         } else {
             self.library.notices_left_out += 1;
         }
@@ -117,6 +120,7 @@ impl Reader {
     }
 
     fn place(&mut self, folder: &Path) {
+        self.reading = None;
         match Tree::open(folder) {
             Ok(tree) => self.folder(&tree),
             Err(error) => self.note(&folder.display().to_string(), None, error.to_string(), true),
@@ -154,6 +158,7 @@ impl Reader {
         if !tree.is_file(&join(root, SKILL_FILE)) {
             return false;
         }
+        self.reading = Some(shown(tree.shown(root).trim_end_matches('/')));
         let name = folder_name(tree, root).to_owned();
         let skills = vec![root.to_owned()];
         let (agents, servers) = (Vec::new(), Vec::new());
@@ -169,6 +174,7 @@ impl Reader {
             self.skip(tree, &file, "it lists no plugins");
         }
         for entry in listed.iter().take(PLUGINS_MAX) {
+            self.reading = None;
             let name = entry.get("name").and_then(Value::as_str).unwrap_or("a plugin without a name");
             match entry.get("source").map(|source| source.as_str().and_then(clean)) {
                 Some(Some(source)) => {
@@ -186,6 +192,7 @@ impl Reader {
 
     /// Reads a plugin; `entry` is its marketplace entry.
     fn plugin(&mut self, tree: &Tree, root: &str, entry: &Value) {
+        self.reading = Some(shown(tree.shown(root).trim_end_matches('/')));
         let manifest_file = join(root, MANIFEST);
         let manifest = if tree.is_file(&manifest_file) {
             let Some(manifest) = self.json(tree, &manifest_file) else { return };

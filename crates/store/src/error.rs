@@ -7,6 +7,9 @@ pub enum StoreError {
     /// The disk or the size limit of the database is full.
     #[error("the database is full")]
     Full,
+    /// The file is not a database, or a damaged one.
+    #[error("the database is damaged: {0}")]
+    NotADatabase(String),
     #[error("the database failed: {0}")]
     Engine(String),
     /// The database server was unreachable for longer than the store waits.

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use conformance::{Expect, Options, Service};
 use serde_json::Value;
@@ -166,6 +167,57 @@ fn a_database_that_is_not_that_of_the_workspaces_is_refused() {
     let made = service.try_admin(&["account", "create", "--email", "b@example.test", "--database", &other]);
     assert_eq!(code(&made), "DATABASE_EMPTY");
     service.restart();
+}
+
+#[test]
+fn a_damaged_database_is_named_with_the_remedy() {
+    // The test damages the database file, so it uses SQLite even in a PostgreSQL run.
+    let environment = vec![("CAUSERIE_DATABASE".to_owned(), String::new())];
+    let mut service = Service::start(Options { environment, ..Options::default() });
+    let account = service.account();
+    service.terminate();
+    let database = service.data().join("causerie.db");
+    let mut content = fs::read(&database).expect("the database");
+    content[..100].fill(b'x');
+    fs::write(&database, content).expect("the database");
+    let mut serve = service.command();
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(service.data());
+    let ended = serve.output().expect("the binary can be run");
+    let refused = service.try_admin(&["key", "list", "--account", &account.email]);
+    assert_eq!(code(&refused), "DATABASE_FAILED");
+    for stderr in [ended.stderr, refused.stderr] {
+        let stderr = String::from_utf8_lossy(&stderr);
+        assert!(stderr.contains("causerie.db is damaged") && stderr.contains("causerie restore"), "{stderr}");
+    }
+}
+
+#[test]
+fn a_lack_of_permission_is_called_that() {
+    /// A user who may not enter the data folder.
+    const STRANGER: u32 = 4712;
+    let service = Service::start(Options::default());
+    let account = service.account();
+    let closed = fs::metadata(service.data()).expect("a folder");
+    let above = service.data().parent().expect("a folder").to_owned();
+    let mut command = service.command();
+    if closed.uid() == 0 {
+        fs::set_permissions(&above, PermissionsExt::from_mode(0o711)).expect("permissions");
+        let program = above.join("causerie-of-others");
+        fs::copy(command.get_program(), &program).expect("a copy that everyone may run");
+        command = Command::new(program);
+        command.uid(STRANGER).gid(STRANGER).env_clear();
+    } else {
+        fs::set_permissions(service.data(), PermissionsExt::from_mode(0o000)).expect("permissions");
+    }
+    command.args(["key", "list", "--json", "--account", &account.email, "--data"]).arg(service.data());
+    let refused = command.output().expect("the binary can be run");
+    fs::set_permissions(service.data(), closed.permissions()).expect("permissions");
+    assert_eq!(code(&refused), "DATA_FOLDER_UNUSABLE");
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        stderr.contains("Permission denied") && stderr.contains("as the user of the service"),
+        "{stderr}"
+    );
 }
 
 /// Checks that everything in a folder belongs to the folder's owner, and returns the number of entries.

@@ -268,3 +268,28 @@ fn plugins_are_listed_and_checked_from_the_terminal() {
     assert!(!checked.status.success() && out.contains("tax/skills/vat/SKILL.md:1:"), "{out}");
     assert!(!run(&["plugins", "check", "/nowhere"]).status.success());
 }
+
+#[test]
+fn the_log_has_one_line_for_each_plugin_with_remarks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["one", "two", "three"] {
+        let place = folder.path().join(format!("tax/skills/{name}"));
+        fs::create_dir_all(&place).expect("a folder");
+        let skill =
+            format!("---\nname: {name}\ndescription: About {name}\nallowed-tools: [a: b\n---\nBody\n");
+        fs::write(place.join("SKILL.md"), skill).expect("a file");
+    }
+    let plugin = folder.path().join("tax").to_str().expect("a path").to_owned();
+    let environment = vec![("CAUSERIE_PLUGINS".to_owned(), plugin.clone())];
+    let service = Service::start(Options { environment, ..Options::default() });
+    let log = poll::until("the plugins are loaded", || {
+        Some(service.log()).filter(|log| log.contains("listening on"))
+    });
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains(&plugin)).collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    let mend = format!("`causerie plugins check {plugin}`");
+    assert!(lines[0].contains(&mend) && !lines[0].contains("skipped="), "{}", lines[0]);
+    let checked =
+        service.command().args(["plugins", "check", &plugin]).output().expect("the binary can be run");
+    assert!(String::from_utf8_lossy(&checked.stdout).matches("SKILL.md").count() >= 3, "{checked:?}");
+}

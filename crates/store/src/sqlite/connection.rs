@@ -83,6 +83,9 @@ pub(crate) fn engine(error: rusqlite::Error) -> StoreError {
         // Statements are interrupted only by an abort.
         Some(ErrorCode::OperationInterrupted) => StoreError::Closed,
         Some(ErrorCode::ConstraintViolation) => StoreError::Constraint(error.to_string()),
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            StoreError::NotADatabase(error.to_string())
+        }
         _ => StoreError::Engine(error.to_string()),
     }
 }
