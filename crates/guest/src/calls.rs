@@ -77,6 +77,8 @@ impl Calls {
     /// Opens a session, unless a newer one is known. Results are sent to `lines`, which is dropped when the session
     /// ends.
     pub fn open(self: &Arc<Self>, open: Open, lines: mpsc::Sender<Bytes>) {
+        // The answer may call tools soon.
+        self.limits.spares.refill(&self.limits);
         let mut answers = self.lock();
         let answer = answers.of(open.answer);
         if open.stamp > answer.executor.stamp() {
@@ -200,6 +202,7 @@ mod tests {
             temp: "/nowhere".into(),
             library: None,
             program: None,
+            spares: tools::Spares::default(),
         }
     }
 

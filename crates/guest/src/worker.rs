@@ -4,20 +4,18 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use crate::tools;
+use crate::tools::{self, Role};
 
-/// Runs the role named by the program's first argument. Returns `None` for an unknown role.
-///
-/// `worker` handles one tool request, `shell` supervises a command, `server` supervises an MCP server. All read the
-/// request from standard input. The process must have a single thread.
+/// Runs the role named by the program's first argument. Returns `None` for an unknown role. All roles read their request
+/// from standard input. The process must have a single thread.
 #[must_use]
-pub fn play(role: &str) -> Option<ExitCode> {
-    match role {
-        "worker" => Some(work()),
-        "shell" => Some(tools::supervise()),
-        "server" => Some(tools::run_supervisor()),
-        _ => None,
-    }
+pub fn play(argument: &str) -> Option<ExitCode> {
+    let role = Role::ALL.into_iter().find(|role| role.argument() == argument)?;
+    Some(match role {
+        Role::Worker => work(),
+        Role::Command => tools::supervise(),
+        Role::Server => tools::run_supervisor(),
+    })
 }
 
 fn work() -> ExitCode {

@@ -6,6 +6,7 @@ mod support;
 use std::path::PathBuf;
 
 use guest::index::Library;
+use guest::tools::Spares;
 use serde_json::json;
 use support::Machine;
 
@@ -73,6 +74,7 @@ async fn a_page_that_was_read_is_not_parsed_again() {
     assert!(first.text.contains("PDF, 200 pages. Not whole: pages 1"), "{}", first.text);
     // Without a program there are no workers: what comes now comes from what was kept.
     let program = machine.limits.program.replace(PathBuf::from("/nowhere"));
+    machine.limits.spares = Spares::default();
     assert_eq!(machine.call("read", page.clone()).await, first);
     assert!(machine.call("read", json!({ "path": "report.pdf" })).await.failed, "no other page was read");
     machine.limits.program = program;

@@ -1,9 +1,9 @@
 //! The tools on real files, through the built program's workers.
 
-#[expect(dead_code, reason = "each test file uses its part")]
 mod support;
 
 use std::os::unix::fs::symlink;
+use std::time::Duration;
 
 use domain::tool::MachineTool;
 use serde_json::json;
@@ -262,4 +262,24 @@ async fn search_reads_new_documents_through_workers() {
     assert!(output.text.contains("/broken.pdf"), "{}", output.text);
     let without = Machine::new().call("search", json!({ "query": "nájem" })).await;
     assert!(without.failed && without.text.contains("no index"));
+}
+
+#[tokio::test]
+async fn a_call_is_run_by_a_process_that_was_started_before_it() {
+    let mut machine = Machine::new();
+    machine.put("a.txt", "alpha");
+    assert!(!machine.call("list", json!({})).await.failed);
+    let refilled = async {
+        while machine.limits.spares.waiting() < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), refilled).await.expect("two processes wait");
+    // Nothing can be started any more.
+    machine.limits.program = Some("/nowhere".into());
+    let listed = machine.call("list", json!({})).await;
+    assert!(!listed.failed && listed.text.contains("a.txt"), "{}", listed.text);
+    assert!(machine.call("list", json!({})).await.failed, "a process serves one call");
+    let printed = machine.shell("cat a.txt").await;
+    assert!(!printed.failed && printed.text.starts_with("alpha"), "{}", printed.text);
 }

@@ -24,6 +24,9 @@ const DOCUMENTS: &[(&str, &[u8])] = &[
     ("rent-roll.xlsx", include_bytes!("../../../../examples/documents/rent-roll.xlsx")),
 ];
 const TURNS: usize = 10;
+/// The words that the model writes before each call.
+const WORDS: u32 = 10;
+const WORD_MILLIS: u64 = 40;
 /// The commits of one step with a call: reservation, step, result.
 const COMMITS: usize = 3;
 const COMMIT_BYTES: usize = 4096;
@@ -77,13 +80,16 @@ pub(crate) fn tools() -> Outcome<Vec<Measurement>> {
     Ok(measurements)
 }
 
-/// Runs one turn with all calls, a step for each. Returns their durations in milliseconds. The model includes its send
-/// time in each step.
+/// Runs one turn with all calls, a step for each. Returns their durations in milliseconds. The model writes for a while
+/// before each call, as models do, and includes its send time at the beginning of each step and before its call.
 async fn turn(connection: &mut Connection, account: &Account) -> Outcome<Vec<f64>> {
     let stamp = || json!({"tokens": {"count": 1, "stamp": true}});
+    let words = || json!({"tokens": {"count": WORDS, "every_ms": WORD_MILLIS}});
     let mut steps: Vec<Value> = calls()
         .into_iter()
-        .map(|(tool, arguments)| json!({"actions": [stamp(), {"call": {"tool": tool, "arguments": arguments}}]}))
+        .map(|(tool, arguments)| {
+            json!({"actions": [stamp(), words(), stamp(), {"call": {"tool": tool, "arguments": arguments}}]})
+        })
         .collect();
     steps.push(json!({"actions": [stamp()]}));
     let script = json!({"steps": steps});
@@ -99,10 +105,11 @@ async fn turn(connection: &mut Connection, account: &Account) -> Outcome<Vec<f64
         return Err(format!("the tool {tool} ended as {state}").into());
     }
     let spoken = stamps(answer["text"].as_str().unwrap_or_default());
-    if spoken.len() != calls().len() + 1 || states.len() != calls().len() {
+    if spoken.len() != 2 * calls().len() + 1 || states.len() != calls().len() {
         return Err(format!("a turn has not all of its steps: {answer}").into());
     }
-    Ok(spoken.windows(2).map(|pair| pair[1].1.saturating_sub(pair[0].1) as f64 / 1e3).collect())
+    let calls = spoken[1..].chunks_exact(2);
+    Ok(calls.map(|pair| pair[1].1.saturating_sub(pair[0].1) as f64 / 1e3).collect())
 }
 
 fn upload(name: &str, content: &[u8], account: &Account) -> Vec<u8> {

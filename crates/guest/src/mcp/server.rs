@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::connection::{Connection, Timeouts, Unanswered};
 use super::negotiation::{Agreement, Refusal, negotiate};
-use crate::tools::{self, Confinement, Ended, Limits, ProtectedProcess, Request, Task, failed};
+use crate::tools::{self, Confinement, Ended, Limits, ProtectedProcess, Request, Role, Task, failed};
 
 /// The timeout of starting a server: some load a language runtime first.
 pub(super) const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -290,7 +290,7 @@ async fn spawn(spec: &Spec, limits: &Limits) -> Result<Connection, String> {
     let line = tools::line(&request)?;
     // Holds off the sweep of leftover processes while the server starts.
     let _running = tools::running().await;
-    let mut child = tools::spawn("server", limits)?;
+    let mut child = tools::spawn(Role::Server, limits)?;
     let protection = ProtectedProcess::of(&child);
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(mut stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {

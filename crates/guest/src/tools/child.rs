@@ -15,6 +15,7 @@ use tokio::sync::{RwLock, Semaphore};
 
 use super::confine::Confinement;
 use super::request::{Request, Task};
+use super::role::Role;
 use super::{Limits, kill, path};
 use crate::index::Batch;
 
@@ -149,14 +150,21 @@ pub(super) async fn ask(task: Task, limits: &Limits, time_max: Duration) -> Resu
         let text = format!("it took longer than {} s and was ended", time_max.as_secs());
         Err(WorkerError { text, reason: Some(UnreadReason::TooSlow) })
     };
-    tokio::time::timeout(time_max, work).await.unwrap_or_else(|_| late())
+    let answer = tokio::time::timeout(time_max, work).await.unwrap_or_else(|_| late());
+    limits.spares.refill(limits);
+    answer
+}
+
+/// Returns a process of the agent's program in another role, which waits for its request: the spare one, or a new one.
+pub(crate) fn spawn(role: Role, limits: &Limits) -> Result<Child, String> {
+    limits.spares.take(role).map_or_else(|| start(role, limits), Ok)
 }
 
 /// Starts the agent's program in another role.
-pub(crate) fn spawn(role: &str, limits: &Limits) -> Result<Child, String> {
+pub(super) fn start(role: Role, limits: &Limits) -> Result<Child, String> {
     let mut command = Command::new(program(limits));
     command
-        .arg(role)
+        .arg(role.argument())
         .env_clear()
         .current_dir("/")
         .stdin(Stdio::piped())
@@ -184,7 +192,7 @@ pub(crate) fn line(request: &Request) -> Result<Vec<u8>, String> {
 
 async fn exchange(request: &Request, limits: &Limits) -> Result<(ExitStatus, Vec<u8>, Vec<u8>), String> {
     let line = line(request)?;
-    let mut child = KillGuard(spawn("worker", limits)?);
+    let mut child = KillGuard(spawn(Role::Worker, limits)?);
     let (stdin, stdout, stderr) = (child.0.stdin.take(), child.0.stdout.take(), child.0.stderr.take());
     let (Some(mut stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
         return Err("the tool's process has no pipes".to_owned());

@@ -26,6 +26,11 @@ struct Process {
 pub(super) fn kill_descendants() -> usize {
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     let reap = || while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {};
+    reap();
+    // Descendants of any depth would have a child of the calling process among their ancestors.
+    if matches!(wait(WaitOptions::NOHANG), Err(rustix::io::Errno::CHILD)) {
+        return 0;
+    }
     let ended = kill_selected(reap, |all| {
         let parents = parents(all);
         all.iter()

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use protocol::tool::WORKSPACE;
 
+use super::Spares;
 use crate::index::Library;
 
 /// The limits of tools and the folders that they work in.
@@ -37,6 +38,8 @@ pub struct Limits {
     pub library: Option<Library>,
     /// The agent's program, which workers execute; `/proc/self/exe` by default.
     pub program: Option<PathBuf>,
+    /// The processes that wait for a call.
+    pub spares: Spares,
 }
 
 impl Default for Limits {
@@ -55,6 +58,7 @@ impl Default for Limits {
             temp: PathBuf::from("/tmp"),
             library: None,
             program: None,
+            spares: Spares::default(),
         }
     }
 }
@@ -85,6 +89,7 @@ impl Limits {
             temp: default.temp,
             library,
             program: None,
+            spares: Spares::default(),
         }
     }
 }

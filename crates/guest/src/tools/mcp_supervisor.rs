@@ -1,4 +1,4 @@
-//! `causerie-guest server`: supervises an MCP server as `shell` supervises a command. The server inherits the
+//! `causerie-guest server`: supervises an MCP server as `command` supervises a command. The server inherits the
 //! supervisor's standard streams; the supervisor does not use them meanwhile.
 //!
 //! ```text

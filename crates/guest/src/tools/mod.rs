@@ -2,7 +2,7 @@
 //!
 //! [`run`] executes one call. Code that parses documents or runs commands runs in a child process under the tools'
 //! user (see [`confine`]): `causerie-guest worker` handles one request of any tool but the shell, `causerie-guest
-//! shell` supervises a command, `causerie-guest server` an MCP server. None of them inherits the agent's socket.
+//! command` supervises a command, `causerie-guest server` an MCP server. None of them inherits the agent's socket.
 //! Results are text for a language model, within the bounds of [`protocol::tool`].
 
 mod attached;
@@ -23,7 +23,9 @@ mod output;
 mod path;
 mod read;
 mod request;
+mod role;
 mod shell;
+mod spare;
 mod supervise;
 pub(crate) mod watch;
 mod write;
@@ -44,6 +46,8 @@ pub use limits::Limits;
 pub(crate) use mcp_supervisor::run_supervisor;
 pub(crate) use output::{failed, within_bounds};
 pub(crate) use request::{Request, Task, answer};
+pub(crate) use role::Role;
+pub use spare::Spares;
 pub(crate) use supervise::{Ended, read_request, supervise};
 
 use child::{Answer, ask};

@@ -45,7 +45,7 @@ pub(crate) enum Task {
     },
     /// Measures the disk usage of the workspace.
     Measure,
-    /// Runs a command; only for `causerie-guest shell`.
+    /// Runs a command; only for `causerie-guest command`.
     Shell {
         command: String,
         temp: PathBuf,

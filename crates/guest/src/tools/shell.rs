@@ -14,6 +14,7 @@ use super::confine::Confinement;
 use super::output::failed;
 use super::path::plain;
 use super::request::{Request, Task};
+use super::role::Role;
 use super::supervise::Ended;
 use super::{Limits, watch};
 
@@ -58,7 +59,10 @@ pub(super) async fn run(
         let line = line(&request)?;
         Run::start(&line, limits).await?.until_its_end(time_max, limits, stopped).await
     };
-    sweep(limits).await;
+    limits.spares.refill(limits);
+    if !outcome.as_ref().is_ok_and(Run::is_clean) {
+        sweep(limits).await;
+    }
     outcome.map(|run| run.into_output(seconds))
 }
 
@@ -79,12 +83,14 @@ struct Run {
     capture: Capture,
     cut: Option<Cut>,
     ended: Ended,
+    /// True if the supervisor reported the end and ended by itself.
+    reported: bool,
 }
 
 impl Run {
     async fn start(line: &[u8], limits: &Limits) -> Result<Self, String> {
         use tokio::io::AsyncWriteExt;
-        let mut child = spawn("shell", limits)?;
+        let mut child = spawn(Role::Command, limits)?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(mut stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
             return Err("the tool's process has no pipes".to_owned());
@@ -101,6 +107,7 @@ impl Run {
             capture: Capture::default(),
             cut: None,
             ended: Ended::Failed("its supervisor was lost; the command may have completed".to_owned()),
+            reported: false,
         })
     }
 
@@ -159,13 +166,25 @@ impl Run {
         let mut report = Vec::new();
         let mut stderr = (&mut self.stderr).take(REPORT_MAX_BYTES);
         let _ = timeout_at(until, stderr.read_to_end(&mut report)).await;
-        if timeout_at(until, self.child.wait()).await.is_err() {
+        let supervisor = timeout_at(until, self.child.wait()).await;
+        if supervisor.is_err() {
             let _ = self.child.start_kill();
         }
         let first = report.split(|byte| *byte == b'\n').next().unwrap_or_default();
         if let Ok(ended) = serde_json::from_slice(first) {
             self.ended = ended;
+            self.reported = matches!(supervisor, Ok(Ok(status)) if status.success());
         }
+    }
+
+    /// Returns true if none of the command's processes can be left: its supervisor ended after all of them, and had to
+    /// kill none.
+    fn is_clean(&self) -> bool {
+        let left = match self.ended {
+            Ended::Exit { left, .. } | Ended::Signal { left, .. } => left,
+            Ended::Failed(_) => 0,
+        };
+        self.reported && self.cut.is_none() && left == 0
     }
 
     fn into_output(self, seconds: u32) -> ToolOutput {

@@ -1,4 +1,4 @@
-//! `causerie-guest shell`: supervises one command. It keeps the agent's user id, so that the command cannot signal
+//! `causerie-guest command`: supervises one command. It keeps the agent's user id, so that the command cannot signal
 //! it, and reaps all descendants of the command, so that no process outlives the call.
 //!
 //! ```text

@@ -18,6 +18,12 @@ const FREE_OFTEN: Duration = Duration::from_millis(2);
 /// The maximum rate at which a disk fills, in bytes and in files per second: above all measurements.
 const BYTES_PER_SECOND: u64 = 8 << 30;
 const FILES_PER_SECOND: u64 = 400_000;
+/// The time after which a command's workspace is measured for the first time, unless free space has decreased by the
+/// other: most commands end before.
+const FIRST_MEASURE_AFTER: Duration = Duration::from_millis(500);
+const UNMEASURED_MAX_BYTES: u64 = 64 << 20;
+/// The interval in which that is looked at.
+const UNMEASURED_POLL: Duration = Duration::from_millis(20);
 /// The minimum interval between two measurements of the workspace.
 const MEASURE_EVERY: Duration = Duration::from_secs(2);
 /// Measuring uses at most one part in this many of the time, unless the workspace may have exceeded its limit.
@@ -97,12 +103,17 @@ async fn growth(limits: &Limits) -> String {
     let free = || Jail::free(&limits.workspace).map_or(u64::MAX, |free| free.bytes);
     let at_first = free();
     let mut most: Option<u64> = None;
+    let (begun, unmeasured_max) = (Instant::now(), UNMEASURED_MAX_BYTES.min(limits.workspace_bytes / 8));
+    while begun.elapsed() < FIRST_MEASURE_AFTER && at_first.saturating_sub(free()) <= unmeasured_max {
+        sleep(UNMEASURED_POLL).await;
+    }
     loop {
         let (began, before) = (Instant::now(), free());
         let measured = ask(Task::Measure, limits, MEASURE_TIME_MAX).await;
         let room = match (measured, most) {
             (Ok(Answer::Usage(Some(used))), _) => {
-                let allowed = *most.get_or_insert(limits.workspace_bytes.max(used));
+                let used_at_start = used.saturating_sub(at_first.saturating_sub(before));
+                let allowed = *most.get_or_insert(limits.workspace_bytes.max(used_at_start));
                 if used > allowed {
                     return format!("the workspace grew beyond {allowed} bytes");
                 }

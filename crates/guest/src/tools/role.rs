@@ -1,0 +1,25 @@
+//! The roles of the processes that the agent starts of its own program.
+
+/// The role of a process that the agent starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Role {
+    /// Handles one request of a tool.
+    Worker,
+    /// Supervises a command.
+    Command,
+    /// Supervises an MCP server.
+    Server,
+}
+
+impl Role {
+    pub(crate) const ALL: [Self; 3] = [Self::Worker, Self::Command, Self::Server];
+
+    /// Returns the program's first argument.
+    pub(crate) const fn argument(self) -> &'static str {
+        match self {
+            Self::Worker => "worker",
+            Self::Command => "command",
+            Self::Server => "server",
+        }
+    }
+}

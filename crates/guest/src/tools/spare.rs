@@ -1,0 +1,75 @@
+//! Processes of the agent's program that are started before a call needs them: starting one takes most of the time of a
+//! short call, above all on a kernel that is a process itself.
+//!
+//! A spare process has done nothing yet: it waits for its request, by which it is confined. There is one for each role,
+//! and none in a machine that has had no call for [`KEPT_FOR`].
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::process::Child;
+use tokio::task::AbortHandle;
+
+use super::Limits;
+use super::child::start;
+use super::role::Role;
+
+/// The roles of which a spare process is kept.
+const ROLES: [Role; 2] = [Role::Worker, Role::Command];
+/// The time after the last call in which spare processes are kept.
+const KEPT_FOR: Duration = Duration::from_secs(60);
+/// The time that the result of a call has to leave the machine before the next spare process takes the processor.
+const REFILL_AFTER: Duration = Duration::from_millis(100);
+
+/// The spare processes of a machine. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct Spares(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: HashMap<Role, Child>,
+    keeper: Option<AbortHandle>,
+}
+
+impl Spares {
+    /// Takes the spare process of a role, if one waits.
+    pub(super) fn take(&self, role: Role) -> Option<Child> {
+        let mut spare = self.lock().waiting.remove(&role)?;
+        // One that has ended is of no use.
+        matches!(spare.try_wait(), Ok(None)).then_some(spare)
+    }
+
+    /// Starts the missing spare processes soon, and removes all once there has been no call for a while. Does nothing
+    /// outside a runtime.
+    pub(crate) fn refill(&self, limits: &Limits) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (spares, limits) = (self.clone(), limits.clone());
+        let keeper = runtime.spawn(async move {
+            tokio::time::sleep(REFILL_AFTER).await;
+            for role in ROLES {
+                let waits = spares.lock().waiting.contains_key(&role);
+                // Without a spare process, the call starts one and reports the failure.
+                if !waits && let Ok(child) = start(role, &limits) {
+                    spares.lock().waiting.insert(role, child);
+                }
+            }
+            tokio::time::sleep(KEPT_FOR).await;
+            // A process that loses its standard input exits.
+            spares.lock().waiting.clear();
+        });
+        if let Some(earlier) = self.lock().keeper.replace(keeper.abort_handle()) {
+            earlier.abort();
+        }
+    }
+
+    /// Returns the number of processes that wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
