@@ -8,6 +8,7 @@ use control::DatabaseUrl;
 use serde::{Deserialize, Serialize};
 
 use crate::client_commands::ClientCommand;
+use crate::image_commands::ImageCommand;
 use crate::settings::{MachineDriver, listen_address};
 
 /// Agents that answer questions about your documents, each account in a machine of its own.
@@ -44,6 +45,9 @@ pub(crate) enum Command {
     /// List and check plugins
     #[command(subcommand)]
     Plugins(PluginsCommand),
+    /// Build, list, inspect and remove images of machines
+    #[command(subcommand)]
+    Image(ImageCommand),
     #[command(flatten)]
     Admin(AdminCommand),
 }

@@ -4,6 +4,7 @@ use control::admin::AdminError;
 use control::backup::BackupError;
 use control::service::StartError;
 use machine::MachineError;
+use machine_image::ImageError;
 use serde::{Deserialize, Serialize};
 use store::StoreError;
 use store::keys::KeyError;
@@ -57,6 +58,23 @@ impl From<StartError> for CliError {
             StartError::Store(error) => store(error),
             StartError::EmptyDatabase(_) => "DATABASE_EMPTY",
             _ => "DATABASE_FAILED",
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<ImageError> for CliError {
+    fn from(error: ImageError) -> Self {
+        let code = match &error {
+            ImageError::Invalid(_) => "INVALID_IMAGE",
+            ImageError::NotFound(_) => "NO_SUCH_IMAGE",
+            ImageError::InUse(_) => "IMAGE_IN_USE",
+            ImageError::NoSpace { .. } => "DISK_FULL",
+            ImageError::MissingProgram { .. }
+            | ImageError::Program { .. }
+            | ImageError::Archive(_)
+            | ImageError::Cancelled
+            | ImageError::Io { .. } => "IMAGE_FAILED",
         };
         Self::new(code, error.to_string())
     }

@@ -6,6 +6,7 @@ use control::{Check, CheckStatus};
 use machine::{
     DiskQuota, Driver, DriverError, Enforcement, LimitStatus, Sandbox, SandboxConfig, find_kernel,
 };
+use machine_image::{ImageError, Images};
 
 use workspace::Quota;
 
@@ -73,7 +74,19 @@ fn config(data: &Path, settings: &Settings) -> Result<SandboxConfig, String> {
     config.limits = settings.machine.clone();
     let Quota { bytes_max, files_max, .. } = settings.quota;
     config.disk_quota = Some(DiskQuota { bytes_max, files_max });
+    config.image = image(settings)?;
     Ok(config)
+}
+
+/// Finds the image that is set.
+fn image(settings: &Settings) -> Result<Option<machine::Image>, String> {
+    let Some(name) = &settings.image else { return Ok(None) };
+    let reference = name.parse().map_err(|error: ImageError| error.to_string())?;
+    let image = Images::at(settings.images.clone()).find(&reference).map_err(|error| {
+        let folder = settings.images.display();
+        format!("machine.image: {error} (in {folder}; `causerie image build` makes one)")
+    })?;
+    Ok(Some(machine::Image { tree: image.tree(), lock: image.lock() }))
 }
 
 /// Reports the driver, and for each limit of machines what enforces it on this host.

@@ -10,6 +10,7 @@ mod demo;
 mod error;
 mod guest;
 mod http;
+mod image_commands;
 mod log;
 mod machine_commands;
 mod machine_driver;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
     let at = match &cli.command {
         Command::Admin(command) => Some(command.at()),
         Command::Restore { at, .. } => Some(at),
+        Command::Image(command) => Some(command.at()),
         _ => None,
     };
     if let Some(at) = at
@@ -103,6 +105,12 @@ async fn run(command: Command) -> ExitCode {
         Command::Models { at } => {
             let as_json = at.json;
             return model_commands::run(&at)
+                .await
+                .map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
+        }
+        Command::Image(command) => {
+            let as_json = command.at().json;
+            return image_commands::run(command)
                 .await
                 .map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
         }

@@ -5,7 +5,7 @@
 //! calls of an answer. A [`Driver`] creates machines: [`sandbox`] in namespaces of the host, on its kernel or on one of
 //! their own, [`simulated`] inside the process for tests. [`domain::machine`] decides the state transitions. This crate knows no questions or answers.
 //!
-//! Invariants: a machine has no network, no keys, and of the host only its programs, read-only. Its only channel is the
+//! Invariants: a machine has no network, no keys, and of the host only its programs, read-only, or those of an image. Its only channel is the
 //! connection that the host opens, and only the agent's user can accept it, not the tools' user. Machines outlive the
 //! service. No two services run a machine of the same account. All unsafe code is in `sandbox::sys`.
 
@@ -23,8 +23,8 @@ pub use contract::{ByteStream, DriverError, Home};
 pub use driver::{Driver, RunningMachine};
 pub use limits::{Enforcement, LimitStatus};
 pub use sandbox::{
-    DiskQuota, Kernel, Limits, LimitsKind, MachineDetails, MachineFolders, Memory, MemorySource, Sandbox,
-    SandboxConfig, bound_disk, find_kernel, missing_disk_quota,
+    DiskQuota, Image, Kernel, Limits, LimitsKind, MachineDetails, MachineFolders, Memory, MemorySource,
+    Sandbox, SandboxConfig, bound_disk, find_kernel, missing_disk_quota,
 };
 pub use session::{ProtocolViolation, Session};
 pub use simulated::Simulated;

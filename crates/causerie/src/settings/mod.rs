@@ -100,6 +100,10 @@ pub(crate) struct Settings {
     pub(crate) driver: MachineDriver,
     /// The User Mode Linux kernel, where it is not `linux.uml` in `PATH`.
     pub(crate) kernel: Option<PathBuf>,
+    /// The name of the image that machines show; without one they show the host's programs.
+    pub(crate) image: Option<String>,
+    /// The folder of images.
+    pub(crate) images: PathBuf,
     /// The limits of a machine.
     pub(crate) machine: machine::sandbox::Limits,
     /// The life cycle rules of machines.
@@ -164,6 +168,7 @@ impl Settings {
     fn read(from: &mut Sources) -> Self {
         let Places { data, database, accept_empty_database } = Places::read(from);
         let quota = quota(from);
+        let images = images(from, &data);
         Self {
             data,
             database,
@@ -176,6 +181,8 @@ impl Settings {
                 choice(DRIVERS, |driver| form::quoted(driver.name())),
             ),
             kernel: from.optional("machine.kernel", path()),
+            image: image(from),
+            images,
             machine: machine_limits(from, quota),
             rules: rules(from),
             dispatch: dispatch(from),
@@ -228,6 +235,30 @@ pub(crate) fn places(mut from: Sources) -> Result<Places, Invalid> {
     let places = Places::read(&mut from);
     from.check().map_err(Invalid)?;
     Ok(places)
+}
+
+/// Reads the folder of images, for the commands that build them.
+///
+/// # Errors
+/// Like [`places`].
+pub(crate) fn images_folder(mut from: Sources) -> Result<PathBuf, Invalid> {
+    let Places { data, .. } = Places::read(&mut from);
+    let images = images(&mut from, &data);
+    from.check().map_err(Invalid)?;
+    Ok(images)
+}
+
+fn images(from: &mut Sources, data: &Path) -> PathBuf {
+    from.optional("machine.images", path()).unwrap_or_else(|| data.join("images"))
+}
+
+fn image(from: &mut Sources) -> Option<String> {
+    const KEY: &str = "machine.image";
+    let name = from.optional(KEY, text())?;
+    if let Err(error) = name.parse::<machine_image::ImageName>() {
+        from.refuse(KEY, error);
+    }
+    Some(name)
 }
 
 fn quota(from: &mut Sources) -> Quota {

@@ -30,6 +30,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) log: fs::File,
     /// The lock on the machine's folder, held for the lifetime of the init process.
     pub(crate) lock: Option<fs::File>,
+    /// The lock on the image, held as long.
+    pub(crate) image_lock: Option<fs::File>,
     pub(crate) up: PipeWriter,
     pub(crate) down: PipeReader,
     pub(crate) commit: PipeReader,
@@ -80,6 +82,7 @@ fn enter_namespaces(plan: &mut Plan<'_>) -> Result<(UnixListener, Sources), Fail
             index: tree(&plan.spec.index, false)?,
             agent: tree(&plan.spec.agent, false)?,
             kernel: plan.spec.kernel.as_ref().map(|kernel| tree(kernel, false)).transpose()?,
+            image: plan.spec.image.as_ref().map(|image| tree(&image.tree, false)).transpose()?,
             plugins: plan.spec.plugins.as_ref().map(|plugins| tree(plugins, false)).transpose()?,
         },
     };
@@ -106,9 +109,8 @@ fn begin(mut plan: Plan<'_>, listener: &UnixListener, sources: &Sources) -> ! {
     };
     let committed = plan.up.write_all(&[word::READY]).is_ok() && plan.commit.read_exact(&mut [0]).is_ok();
     // From here on only these are used, and the process exits without running destructors.
-    let retained =
-        [Some(output.as_raw_fd()), Some(plan.log.as_raw_fd()), plan.lock.as_ref().map(AsRawFd::as_raw_fd)];
-    let retained: Vec<_> = retained.into_iter().flatten().collect();
+    let locks = [&plan.lock, &plan.image_lock].into_iter().flatten().map(AsRawFd::as_raw_fd);
+    let retained: Vec<_> = [output.as_raw_fd(), plan.log.as_raw_fd()].into_iter().chain(locks).collect();
     if !committed || sys::close_all_but(&retained).is_err() {
         sys::exit_now(1);
     }
@@ -242,7 +244,7 @@ fn become_agent(spec: &Spec, listener: &UnixListener, output: &PipeWriter) -> Fa
         return failure;
     }
     match spec.task {
-        Task::Check => check_as_tools(),
+        Task::Check => check_as_tools(spec),
         Task::Run | Task::Clear => Failure::new(
             "executing the agent",
             sys::exec("/agent", &[], &environment(&spec.limits, spec.grouped())),
@@ -279,16 +281,18 @@ pub(crate) fn environment(limits: &Limits, memory_counted: bool) -> Vec<String> 
 }
 
 /// Takes the place of the agent in the self-test: becomes the tools' user, as the agent does for every tool, and runs
-/// a program of the host.
-fn check_as_tools() -> Failure {
+/// a program of the host or of the image.
+fn check_as_tools(spec: &Spec) -> Failure {
     let (uid, gid) = (Uid::from_raw(TOOLS_ID), Gid::from_raw(TOOLS_ID));
     let changed = rustix::thread::set_thread_groups(&[])
         .and_then(|()| rustix::thread::set_thread_res_gid(gid, gid, gid))
         .and_then(|()| rustix::thread::set_thread_res_uid(uid, uid, uid));
+    // An image may have a home folder of its own.
+    let check = if spec.image.is_some() { CHECK.to_owned() } else { format!("{CHECK} && ! test -e /home") };
     match changed {
         Ok(()) => Failure::new(
             "running /bin/sh inside",
-            sys::exec("/bin/sh", &["-c", CHECK], &environment(&Limits::default(), false)),
+            sys::exec("/bin/sh", &["-c", &check], &environment(&Limits::default(), false)),
         ),
         Err(error) => Failure::new("becoming the tools' user", error),
     }
@@ -297,7 +301,7 @@ fn check_as_tools() -> Failure {
 /// The self-test of the sandbox, run by a shell inside: the right user, a writable workspace, a read-only system, and
 /// nothing of the host.
 const CHECK: &str = "test \"$(id -u)\" = 1000 && : > /workspace/.causerie-check && rm /workspace/.causerie-check \
-    && ! test -e /home && ! test -e /sys && ! test -w /usr && ! test -r /index && test -r /proc/self/status";
+    && ! test -e /sys && ! test -w /usr && ! test -r /index && test -r /proc/self/status";
 
 fn check(agent: Pid) -> Result<(), Failure> {
     let ended = waitpid(Some(agent), WaitOptions::empty()).doing("waiting for the trial")?;

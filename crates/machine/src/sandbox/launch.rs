@@ -20,12 +20,12 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid};
 use rustix::thread::UnshareFlags;
 
-use super::Kernel;
 use super::identity;
 use super::jail::{self, Plan};
 use super::root::{Sources, tree};
 use super::spec::{Identity, LOCK, LOG, Report, SPEC_MAX_BYTES, STATE, Spec, TOOLS_ID, Task, UserIds};
 use super::sys::{self, ErrorContext, Failure, Fork};
+use super::{Image, Kernel};
 
 /// Messages from the maker and the init process to the launcher.
 pub(crate) mod word {
@@ -92,7 +92,7 @@ fn launch() -> Result<(), Refusal> {
             write_report(&Report::Cleared).doing("reporting")?;
         }
         Task::Check => {
-            let launched = start(&spec, None)?;
+            let launched = start(&spec, [None, None])?;
             launched.discard();
             write_report(&Report::Checked).doing("reporting")?;
         }
@@ -107,7 +107,8 @@ fn run(spec: &Spec) -> Result<(), Refusal> {
         fs::write(group.join("cgroup.procs"), "0").doing("joining the machine's control group")?;
     }
     let held = lock.try_clone().doing("keeping the machine's lock")?;
-    let mut launched = start(spec, Some(held))?;
+    let image = spec.image.as_ref().map(Image::hold).transpose().doing("opening the image")?;
+    let mut launched = start(spec, [Some(held), image])?;
     let identity = Identity {
         pid: launched.pid,
         start_time: identity::start_time(launched.pid).doing("reading the machine's start time")?,
@@ -157,7 +158,8 @@ impl Launched {
     }
 }
 
-fn start(spec: &Spec, lock: Option<fs::File>) -> Result<Launched, Failure> {
+/// Starts a machine that holds the locks on its folder and on its image.
+fn start(spec: &Spec, [lock, image_lock]: [Option<fs::File>; 2]) -> Result<Launched, Failure> {
     // Makes the host's out-of-memory killer choose a machine first. Some kernels do not permit this.
     let _ = fs::write("/proc/self/oom_score_adj", "300");
     let prepared = if spec.privileged { Some(privileged_sources(spec)?) } else { None };
@@ -168,8 +170,16 @@ fn start(spec: &Spec, lock: Option<fs::File>) -> Result<Launched, Failure> {
     let maker = match sys::fork().doing("forking")? {
         Fork::Child => {
             drop((up, down, commit));
-            let plan =
-                Plan { spec, prepared, log, lock, up: up_inside, down: down_inside, commit: commit_inside };
+            let plan = Plan {
+                spec,
+                prepared,
+                log,
+                lock,
+                image_lock,
+                up: up_inside,
+                down: down_inside,
+                commit: commit_inside,
+            };
             jail::make(plan)
         }
         Fork::Parent(pid) => pid,
@@ -286,6 +296,7 @@ fn privileged_sources(spec: &Spec) -> Result<Sources, Failure> {
         },
         agent: tree(&spec.agent, false)?,
         kernel: spec.kernel.as_ref().map(|kernel| tree(kernel, false)).transpose()?,
+        image: spec.image.as_ref().map(|image| tree(&image.tree, false)).transpose()?,
         plugins: spec.plugins.as_ref().map(|plugins| tree(plugins, false)).transpose()?,
     })
 }

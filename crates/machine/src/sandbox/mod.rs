@@ -87,6 +87,8 @@ pub struct SandboxConfig {
     pub launcher: PathBuf,
     /// The program of a User Mode Linux kernel, on which each machine then runs; `None` runs them on the host's.
     pub kernel: Option<PathBuf>,
+    /// The system that machines show; `None` shows programs and libraries of the host.
+    pub image: Option<Image>,
     /// The limits of each machine.
     pub limits: Limits,
     /// The disk space of an account's workspace and index, where the kernel can enforce it.
@@ -104,6 +106,7 @@ impl SandboxConfig {
             agent,
             plugins: None,
             kernel: None,
+            image: None,
             launcher: PathBuf::from("/proc/self/exe"),
             limits: Limits::default(),
             disk_quota: None,
@@ -112,10 +115,30 @@ impl SandboxConfig {
     }
 }
 
+/// A read-only system for machines. Its tree has everything that the service of this version mounts over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// The folder with the tree. It belongs to the service's user and has no secrets.
+    pub tree: PathBuf,
+    /// A file of the image, on which the service and each machine hold a shared lock (`flock`) while they use it.
+    pub lock: PathBuf,
+}
+
+impl Image {
+    /// Takes the shared lock. Blocks while the image is being removed.
+    pub(crate) fn hold(&self) -> io::Result<fs::File> {
+        let lock = fs::File::open(&self.lock)?;
+        lock.lock_shared()?;
+        Ok(lock)
+    }
+}
+
 /// The sandbox driver.
 #[derive(Debug)]
 pub struct Sandbox {
     config: SandboxConfig,
+    /// The lock on the image of new machines.
+    _image: Option<fs::File>,
     users: Users,
     cgroups: Cgroups,
 }
@@ -192,8 +215,14 @@ impl Sandbox {
             *path =
                 path.canonicalize().map_err(|error| failed(&format!("finding {}", path.display()), error))?;
         }
+        let image = config.image.as_ref().map(|image| {
+            image
+                .hold()
+                .map_err(|error| failed(&format!("opening the image {}", image.tree.display()), error))
+        });
+        let image = image.transpose()?;
         let users = find_users()?;
-        Ok(Self { config, users, cgroups: Cgroups::find() })
+        Ok(Self { config, _image: image, users, cgroups: Cgroups::find() })
     }
 
     /// Returns the kind of kernel that machines run on.
@@ -243,7 +272,9 @@ impl Sandbox {
     /// As [`Self::probe`].
     pub async fn probe_once(&self) -> Result<(), DriverError> {
         let Some(kernel) = &self.config.kernel else { return self.probe().await };
-        let stamp = probe_stamp(&[kernel, &self.config.agent]);
+        let image = self.config.image.as_ref().map(|image| image.lock.as_path());
+        let programs: Vec<&Path> = [kernel.as_path(), &self.config.agent].into_iter().chain(image).collect();
+        let stamp = probe_stamp(&programs);
         let stamp = stamp.map_err(|error| failed("reading the kernel and the agent", error))?;
         let remembered = self.config.machines.join(PROBED);
         if fs::read_to_string(&remembered).is_ok_and(|text| text == stamp) {
@@ -375,7 +406,8 @@ impl Sandbox {
             Users::Ordinary { own, .. } if owner.uid() == own.0 => ids,
             Users::Ordinary { .. } => UserIds { agent_uid: owner.uid(), agent_gid: owner.gid(), ..ids },
         };
-        let spec = Spec { kernel: None, ids, ..self.spec(Task::Clear, folder, index, Path::new("")) };
+        let spec =
+            Spec { kernel: None, image: None, ids, ..self.spec(Task::Clear, folder, index, Path::new("")) };
         match self.launch(&spec).await? {
             Report::Cleared => Ok(()),
             other => Err(unexpected(&other)),
@@ -391,6 +423,7 @@ impl Sandbox {
             index: index.to_owned(),
             agent: self.config.agent.clone(),
             kernel: self.config.kernel.clone(),
+            image: self.config.image.clone(),
             plugins: self.config.plugins.clone(),
             privileged: matches!(self.users, Users::Root),
             ids: self.ids(0),

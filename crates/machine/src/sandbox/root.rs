@@ -1,7 +1,8 @@
-//! Sets up the root file system of a machine: the host's programs and the skills' files read-only, the workspace, and
-//! nothing else.
+//! Sets up the root file system of a machine: programs and the skills' files read-only, the workspace, and nothing else.
+//! The programs are the host's or those of an image.
 
 use std::fs;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
@@ -53,6 +54,7 @@ pub(crate) struct Sources {
     pub(crate) index: OwnedFd,
     pub(crate) agent: OwnedFd,
     pub(crate) kernel: Option<OwnedFd>,
+    pub(crate) image: Option<OwnedFd>,
     pub(crate) plugins: Option<OwnedFd>,
 }
 
@@ -72,29 +74,42 @@ pub(crate) fn tree(path: impl AsRef<Path>, recursive: bool) -> Result<OwnedFd, F
 pub(crate) fn enter(sources: &Sources, limits: &Limits, counted: bool) -> Result<(), Failure> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .doing("making mounts private")?;
-    let root = tmpfs(1 << 20, "0755", MountAttrFlags::empty())?;
-    attach(&root, SITE)?;
+    if let Some(image) = &sources.image {
+        restrict(image, false, READ_ONLY, "the image")?;
+    }
+    let made;
+    let (root, shows_host) = match &sources.image {
+        Some(image) if sources.kernel.is_none() => (image, false),
+        // The process of a kernel needs the host's libraries; the machine has its root elsewhere in the jail.
+        _ => {
+            made = tmpfs(1 << 20, "0755", MountAttrFlags::empty())?;
+            (&made, true)
+        }
+    };
+    attach(root, SITE)?;
     rustix::process::chdir(SITE).doing("entering the new root")?;
 
-    system()?;
-    etc()?;
+    if shows_host {
+        system()?;
+        etc()?;
+        folder("run")?;
+        folder("var")?;
+        symlink("/tmp", "var/tmp").doing("linking /var/tmp")?;
+    }
     proc()?;
     dev(limits, counted)?;
     place(&tmpfs(limits.temporary_bytes, "1777", MountAttrFlags::empty())?, "tmp")?;
-    folder("run")?;
-    folder("var")?;
-    symlink("/tmp", "var/tmp").doing("linking /var/tmp")?;
 
     restrict(&sources.workspace, false, MOUNT_FLAGS, "/workspace")?;
     place(&sources.workspace, "workspace")?;
     restrict(&sources.index, false, MOUNT_FLAGS | libc::MOUNT_ATTR_NOEXEC, "/index")?;
     place(&sources.index, "index")?;
     restrict(&sources.agent, false, READ_ONLY, "/agent")?;
-    fs::write("agent", "").doing("making /agent")?;
+    file("agent")?;
     attach(&sources.agent, "agent")?;
     if let Some(kernel) = &sources.kernel {
         restrict(kernel, false, READ_ONLY, kernel::PROGRAM)?;
-        fs::write(kernel::PROGRAM, "").doing("making the kernel's file")?;
+        file(kernel::PROGRAM)?;
         attach(kernel, kernel::PROGRAM)?;
         // The kernel maps its memory from a file, and executes code there.
         place(&tmpfs(limits.with_kernel().memory_bytes, "1777", MountAttrFlags::empty())?, kernel::MEMORY)?;
@@ -104,11 +119,27 @@ pub(crate) fn enter(sources: &Sources, limits: &Limits, counted: bool) -> Result
         place(plugins, "plugins")?;
     }
 
-    restrict(&root, false, READ_ONLY, "/")?;
+    if let (Some(image), Some(_)) = (&sources.image, &sources.kernel) {
+        place_image(image, sources.plugins.is_some())?;
+    }
+
+    restrict(root, false, READ_ONLY, "/")?;
     rustix::process::pivot_root(".", ".").doing("changing the root")?;
     unmount(".", UnmountFlags::DETACH).doing("letting the host's root go")?;
     rustix::process::chdir("/").doing("entering the root")?;
     if sources.kernel.is_some() { Ok(()) } else { own_index() }
+}
+
+/// Shows the image to the process of a kernel, which takes it as the machine's root. The machine mounts the workspace
+/// and the index itself.
+fn place_image(image: &OwnedFd, with_plugins: bool) -> Result<(), Failure> {
+    place(image, kernel::IMAGE)?;
+    let inside = Path::new(kernel::IMAGE);
+    attach(&tree("agent", false)?, inside.join("agent"))?;
+    if with_plugins {
+        attach(&tree("plugins", false)?, inside.join("plugins"))?;
+    }
+    Ok(())
 }
 
 /// Takes ownership of the index folder, once: for an ordinary user's service it belongs to that user at first.
@@ -259,8 +290,20 @@ fn restrict(mount: &OwnedFd, recursive: bool, set: u64, what: &str) -> Result<()
     mount_setattr(mount.as_fd(), recursive, set, None).doing(&format!("restricting {what}"))
 }
 
+/// Creates a folder, unless the image has it.
 fn folder(name: &str) -> Result<(), Failure> {
-    fs::create_dir(name).doing(&format!("making /{name}"))
+    match fs::create_dir(name) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.doing(&format!("making /{name}")),
+    }
+}
+
+/// Creates an empty file, unless the image has it.
+fn file(name: &str) -> Result<(), Failure> {
+    if fs::symlink_metadata(name).is_ok_and(|metadata| metadata.is_file()) {
+        return Ok(());
+    }
+    fs::write(name, "").doing(&format!("making /{name}"))
 }
 
 /// Creates the folder and attaches the mount there.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::Kernel;
+use super::{Image, Kernel};
 
 /// The longest spec that a launcher reads.
 pub(crate) const SPEC_MAX_BYTES: usize = 64 * 1024;
@@ -100,6 +100,8 @@ pub(crate) struct Spec {
     pub(crate) agent: PathBuf,
     /// The program of a User Mode Linux kernel, which then runs the agent; `None` runs it on the host's kernel.
     pub(crate) kernel: Option<PathBuf>,
+    /// The system that the machine shows; `None` shows the host's.
+    pub(crate) image: Option<Image>,
     /// The files of skills, shown to all machines read-only.
     pub(crate) plugins: Option<PathBuf>,
     /// True if the service runs as root and maps ids itself.

@@ -73,6 +73,7 @@ pub(crate) fn config(folder: &Path, kind: Kind) -> SandboxConfig {
             Kind::Sandbox => None,
             Kind::Uml => Some(find_kernel(None).expect("User Mode Linux (Debian package user-mode-linux)")),
         },
+        image: None,
         disk_quota: None,
         folder_check_interval: Duration::from_millis(100),
     }

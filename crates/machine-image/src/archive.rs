@@ -1,0 +1,196 @@
+//! Reads an archive's entries one after another, from a source that is not trusted.
+//!
+//! The entries are read raw, and what extends them (long names, records of POSIX) is interpreted here: the crate would
+//! read such a record into memory whole, whatever size it claims.
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStringExt;
+
+use sha2::{Digest, Sha256};
+use tar::{Archive, Entry, EntryType};
+
+use crate::error::ImageError;
+
+/// The largest record that extends an entry, in bytes: more than the longest path.
+const RECORD_MAX_BYTES: u64 = 64 * 1024;
+/// The longest path of an entry, in bytes.
+const PATH_MAX_BYTES: usize = 4096;
+
+/// The header of an entry, with its extensions.
+#[derive(Debug)]
+pub(crate) struct EntryHead {
+    pub(crate) path: OsString,
+    pub(crate) kind: Kind,
+    pub(crate) executable: bool,
+    /// Seconds since 1970.
+    pub(crate) modified: u64,
+}
+
+/// The kind of an entry.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    File,
+    Folder,
+    Symlink(OsString),
+    /// Another name of a file before it.
+    HardLink(OsString),
+    /// A device, a pipe, or something unknown.
+    Other,
+}
+
+/// The extensions that apply to the next entry.
+#[derive(Debug, Default)]
+struct Extensions {
+    path: Option<Vec<u8>>,
+    link: Option<Vec<u8>>,
+    modified: Option<u64>,
+}
+
+/// Calls `take` for each entry, with a reader of its content, and returns the SHA-256 of the whole archive.
+pub(crate) fn for_each<R: Read>(
+    source: R,
+    mut take: impl FnMut(EntryHead, &mut dyn Read) -> Result<(), ImageError>,
+) -> Result<String, ImageError> {
+    let mut archive = Archive::new(Hashed { source, digest: Sha256::new() });
+    let mut extensions = Extensions::default();
+    for entry in archive.entries().map_err(damaged)?.raw(true) {
+        let mut entry = entry.map_err(damaged)?;
+        match entry.header().entry_type() {
+            EntryType::GNULongName => extensions.path = Some(without_end(record(&mut entry)?)),
+            EntryType::GNULongLink => extensions.link = Some(without_end(record(&mut entry)?)),
+            EntryType::XHeader => read_records(&record(&mut entry)?, &mut extensions)?,
+            // Defaults for all entries, such as a comment with the commit of an export.
+            EntryType::XGlobalHeader => drop(record(&mut entry)?),
+            EntryType::GNUSparse => {
+                return Err(refused("it has sparse files; make it without `--sparse`"));
+            }
+            _ => {
+                let head = head(&entry, std::mem::take(&mut extensions))?;
+                take(head, &mut entry)?;
+            }
+        }
+    }
+    // A program that writes the archive must not find its pipe closed.
+    let mut rest = archive.into_inner();
+    io::copy(&mut rest, &mut io::sink()).map_err(damaged)?;
+    Ok(hexadecimal(&rest.digest.finalize()))
+}
+
+/// Returns a reader of the archive without its compression, gzip or Zstandard.
+pub(crate) fn decompressed<'a>(source: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
+    const GZIP: [u8; 2] = [0x1f, 0x8b];
+    const ZSTANDARD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+    let mut source = BufReader::new(source);
+    let start = source.fill_buf()?;
+    Ok(if start.starts_with(&GZIP) {
+        Box::new(flate2::bufread::MultiGzDecoder::new(source))
+    } else if start.starts_with(&ZSTANDARD) {
+        Box::new(zstd::Decoder::with_buffer(source)?)
+    } else {
+        Box::new(source)
+    })
+}
+
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn head<R: Read>(entry: &Entry<'_, R>, extensions: Extensions) -> Result<EntryHead, ImageError> {
+    let header = entry.header();
+    let link = extensions.link.or_else(|| header.link_name_bytes().map(Into::into)).unwrap_or_default();
+    let link = OsString::from_vec(link);
+    let path = extensions.path.unwrap_or_else(|| header.path_bytes().into_owned());
+    if path.len() > PATH_MAX_BYTES || link.len() > PATH_MAX_BYTES {
+        return Err(refused("a path is longer than 4096 bytes"));
+    }
+    let kind = match header.entry_type() {
+        EntryType::Regular | EntryType::Continuous => Kind::File,
+        EntryType::Directory => Kind::Folder,
+        EntryType::Symlink => Kind::Symlink(link),
+        EntryType::Link => Kind::HardLink(link),
+        _ => Kind::Other,
+    };
+    Ok(EntryHead {
+        path: OsString::from_vec(path),
+        kind,
+        executable: header.mode().map_err(damaged)? & 0o111 != 0,
+        modified: extensions.modified.map_or_else(|| header.mtime(), Ok).map_err(damaged)?,
+    })
+}
+
+fn entry_size<R: Read>(entry: &Entry<'_, R>) -> Result<u64, ImageError> {
+    entry.header().entry_size().map_err(damaged)
+}
+
+/// Reads the content of an entry that extends the next one.
+fn record<R: Read>(entry: &mut Entry<'_, R>) -> Result<Vec<u8>, ImageError> {
+    if entry_size(entry)? > RECORD_MAX_BYTES {
+        return Err(refused("a header is larger than 64 KiB"));
+    }
+    let mut content = Vec::new();
+    entry.take(RECORD_MAX_BYTES).read_to_end(&mut content).map_err(damaged)?;
+    Ok(content)
+}
+
+fn without_end(mut name: Vec<u8>) -> Vec<u8> {
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    name.truncate(end);
+    name
+}
+
+/// Interprets records of POSIX: `LENGTH KEY=VALUE\n`, where the length includes itself.
+fn read_records(mut text: &[u8], extensions: &mut Extensions) -> Result<(), ImageError> {
+    let wrong = || refused("a header cannot be read");
+    while !text.is_empty() {
+        let space = text.iter().position(|byte| *byte == b' ').ok_or_else(wrong)?;
+        let length =
+            number(&text[..space]).and_then(|length| usize::try_from(length).ok()).ok_or_else(wrong)?;
+        let record =
+            text.get(space + 1..length).and_then(|record| record.strip_suffix(b"\n")).ok_or_else(wrong)?;
+        let equals = record.iter().position(|byte| *byte == b'=').ok_or_else(wrong)?;
+        let (key, value) = (&record[..equals], &record[equals + 1..]);
+        match key {
+            b"path" => extensions.path = Some(value.to_vec()),
+            b"linkpath" => extensions.link = Some(value.to_vec()),
+            // With fractions of seconds, or negative for times before 1970.
+            b"mtime" => {
+                extensions.modified = value.split(|byte| *byte == b'.').next().map(|s| number(s).unwrap_or(0))
+            }
+            // A file of 8 GiB and more, or one with holes.
+            b"size" => return Err(refused("a file is larger than 8 GiB")),
+            key if key.starts_with(b"GNU.sparse.") => {
+                return Err(refused("it has sparse files; make it without `--sparse`"));
+            }
+            _ => {}
+        }
+        text = &text[length..];
+    }
+    Ok(())
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    str::from_utf8(digits).ok()?.parse().ok()
+}
+
+fn damaged(error: io::Error) -> ImageError {
+    ImageError::Archive(format!("it cannot be read: {error}"))
+}
+
+fn refused(reason: &str) -> ImageError {
+    ImageError::Archive(reason.to_owned())
+}
+
+/// Computes the digest of what is read.
+struct Hashed<R> {
+    source: R,
+    digest: Sha256,
+}
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(buffer)?;
+        self.digest.update(&buffer[..read]);
+        Ok(read)
+    }
+}

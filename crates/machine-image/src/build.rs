@@ -1,0 +1,340 @@
+//! Builds an image: from Debian packages by `mmdebstrap`, or from the archive of a root file system.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::digest::{self, Measured};
+use crate::error::{ErrorContext, ImageError, at};
+use crate::images::{EROFS, Images, Installed, NewVersion};
+use crate::manifest::{
+    ErofsFile, FORMAT, Manifest, Origin, Package, packages_of_apk, packages_of_dpkg, system_name,
+};
+use crate::name::{ImageName, PackageName, Suite};
+use crate::profile::{PACKAGES_MAX, Profile};
+use crate::programs::{MKFS_EROFS, MMDEBSTRAP, Running};
+use crate::unpack::{Unpacked, require_space, unpack};
+use crate::{archive, layout};
+
+/// The latest time that files of a built system have, in seconds since 1970: what the build itself makes gets this
+/// time, so that two builds are the same.
+const SOURCE_DATE_EPOCH: u64 = 1_735_689_600;
+/// Files of packages that no tool reads. Licences stay.
+const DPKG_OPTIONS: [&str; 6] = [
+    "path-exclude=/usr/share/doc/*",
+    "path-include=/usr/share/doc/*/copyright",
+    "path-exclude=/usr/share/man/*",
+    "path-exclude=/usr/share/info/*",
+    "path-exclude=/usr/share/lintian/*",
+    "path-exclude=/usr/share/locale/*",
+];
+/// The folder for temporary files of mmdebstrap unless `TMPDIR` names another: on many hosts `/tmp` is memory.
+const TEMPORARY: &str = "/var/tmp";
+/// The most mirrors.
+const MIRRORS_MAX: usize = 20;
+
+/// Receives what is being done, in words for the operator.
+pub type Progress = fn(&str);
+
+/// What to build.
+pub struct BuildRequest {
+    /// The name of the image.
+    pub name: ImageName,
+    /// Where it comes from.
+    pub source: Source,
+    /// Also makes the tree as one file with the file system EROFS.
+    pub erofs: bool,
+}
+
+/// The source of an image.
+pub enum Source {
+    /// Debian packages.
+    Debian {
+        profile: Profile,
+        /// Packages besides those of the profile.
+        packages: Vec<PackageName>,
+        suite: Suite,
+        /// Mirrors or lines of `sources.list`; the suite's usual ones if empty.
+        mirrors: Vec<String>,
+    },
+    /// The archive of a root file system, such as `docker export` writes; plain or compressed with gzip or Zstandard.
+    Archive {
+        archive: Box<dyn Read + Send>,
+        /// The name for the manifest.
+        file: String,
+        /// The size of the archive, if it is known.
+        bytes: Option<u64>,
+    },
+}
+
+/// The result of a build.
+#[derive(Debug)]
+pub struct Outcome {
+    pub image: Installed,
+    /// True if this version was there already.
+    pub unchanged: bool,
+}
+
+/// Stops a build from another thread or task.
+#[derive(Debug, Default)]
+pub struct Cancel {
+    cancelled: AtomicBool,
+    /// The process group of the program that runs.
+    program: Mutex<Option<Pid>>,
+}
+
+impl Cancel {
+    /// Stops the build: it ends the program that runs, removes what there is, and returns [`ImageError::Cancelled`].
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::SeqCst);
+        self.end_program();
+    }
+
+    /// # Errors
+    /// [`ImageError::Cancelled`] after [`Self::cancel`].
+    pub(crate) fn check(&self) -> Result<(), ImageError> {
+        if self.cancelled.load(Ordering::SeqCst) { Err(ImageError::Cancelled) } else { Ok(()) }
+    }
+
+    pub(crate) fn watch(&self, group: Option<Pid>) {
+        if let Ok(mut program) = self.program.lock() {
+            *program = group;
+        }
+        // It may have been cancelled just before.
+        if group.is_some() && self.check().is_err() {
+            self.end_program();
+        }
+    }
+
+    pub(crate) fn end_program(&self) {
+        let program = self.program.lock().ok().and_then(|program| *program);
+        if let Some(group) = program {
+            // It may have ended already.
+            let _ = kill_process_group(group, Signal::TERM);
+        }
+    }
+}
+
+/// Builds an image and makes it the current version of its name. `spawn` starts mmdebstrap, as root if the operator
+/// is root. Blocks.
+///
+/// # Errors
+/// Leaves nothing behind.
+pub fn build(
+    images: &Images,
+    request: BuildRequest,
+    spawn: impl FnOnce(&mut Command) -> io::Result<Child>,
+    progress: Progress,
+    cancel: &Cancel,
+) -> Result<Outcome, ImageError> {
+    let BuildRequest { name, source, erofs } = request;
+    if erofs {
+        MKFS_EROFS.find()?;
+    }
+    if let Source::Debian { packages, mirrors, .. } = &source {
+        MMDEBSTRAP.find()?;
+        check_counts(packages, mirrors)?;
+    }
+    let new = images.begin()?;
+    announce_space(images, &source, progress)?;
+    let mut tools = BTreeMap::from([("causerie".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
+    let (origin, unpacked) = match source {
+        Source::Debian { profile, packages, suite, mirrors } => {
+            tools.extend(MMDEBSTRAP.version().map(|version| (MMDEBSTRAP.name.to_owned(), version)));
+            debian(&new, profile, &packages, &suite, mirrors, spawn, progress, cancel)?
+        }
+        Source::Archive { archive, file, .. } => {
+            progress(&format!("unpacking {file}..."));
+            let archive = archive::decompressed(archive).doing(|| format!("reading {file}"))?;
+            let unpacked = unpack(archive, &new.tree(), cancel)?;
+            (Origin::Archive { file, sha256: unpacked.sha256.clone() }, unpacked)
+        }
+    };
+    layout::complete(&new.tree())?;
+    progress("computing the digest...");
+    let measured = digest::measure(&new.tree(), cancel)?;
+    let erofs = if erofs {
+        progress("making root.erofs...");
+        tools.extend(MKFS_EROFS.version().map(|version| (MKFS_EROFS.name.to_owned(), version)));
+        Some(erofs_file(&new, &measured, progress, cancel)?)
+    } else {
+        None
+    };
+    let manifest = describe(&new.tree(), name, origin, measured, erofs, tools, unpacked);
+    cancel.check()?;
+    let (image, unchanged) = images.commit(new, &manifest)?;
+    Ok(Outcome { image, unchanged })
+}
+
+fn check_counts(packages: &[PackageName], mirrors: &[String]) -> Result<(), ImageError> {
+    if packages.len() > PACKAGES_MAX {
+        return Err(ImageError::Invalid(format!("at most {PACKAGES_MAX} packages can be named")));
+    }
+    let known = ["http://", "https://", "file:", "copy:", "deb "];
+    let fits = |mirror: &String| {
+        known.iter().any(|start| mirror.starts_with(start)) && !mirror.chars().any(char::is_control)
+    };
+    match mirrors.iter().find(|mirror| !fits(mirror)) {
+        Some(wrong) => Err(ImageError::Invalid(format!(
+            "{wrong:?} is not a mirror: expected a URL such as http://deb.debian.org/debian, or a line of sources.list"
+        ))),
+        None if mirrors.len() > MIRRORS_MAX => {
+            Err(ImageError::Invalid(format!("at most {MIRRORS_MAX} mirrors can be named")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Says how much space the build needs, and refuses to begin without it.
+fn announce_space(images: &Images, source: &Source, progress: Progress) -> Result<(), ImageError> {
+    /// The tree, and the compressed file beside it, in tenths of the tree.
+    const TREE_AND_FILE: u64 = 16;
+    /// How much larger a compressed archive may become.
+    const EXPANSION: u64 = 3;
+    let (needed, temporary) = match source {
+        Source::Debian { profile, packages, .. } => {
+            // A guess: most packages are small, and a build that needs more stops in time.
+            let tree = profile.bytes() + (packages.len() as u64) * (10 << 20);
+            (tree * TREE_AND_FILE / 10, Some(tree * 3 / 2))
+        }
+        Source::Archive { bytes, file, .. } => {
+            let compressed = [".gz", ".tgz", ".zst"].iter().any(|end| file.ends_with(end));
+            let bytes = bytes.unwrap_or_default() * if compressed { EXPANSION } else { 1 };
+            (bytes * TREE_AND_FILE / 10, None)
+        }
+    };
+    if needed > 0 {
+        progress(&format!("needs about {} MiB in {}", needed >> 20, images.folder().display()));
+    }
+    require_space(images.folder(), needed)?;
+    if let Some(temporary) = temporary {
+        let folder = temporary_folder();
+        progress(&format!("needs about {} MiB in {} meanwhile", temporary >> 20, folder.display()));
+        require_space(&folder, temporary)?;
+    }
+    Ok(())
+}
+
+fn temporary_folder() -> PathBuf {
+    std::env::var_os("TMPDIR")
+        .filter(|folder| !folder.is_empty())
+        .map_or_else(|| TEMPORARY.into(), PathBuf::from)
+}
+
+#[expect(clippy::too_many_arguments, reason = "the parts of one request")]
+fn debian(
+    new: &NewVersion,
+    profile: Profile,
+    packages: &[PackageName],
+    suite: &Suite,
+    mirrors: Vec<String>,
+    spawn: impl FnOnce(&mut Command) -> io::Result<Child>,
+    progress: Progress,
+    cancel: &Cancel,
+) -> Result<(Origin, Unpacked), ImageError> {
+    // Only root may create devices and change owners; an ordinary user does both in a user namespace.
+    let mode = if rustix::process::getuid().is_root() { "root" } else { "unshare" };
+    let mut requested: Vec<String> = profile.packages().map(ToOwned::to_owned).collect();
+    requested.extend(packages.iter().map(|package| package.as_str().to_owned()));
+    requested.sort();
+    requested.dedup();
+    let mut command = MMDEBSTRAP.command()?;
+    command.env("SOURCE_DATE_EPOCH", SOURCE_DATE_EPOCH.to_string()).env("TMPDIR", temporary_folder());
+    command.arg(format!("--mode={mode}")).args(["--variant=essential", "--format=tar"]);
+    command.args(DPKG_OPTIONS.map(|option| format!("--dpkgopt={option}")));
+    if !requested.is_empty() {
+        command.arg(format!("--include={}", requested.join(",")));
+    }
+    command.args([suite.as_str(), "-"]).args(&mirrors);
+    let (program, output) = Running::start(MMDEBSTRAP, command, spawn, progress, cancel)?;
+    let unpacked = match output.map(|output| unpack(output, &new.tree(), cancel)) {
+        // It was cut short, and the program knows why.
+        None | Some(Err(ImageError::Archive(_))) => {
+            program.wait()?;
+            return Err(ImageError::Archive("mmdebstrap wrote no readable archive".into()));
+        }
+        Some(Err(error)) => {
+            program.end();
+            return Err(error);
+        }
+        Some(Ok(unpacked)) => {
+            program.wait()?;
+            unpacked
+        }
+    };
+    let origin = Origin::Debian {
+        profile: profile.name().to_owned(),
+        suite: suite.as_str().to_owned(),
+        mirrors,
+        requested,
+        mode: mode.to_owned(),
+    };
+    Ok((origin, unpacked))
+}
+
+/// Makes the tree as one file. The same tree gives the same file.
+fn erofs_file(
+    new: &NewVersion,
+    measured: &Measured,
+    progress: Progress,
+    cancel: &Cancel,
+) -> Result<ErofsFile, ImageError> {
+    let file = new.version().join(EROFS);
+    let mut command = MKFS_EROFS.command()?;
+    // Its identifier is taken from the digest, its time from the newest file: later ones would be set back.
+    let digits = &measured.digest;
+    let uuid = format!(
+        "{}-{}-{}-{}-{}",
+        &digits[..8],
+        &digits[8..12],
+        &digits[12..16],
+        &digits[16..20],
+        &digits[20..32]
+    );
+    command.env("SOURCE_DATE_EPOCH", measured.newest.to_string());
+    command.args(["--quiet", "-zlz4", "-x-1", "--all-root", "-U", &uuid]).arg(&file).arg(new.tree());
+    let (program, output) = Running::start(MKFS_EROFS, command, Command::spawn, progress, cancel)?;
+    drop(output);
+    program.wait()?;
+    let bytes = file.metadata().doing(|| at("reading", &file))?.len();
+    Ok(ErofsFile { bytes, sha256: digest::of_file(&file).doing(|| at("reading", &file))? })
+}
+
+fn describe(
+    tree: &Path,
+    name: ImageName,
+    origin: Origin,
+    measured: Measured,
+    erofs: Option<ErofsFile>,
+    tools: BTreeMap<String, String>,
+    unpacked: Unpacked,
+) -> Manifest {
+    let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    Manifest {
+        format: FORMAT,
+        name: name.as_str().to_owned(),
+        digest: format!("sha256:{}", measured.digest),
+        created,
+        system: layout::read(tree, "etc/os-release").as_deref().and_then(system_name),
+        origin,
+        bytes: measured.bytes,
+        entries: measured.entries,
+        erofs,
+        tools,
+        left_out: unpacked.left_out,
+        left_out_count: unpacked.left_out_count,
+        packages: packages(tree),
+    }
+}
+
+fn packages(tree: &Path) -> Vec<Package> {
+    let dpkg = layout::read(tree, "var/lib/dpkg/status").map(|status| packages_of_dpkg(&status));
+    let apk = || layout::read(tree, "lib/apk/db/installed").map(|installed| packages_of_apk(&installed));
+    dpkg.or_else(apk).unwrap_or_default()
+}

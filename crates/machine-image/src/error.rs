@@ -1,0 +1,53 @@
+//! The errors of all operations on images.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The reason why an operation on images failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// A name, a package or another argument has the wrong form.
+    #[error("{0}")]
+    Invalid(String),
+    /// There is no such image.
+    #[error("there is no image {0}; `causerie image list` shows those there are")]
+    NotFound(String),
+    /// The service or a machine uses the image.
+    #[error("image {0} is in use: a machine or the service runs with it")]
+    InUse(String),
+    /// A program is missing on this host.
+    #[error("there is no program {program} (Debian: `apt-get install {package}`)")]
+    MissingProgram { program: &'static str, package: &'static str },
+    /// A program that builds the image failed.
+    #[error("{program} failed: {reason}")]
+    Program { program: &'static str, reason: String },
+    /// The disk has too little space.
+    #[error("{} has {free_mib} MiB free, and the image needs about {needed_mib} MiB there", folder.display())]
+    NoSpace { folder: PathBuf, free_mib: u64, needed_mib: u64 },
+    /// The archive cannot be a root file system.
+    #[error("the archive is refused: {0}")]
+    Archive(String),
+    /// The operator stopped the build.
+    #[error("interrupted; nothing is left of the build")]
+    Cancelled,
+    /// The operating system refused something.
+    #[error("{what}: {source}")]
+    Io { what: String, source: io::Error },
+}
+
+/// Adds what was being done to an error of the operating system.
+pub(crate) trait ErrorContext<T> {
+    /// `what` names the action and the file.
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, ImageError>;
+}
+
+impl<T, E: Into<io::Error>> ErrorContext<T> for Result<T, E> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, ImageError> {
+        self.map_err(|source| ImageError::Io { what: what(), source: source.into() })
+    }
+}
+
+/// Describes an action on a path.
+pub(crate) fn at(action: &str, path: &Path) -> String {
+    format!("{action} {}", path.display())
+}

@@ -1,0 +1,388 @@
+//! The folder of images: `<name>/<digest>/` with the tree `root`, the file `root.erofs` and `manifest.json`, and the
+//! link `<name>/current` to the version that new machines use.
+
+use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::error::{ErrorContext, ImageError, at};
+use crate::manifest::{FORMAT, Manifest};
+use crate::name::{ImageName, Reference};
+
+pub(crate) const TREE: &str = "root";
+pub(crate) const EROFS: &str = "root.erofs";
+pub(crate) const MANIFEST: &str = "manifest.json";
+const CURRENT: &str = "current";
+/// The beginnings of the names of folders that are being made or removed.
+const NEW: &str = ".new-";
+const REMOVED: &str = ".removed-";
+/// The file that is locked while a new version is made.
+const LOCK: &str = "lock";
+/// The largest manifest that is read, in bytes.
+const MANIFEST_MAX_BYTES: u64 = 8 << 20;
+
+/// The folder of images.
+#[derive(Debug, Clone)]
+pub struct Images {
+    folder: PathBuf,
+}
+
+/// One version of an image.
+#[derive(Debug, Clone)]
+pub struct Installed {
+    /// Its description.
+    pub manifest: Manifest,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// True if new machines use this version of the image.
+    pub current: bool,
+}
+
+impl Installed {
+    /// Returns the tree.
+    #[must_use]
+    pub fn tree(&self) -> PathBuf {
+        self.folder.join(TREE)
+    }
+
+    /// Returns the file with the file system EROFS, if it was made.
+    #[must_use]
+    pub fn erofs(&self) -> Option<PathBuf> {
+        self.manifest.erofs.as_ref().map(|_| self.folder.join(EROFS))
+    }
+
+    /// Returns the file on which whoever uses the version holds a shared lock (`flock`).
+    #[must_use]
+    pub fn lock(&self) -> PathBuf {
+        self.folder.join(MANIFEST)
+    }
+
+    /// Returns true if a machine or a service uses it.
+    #[must_use]
+    pub fn in_use(&self) -> bool {
+        matches!(self.try_lock(), Ok(None))
+    }
+
+    /// Locks it against use; `None` if it is in use.
+    fn try_lock(&self) -> Result<Option<File>, ImageError> {
+        let file = File::open(self.lock()).doing(|| at("opening", &self.lock()))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error).doing(|| at("locking", &self.lock())),
+        }
+    }
+}
+
+impl Images {
+    /// Uses this folder, which need not exist yet.
+    #[must_use]
+    pub const fn at(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// Returns the folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Lists all versions of all images, by name, the newest first. Leaves out what cannot be read.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn list(&self) -> Result<Vec<Installed>, ImageError> {
+        let mut all = Vec::new();
+        for entry in entries(&self.folder)? {
+            if let Some(Ok(name)) =
+                entry.file_name().and_then(|name| name.to_str()).map(str::parse::<ImageName>)
+            {
+                all.extend(self.versions(&name)?);
+            }
+        }
+        all.sort_by(|a, b| a.manifest.name.cmp(&b.manifest.name));
+        Ok(all)
+    }
+
+    /// Finds the version that a reference names.
+    ///
+    /// # Errors
+    /// [`ImageError::NotFound`], or [`ImageError::Invalid`] if the digest begins that of several versions or if the
+    /// image was built for another version of the service.
+    pub fn find(&self, reference: &Reference) -> Result<Installed, ImageError> {
+        let mut found = self.versions(&reference.name)?;
+        found.retain(|version| matches(version, reference.digest.as_deref()));
+        if found.len() > 1 {
+            return Err(ImageError::Invalid(format!(
+                "several versions begin with {reference}; give more digits"
+            )));
+        }
+        let version = found.pop().ok_or_else(|| ImageError::NotFound(reference.to_string()))?;
+        if version.manifest.format != FORMAT {
+            let format = version.manifest.format;
+            return Err(ImageError::Invalid(format!(
+                "image {reference} has format {format}, and this service needs {FORMAT}: build it again"
+            )));
+        }
+        Ok(version)
+    }
+
+    /// Removes the versions that a reference names, all of them or none: without a digest all of the image, or with
+    /// `only_old` those that are neither current nor in use.
+    ///
+    /// # Errors
+    /// [`ImageError::NotFound`], or [`ImageError::InUse`] if a machine or a service uses one of them.
+    pub fn remove(&self, reference: &Reference, only_old: bool) -> Result<Vec<Installed>, ImageError> {
+        let name = &reference.name;
+        let mut chosen = self.versions(name)?;
+        if let Some(digest) = &reference.digest {
+            chosen.retain(|version| matches(version, Some(digest)));
+        }
+        if chosen.is_empty() {
+            return Err(ImageError::NotFound(reference.to_string()));
+        }
+        if only_old {
+            chosen.retain(|version| !version.current);
+        }
+        let mut locked = Vec::new();
+        for version in chosen {
+            match version.try_lock()? {
+                Some(lock) => locked.push((version, lock)),
+                None if only_old => {}
+                None => return Err(ImageError::InUse(format!("{name}@{}", digits(&version)))),
+            }
+        }
+        let mut removed = Vec::new();
+        for (version, _lock) in locked {
+            // Its disappearance is one step, which a start of a machine sees or does not.
+            let away = self.folder.join(format!("{REMOVED}{}-{}", std::process::id(), digits(&version)));
+            fs::rename(&version.folder, &away).doing(|| at("removing", &version.folder))?;
+            fs::remove_dir_all(&away).doing(|| at("removing", &away))?;
+            removed.push(version);
+        }
+        let folder = self.folder.join(name.as_str());
+        match self.versions(name)?.first() {
+            Some(newest) if removed.iter().any(|version| version.current) => {
+                set_current(&folder, digits(newest))?
+            }
+            Some(_) => {}
+            None => fs::remove_dir_all(&folder).doing(|| at("removing", &folder))?,
+        }
+        Ok(removed)
+    }
+
+    /// Creates the folder for a new version, and removes what interrupted builds and removals left.
+    pub(crate) fn begin(&self) -> Result<NewVersion, ImageError> {
+        private_folder(&self.folder).doing(|| at("making", &self.folder))?;
+        for entry in entries(&self.folder)? {
+            let name = entry.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let abandoned = || File::open(entry.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok());
+            if name.starts_with(REMOVED) || (name.starts_with(NEW) && abandoned()) {
+                fs::remove_dir_all(&entry).doing(|| at("removing", &entry))?;
+            }
+        }
+        let folder = self.folder.join(format!("{NEW}{}", std::process::id()));
+        private_folder(&folder).doing(|| at("making", &folder))?;
+        let lock = File::create(folder.join(LOCK)).doing(|| at("making", &folder))?;
+        lock.try_lock().map_err(io::Error::from).doing(|| at("locking", &folder))?;
+        let new = NewVersion { folder, _lock: lock };
+        let tree = new.tree();
+        // The root of machines, which all their users enter.
+        let made = fs::create_dir_all(&tree)
+            .and_then(|()| fs::set_permissions(&tree, Permissions::from_mode(0o755)));
+        made.doing(|| at("making", &tree))?;
+        Ok(new)
+    }
+
+    /// Gives a complete version its name and makes it the current one. Returns true if it was there already.
+    pub(crate) fn commit(
+        &self,
+        new: NewVersion,
+        manifest: &Manifest,
+    ) -> Result<(Installed, bool), ImageError> {
+        let version = new.version();
+        let text = serde_json::to_vec_pretty(manifest).map_err(io::Error::from);
+        let place = version.join(MANIFEST);
+        text.and_then(|text| fs::write(&place, text)).doing(|| at("writing", &place))?;
+        let synced = File::open(&version).and_then(|folder| Ok(rustix::fs::syncfs(folder)?));
+        synced.doing(|| at("writing", &version))?;
+        let name = self.folder.join(&manifest.name);
+        private_folder(&name).doing(|| at("making", &name))?;
+        let digest = manifest.digest.trim_start_matches("sha256:");
+        let folder = name.join(digest);
+        let exists = folder.join(MANIFEST).is_file();
+        if !exists {
+            fs::rename(&version, &folder).doing(|| at("naming", &folder))?;
+        }
+        set_current(&name, digest)?;
+        drop(new);
+        let manifest = read_manifest(&folder)?;
+        Ok((Installed { manifest, folder, current: true }, exists))
+    }
+
+    /// Returns the versions of an image, the newest first.
+    fn versions(&self, name: &ImageName) -> Result<Vec<Installed>, ImageError> {
+        let folder = self.folder.join(name.as_str());
+        let current = fs::read_link(folder.join(CURRENT)).ok();
+        let mut versions = Vec::new();
+        for entry in entries(&folder)? {
+            let is_link = entry.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
+            if is_link {
+                continue;
+            }
+            let Ok(manifest) = read_manifest(&entry) else { continue };
+            let current = current.as_deref() == entry.file_name().map(Path::new);
+            versions.push(Installed { manifest, folder: entry, current });
+        }
+        versions.sort_by_key(|version| std::cmp::Reverse(version.manifest.created));
+        Ok(versions)
+    }
+}
+
+/// A version that is being made. Dropping it removes what there is of it.
+#[derive(Debug)]
+pub(crate) struct NewVersion {
+    folder: PathBuf,
+    _lock: File,
+}
+
+impl NewVersion {
+    pub(crate) fn version(&self) -> PathBuf {
+        self.folder.join("version")
+    }
+
+    pub(crate) fn tree(&self) -> PathBuf {
+        self.version().join(TREE)
+    }
+}
+
+impl Drop for NewVersion {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed by the next build.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn matches(version: &Installed, digest: Option<&str>) -> bool {
+    digest.map_or(version.current, |wanted| digits(version).starts_with(wanted))
+}
+
+fn digits(version: &Installed) -> &str {
+    version.manifest.digest.trim_start_matches("sha256:")
+}
+
+fn set_current(folder: &Path, digest: &str) -> Result<(), ImageError> {
+    let fresh = folder.join(format!(".{CURRENT}-{}", std::process::id()));
+    let linked = match fs::remove_file(&fresh) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => symlink(digest, &fresh),
+    };
+    linked
+        .and_then(|()| fs::rename(&fresh, folder.join(CURRENT)))
+        .doing(|| at("choosing the version in", folder))
+}
+
+fn read_manifest(folder: &Path) -> Result<Manifest, ImageError> {
+    let path = folder.join(MANIFEST);
+    let mut text = Vec::new();
+    let file = File::open(&path).doing(|| at("opening", &path))?;
+    file.take(MANIFEST_MAX_BYTES).read_to_end(&mut text).doing(|| at("reading", &path))?;
+    serde_json::from_slice(&text).map_err(io::Error::from).doing(|| at("reading", &path))
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, ImageError> {
+    let read = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        read => read.and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect()),
+    };
+    read.doing(|| at("reading", folder))
+}
+
+fn private_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::manifest::Origin;
+
+    fn installed(images: &Images, digest: &str, created: u64) -> Installed {
+        let new = images.begin().expect("a folder");
+        fs::write(new.tree().join("file"), digest).expect("a file");
+        let origin = Origin::Archive { file: "x.tar".into(), sha256: String::new() };
+        let manifest = Manifest {
+            format: FORMAT,
+            name: "small".into(),
+            digest: format!("sha256:{digest}"),
+            created,
+            system: None,
+            origin,
+            bytes: 0,
+            entries: 0,
+            erofs: None,
+            tools: BTreeMap::new(),
+            left_out: Vec::new(),
+            left_out_count: 0,
+            packages: Vec::new(),
+        };
+        images.commit(new, &manifest).expect("an image").0
+    }
+
+    fn reference(text: &str) -> Reference {
+        text.parse().expect("a reference")
+    }
+
+    #[test]
+    fn an_image_in_use_is_not_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let images = Images::at(folder.path().join("images"));
+        assert!(images.list().expect("no folder is no image").is_empty());
+        let old = installed(&images, "0123456789", 1);
+        let held = File::open(old.lock()).expect("a manifest");
+        held.lock_shared().expect("a lock");
+        let new = installed(&images, "abcdef0123", 2);
+        assert!(new.current && old.in_use() && !new.in_use());
+        assert_eq!(images.find(&reference("small")).expect("the newest").folder, new.folder);
+        assert_eq!(images.find(&reference("small@012345")).expect("the old one").folder, old.folder);
+
+        assert!(matches!(images.remove(&reference("small"), false), Err(ImageError::InUse(_))));
+        assert!(matches!(images.remove(&reference("small@012345"), false), Err(ImageError::InUse(_))));
+        assert!(images.remove(&reference("small"), true).expect("nothing to remove").is_empty());
+        assert_eq!(images.list().expect("images").len(), 2, "all or none");
+        drop(held);
+        assert_eq!(images.remove(&reference("small"), true).expect("the old one").len(), 1);
+        assert!(!old.folder.exists() && new.tree().join("file").exists());
+        images.remove(&reference("small"), false).expect("unused");
+        assert!(matches!(images.remove(&reference("small"), false), Err(ImageError::NotFound(_))));
+        assert_eq!(fs::read_dir(images.folder()).expect("a folder").count(), 0, "nothing is left");
+    }
+
+    #[test]
+    fn the_newest_version_left_becomes_the_current_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let images = Images::at(folder.path().to_owned());
+        let old = installed(&images, "0123456789", 1);
+        installed(&images, "abcdef0123", 2);
+        images.remove(&reference("small@abcdef"), false).expect("unused");
+        assert_eq!(images.find(&reference("small")).expect("the other").folder, old.folder);
+    }
+
+    #[test]
+    fn an_abandoned_build_is_cleared_by_the_next() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let images = Images::at(folder.path().to_owned());
+        let left = folder.path().join(".new-1");
+        fs::create_dir_all(left.join("version")).expect("a folder");
+        let lock = File::create(left.join(LOCK)).expect("a file");
+        lock.lock().expect("a lock");
+        let under_way = images.begin().expect("a folder");
+        assert!(left.exists(), "another build is under way");
+        drop((lock, under_way));
+        drop(images.begin().expect("a folder"));
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    }
+}

@@ -1,0 +1,217 @@
+//! The layout of an image's tree: what of a source is kept, and what every machine needs.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::error::{ErrorContext, ImageError};
+use crate::unpack::{FILE_MODE, FOLDER_MODE, times};
+
+/// The time of everything that this module makes, in seconds since 1970: the same in every build.
+const MODIFIED: u64 = 0;
+/// The user of tools in machines.
+const TOOLS_ID: u32 = 1000;
+/// The largest file of the tree that the host reads.
+const READ_MAX_BYTES: u64 = 32 << 20;
+
+/// The folders over which a machine mounts its own.
+const MOUNT_POINTS: [&str; 8] = ["dev", "index", "plugins", "proc", "run", "tmp", "var", "workspace"];
+/// The file over which the agent's program is mounted.
+const AGENT: &str = "agent";
+/// The entries at the top whose place a machine needs.
+const REPLACED: [&[u8]; 10] =
+    [b"agent", b"dev", b"index", b"plugins", b"proc", b"run", b"sys", b"tmp", b"workspace", b".dockerenv"];
+/// The folders that hold logs and caches, which differ from build to build.
+const EMPTIED: [&[&[u8]]; 5] = [
+    &[b"var", b"log"],
+    &[b"var", b"tmp"],
+    &[b"var", b"cache"],
+    &[b"var", b"backups"],
+    &[b"var", b"lib", b"apt", b"lists"],
+];
+/// A cache without which programs read all fonts again at each start.
+const CACHE_KEPT: &[&[u8]] = &[b"var", b"cache", b"fontconfig"];
+/// Folders that are removed if the source has nothing in them.
+const REMOVED_IF_EMPTY: [&str; 8] = ["boot", "home", "media", "mnt", "opt", "root", "srv", "sys"];
+/// Secrets of a system, and files that describe the host that made it.
+const REMOVED_OF_ETC: [&str; 10] = [
+    "gshadow",
+    "gshadow-",
+    "shadow",
+    "shadow-",
+    "passwd-",
+    "group-",
+    ".pwd.lock",
+    "machine-id",
+    "resolv.conf",
+    "mtab",
+];
+
+/// What happens to an entry of a source.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Kept,
+    /// Left out without a report: the machine has its own.
+    Replaced,
+    Refused(&'static str),
+}
+
+/// Decides about an entry by its path.
+pub(crate) fn fate(path: &[&[u8]]) -> Fate {
+    if path.first().is_some_and(|first| REPLACED.contains(first)) {
+        return Fate::Replaced;
+    }
+    if path.starts_with(CACHE_KEPT) {
+        return Fate::Kept;
+    }
+    if EMPTIED.iter().any(|folder| path.starts_with(folder) && path.len() > folder.len())
+        || path == EMPTIED[1]
+        || (path.starts_with(&[b"var", b"lib", b"dpkg"])
+            && path.last().is_some_and(|name| name.ends_with(b"-old")))
+    {
+        return Fate::Replaced;
+    }
+    if path.iter().any(|name| name.starts_with(b".wh.")) {
+        return Fate::Refused("a deletion from another layer; export the whole container instead");
+    }
+    Fate::Kept
+}
+
+/// Adds what every machine needs: mount points, users, and names of hosts.
+///
+/// # Errors
+/// [`ImageError::Archive`] if the tree is no root file system.
+pub(crate) fn complete(root: &Path) -> Result<(), ImageError> {
+    let tree = Tree::open(root)?;
+    tree.require_shell()?;
+    for name in MOUNT_POINTS {
+        tree.folder(name)?;
+    }
+    tree.file(&tree.root, AGENT, "")?;
+    let var = tree.folder("var")?;
+    rustix::fs::symlinkat(c"/tmp", &var, c"tmp").doing(|| "linking /var/tmp".into())?;
+    // A file system that keeps no times of links is good enough.
+    let _ = rustix::fs::utimensat(&var, c"tmp", &times(MODIFIED), AtFlags::SYMLINK_NOFOLLOW);
+    let etc = tree.folder("etc")?;
+    for name in REMOVED_OF_ETC {
+        match rustix::fs::unlinkat(&etc, name, AtFlags::empty()) {
+            // A folder of that name is no secret of a system.
+            Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => {}
+            Err(errno) => return Err(errno).doing(|| format!("removing /etc/{name}")),
+        }
+    }
+    for (name, content) in etc_files() {
+        tree.file(&etc, name, &content)?;
+    }
+    for name in REMOVED_IF_EMPTY {
+        match rustix::fs::unlinkat(&tree.root, name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
+            Err(errno) => return Err(errno).doing(|| format!("removing /{name}")),
+        }
+    }
+    for folder in [&var, &etc, &tree.root] {
+        rustix::fs::utimensat(folder, c".", &times(MODIFIED), AtFlags::empty())
+            .doing(|| "setting the time of a folder".into())?;
+    }
+    Ok(())
+}
+
+fn etc_files() -> [(&'static str, String); 5] {
+    let passwd = format!(
+        "root:x:0:0:agent:/tmp:/usr/sbin/nologin\nuser:x:{TOOLS_ID}:{TOOLS_ID}:user:/workspace:/bin/sh\n\
+         nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+    );
+    [
+        ("passwd", passwd),
+        ("group", format!("root:x:0:\nuser:x:{TOOLS_ID}:\nnogroup:x:65534:\n")),
+        ("hosts", "127.0.0.1 localhost machine\n::1 localhost machine\n".to_owned()),
+        ("hostname", "machine\n".to_owned()),
+        ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n".to_owned()),
+    ]
+}
+
+/// Reads a file of the tree, following links only inside it; `None` if there is no such text.
+pub(crate) fn read(root: &Path, path: &str) -> Option<String> {
+    let tree = Tree::open(root).ok()?;
+    let file = tree.resolve(path, OFlags::RDONLY | OFlags::NONBLOCK).ok()?;
+    let mut text = String::new();
+    File::from(file).take(READ_MAX_BYTES).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+struct Tree {
+    root: OwnedFd,
+}
+
+impl Tree {
+    fn open(root: &Path) -> Result<Self, ImageError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let root =
+            rustix::fs::openat(CWD, root, flags, Mode::empty()).doing(|| "opening the new tree".into())?;
+        Ok(Self { root })
+    }
+
+    /// Opens a path as a process inside a machine would.
+    fn resolve(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        rustix::fs::openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::IN_ROOT)
+    }
+
+    fn require_shell(&self) -> Result<(), ImageError> {
+        let is_program = |path| {
+            let stat = self.resolve(path, OFlags::PATH).and_then(rustix::fs::fstat).ok()?;
+            let file = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile;
+            (file && stat.st_mode & 0o111 != 0).then_some(())
+        };
+        if is_program("bin/sh").is_some() {
+            return Ok(());
+        }
+        let hint = if self.resolve("manifest.json", OFlags::PATH).is_ok() {
+            "; it looks like the output of `docker save`, use `docker export CONTAINER`"
+        } else {
+            ""
+        };
+        Err(ImageError::Archive(format!("it is no root file system: there is no program bin/sh in it{hint}")))
+    }
+
+    /// Opens a folder at the top of the tree; creates it if it is missing.
+    fn folder(&self, name: &str) -> Result<OwnedFd, ImageError> {
+        let what = || format!("making /{name} of the new tree");
+        match rustix::fs::mkdirat(&self.root, name, FOLDER_MODE) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno).doing(what),
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = match rustix::fs::openat(&self.root, name, flags, Mode::empty()) {
+            Err(Errno::NOTDIR | Errno::LOOP) => {
+                return Err(ImageError::Archive(format!("/{name} is no folder in it")));
+            }
+            opened => opened.doing(what)?,
+        };
+        rustix::fs::chmodat(&folder, c".", FOLDER_MODE, AtFlags::empty()).doing(what)?;
+        rustix::fs::utimensat(&folder, c".", &times(MODIFIED), AtFlags::empty()).doing(what)?;
+        Ok(folder)
+    }
+
+    /// Writes a file in place of whatever has its name.
+    fn file(&self, folder: &OwnedFd, name: &str, content: &str) -> Result<(), ImageError> {
+        let what = || format!("writing {name} of the new tree");
+        match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(Errno::ISDIR | Errno::PERM) => {
+                return Err(ImageError::Archive(format!("{name} is a folder in it")));
+            }
+            Err(errno) => return Err(errno).doing(what),
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(folder, OsStr::new(name), flags, FILE_MODE).doing(what)?;
+        let mut file = File::from(file);
+        file.write_all(content.as_bytes()).doing(what)?;
+        rustix::fs::fchmod(&file, FILE_MODE).doing(what)?;
+        rustix::fs::futimens(&file, &times(MODIFIED)).doing(what)
+    }
+}

@@ -1,0 +1,29 @@
+//! Images of machines: read-only root file systems, built from Debian packages or taken from an archive.
+//!
+//! ```text
+//! mmdebstrap ──tar──┐
+//!                   ├── unpack ── layout ── digest ── erofs ── images/<name>/<digest>/{root/, root.erofs, manifest.json}
+//! a container's tar ┘
+//! ```
+//! Both sources take the same way, and neither is trusted: nothing is written outside the new folder, everything
+//! belongs to the service's user, and no set-id bit or device remains. A version is assembled under another name and
+//! then renamed. Whoever uses one holds a shared lock on its manifest; it cannot be removed meanwhile.
+
+mod archive;
+mod build;
+mod digest;
+mod error;
+mod images;
+mod layout;
+mod manifest;
+mod name;
+mod profile;
+mod programs;
+mod unpack;
+
+pub use self::build::{BuildRequest, Cancel, Outcome, Progress, Source, build};
+pub use self::error::ImageError;
+pub use self::images::{Images, Installed};
+pub use self::manifest::{ErofsFile, Manifest, Origin, Package};
+pub use self::name::{ImageName, PackageName, Reference, Suite};
+pub use self::profile::{PACKAGES_MAX, Profile, read_packages_file};
