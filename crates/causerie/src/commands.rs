@@ -8,7 +8,7 @@ use control::DatabaseUrl;
 use serde::{Deserialize, Serialize};
 
 use crate::client_commands::ClientCommand;
-use crate::image_commands::ImageCommand;
+use crate::image_options::ImageCommand;
 use crate::settings::{MachineDriver, listen_address};
 
 /// Agents that answer questions about your documents, each account in a machine of its own.

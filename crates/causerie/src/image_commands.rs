@@ -2,10 +2,9 @@
 
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use clap::{Args, Subcommand, ValueEnum};
 use control::privileges;
 use domain::time::Timestamp;
 use machine_image::{
@@ -17,84 +16,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::commands::Where;
 use crate::error::CliError;
+use crate::image_options::{BuildOptions, ImageCommand, Place, ProfileName};
 use crate::{config, output, settings};
 
-/// The suite of images unless another is asked for.
-const SUITE: &str = "bookworm";
 /// The digits of a digest in tables.
 const DIGITS_SHOWN: usize = 12;
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum ImageCommand {
-    /// Build an image from Debian packages or an archive; it becomes the current version of its name
-    Build(Box<BuildOptions>),
-    /// List all versions of all images
-    List {
-        #[command(flatten)]
-        at: Where,
-    },
-    /// Show the manifest of an image: digest, source, size, packages with versions
-    Inspect {
-        /// NAME or NAME@DIGEST
-        image: String,
-        #[command(flatten)]
-        at: Where,
-    },
-    /// Remove an image that nothing uses
-    Remove {
-        /// NAME, or NAME@DIGEST for one version
-        image: String,
-        /// Remove only the versions that are neither current nor in use
-        #[arg(long)]
-        old: bool,
-        #[command(flatten)]
-        at: Where,
-    },
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BuildOptions {
-    /// The name of the image; by default that of the profile
-    #[arg(required_unless_present = "profile")]
-    name: Option<String>,
-    /// The packages to begin with
-    #[arg(long, value_enum)]
-    profile: Option<ProfileName>,
-    /// An additional package, NAME or NAME=VERSION; may be repeated
-    #[arg(long = "package", value_name = "PACKAGE")]
-    packages: Vec<String>,
-    /// A file of additional packages, one a line
-    #[arg(long, value_name = "FILE")]
-    packages_file: Option<PathBuf>,
-    /// The suite of Debian
-    #[arg(long, default_value = SUITE)]
-    suite: String,
-    /// A mirror, or a line of sources.list; may be repeated; the suite's usual ones by default
-    #[arg(long = "mirror", value_name = "MIRROR")]
-    mirrors: Vec<String>,
-    /// Take the root file system from this tar archive, such as `docker export` writes; `-` for standard input
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with_all = ["profile", "packages", "packages_file", "suite", "mirrors"]
-    )]
-    from_tar: Option<PathBuf>,
-    /// Make only the tree, without the file root.erofs
-    #[arg(long)]
-    no_erofs: bool,
-    #[command(flatten)]
-    at: Where,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ProfileName {
-    /// The essential packages of Debian
-    Base,
-    /// Python and small programs
-    Small,
-    /// Documents, tables, text recognition, office formats
-    Full,
-}
 
 impl From<ProfileName> for Profile {
     fn from(name: ProfileName) -> Self {
@@ -106,19 +32,10 @@ impl From<ProfileName> for Profile {
     }
 }
 
-impl ImageCommand {
-    pub(crate) fn at(&self) -> &Where {
-        match self {
-            Self::Build(options) => &options.at,
-            Self::List { at } | Self::Inspect { at, .. } | Self::Remove { at, .. } => at,
-        }
-    }
-}
-
 /// Executes the command and prints its result.
 pub(crate) async fn run(command: ImageCommand) -> Result<(), CliError> {
-    let as_json = command.at().json;
-    let images = images(command.at())?;
+    let as_json = command.place().json;
+    let images = images(&at(&command))?;
     match command {
         ImageCommand::Build(options) => {
             let built = build(images, *options).await?;
@@ -152,6 +69,12 @@ pub(crate) async fn run(command: ImageCommand) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Returns the data folder of the command.
+pub(crate) fn at(command: &ImageCommand) -> Where {
+    let Place { data, config, json } = command.place().clone();
+    Where { data, config, json, database: None }
+}
+
 /// Reads the folder of images as the caller, who must be able to read the settings.
 fn images(at: &Where) -> Result<Images, CliError> {
     let read = privileges::as_caller(|| {
@@ -168,7 +91,7 @@ fn unreadable(path: &Path, error: &io::Error) -> CliError {
 }
 
 async fn build(images: Images, options: BuildOptions) -> Result<Outcome, CliError> {
-    let quiet = options.at.json;
+    let quiet = options.place.json;
     let request = request(options)?;
     // Both are installed before there is something to clean up.
     let failed = |error: io::Error| CliError::new("IMAGE_FAILED", error.to_string());
@@ -203,7 +126,7 @@ async fn build(images: Images, options: BuildOptions) -> Result<Outcome, CliErro
 }
 
 fn request(options: BuildOptions) -> Result<BuildRequest, CliError> {
-    let BuildOptions { name, profile, packages, packages_file, suite, mirrors, from_tar, no_erofs, at: _ } =
+    let BuildOptions { name, profile, packages, packages_file, suite, mirrors, from_tar, no_erofs, place: _ } =
         options;
     let name = name.as_deref().or_else(|| profile.map(|profile| Profile::from(profile).name()));
     let name = name.unwrap_or_default().parse()?;

@@ -11,6 +11,7 @@ mod error;
 mod guest;
 mod http;
 mod image_commands;
+mod image_options;
 mod log;
 mod machine_commands;
 mod machine_driver;
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
     let at = match &cli.command {
         Command::Admin(command) => Some(command.at()),
         Command::Restore { at, .. } => Some(at),
-        Command::Image(command) => Some(command.at()),
+        Command::Image(command) => Some(&image_commands::at(command)),
         _ => None,
     };
     if let Some(at) = at
@@ -109,7 +110,7 @@ async fn run(command: Command) -> ExitCode {
                 .map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
         }
         Command::Image(command) => {
-            let as_json = command.at().json;
+            let as_json = command.place().json;
             return image_commands::run(command)
                 .await
                 .map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);

@@ -4,12 +4,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::process::{Pid, Signal, kill_process_group};
-
+use crate::cancel::{Cancel, Progress};
 use crate::digest::{self, Measured};
 use crate::error::{ErrorContext, ImageError, at};
 use crate::images::{EROFS, Images, Installed, NewVersion};
@@ -39,10 +36,7 @@ const TEMPORARY: &str = "/var/tmp";
 /// The most mirrors.
 const MIRRORS_MAX: usize = 20;
 
-/// Receives what is being done, in words for the operator.
-pub type Progress = fn(&str);
-
-/// What to build.
+/// An image to build.
 pub struct BuildRequest {
     /// The name of the image.
     pub name: ImageName,
@@ -79,46 +73,6 @@ pub struct Outcome {
     pub image: Installed,
     /// True if this version was there already.
     pub unchanged: bool,
-}
-
-/// Stops a build from another thread or task.
-#[derive(Debug, Default)]
-pub struct Cancel {
-    cancelled: AtomicBool,
-    /// The process group of the program that runs.
-    program: Mutex<Option<Pid>>,
-}
-
-impl Cancel {
-    /// Stops the build: it ends the program that runs, removes what there is, and returns [`ImageError::Cancelled`].
-    pub fn cancel(&self) {
-        self.cancelled.store(true, Ordering::SeqCst);
-        self.end_program();
-    }
-
-    /// # Errors
-    /// [`ImageError::Cancelled`] after [`Self::cancel`].
-    pub(crate) fn check(&self) -> Result<(), ImageError> {
-        if self.cancelled.load(Ordering::SeqCst) { Err(ImageError::Cancelled) } else { Ok(()) }
-    }
-
-    pub(crate) fn watch(&self, group: Option<Pid>) {
-        if let Ok(mut program) = self.program.lock() {
-            *program = group;
-        }
-        // It may have been cancelled just before.
-        if group.is_some() && self.check().is_err() {
-            self.end_program();
-        }
-    }
-
-    pub(crate) fn end_program(&self) {
-        let program = self.program.lock().ok().and_then(|program| *program);
-        if let Some(group) = program {
-            // It may have ended already.
-            let _ = kill_process_group(group, Signal::TERM);
-        }
-    }
 }
 
 /// Builds an image and makes it the current version of its name. `spawn` starts mmdebstrap, as root if the operator

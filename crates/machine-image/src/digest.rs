@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use sha2::{Digest, Sha256};
 
 use crate::archive::hexadecimal;
-use crate::build::Cancel;
+use crate::cancel::Cancel;
 use crate::error::{ErrorContext, ImageError};
 
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -151,7 +151,7 @@ mod tests {
         fs::write(root.join("bin/sh"), "program").expect("a file");
         symlink("bin", root.join("link")).expect("a link");
         change(&root);
-        let times = crate::unpack::times(7);
+        let times = crate::metadata::times(7);
         for path in ["bin/sh", "bin", "link"] {
             rustix::fs::utimensat(CWD, root.join(path), &times, AtFlags::SYMLINK_NOFOLLOW).expect("a time");
         }

@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::error::{ErrorContext, ImageError};
-use crate::unpack::{FILE_MODE, FOLDER_MODE, times};
+use crate::metadata::{FILE_MODE, FOLDER_MODE, times};
 
 /// The time of everything that this module makes, in seconds since 1970: the same in every build.
 const MODIFIED: u64 = 0;
@@ -52,7 +52,7 @@ const REMOVED_OF_ETC: [&str; 10] = [
     "mtab",
 ];
 
-/// What happens to an entry of a source.
+/// The fate of an entry of a source.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Kept,

@@ -11,17 +11,20 @@
 
 mod archive;
 mod build;
+mod cancel;
 mod digest;
 mod error;
 mod images;
 mod layout;
 mod manifest;
+mod metadata;
 mod name;
 mod profile;
 mod programs;
 mod unpack;
 
-pub use self::build::{BuildRequest, Cancel, Outcome, Progress, Source, build};
+pub use self::build::{BuildRequest, Outcome, Source, build};
+pub use self::cancel::{Cancel, Progress};
 pub use self::error::ImageError;
 pub use self::images::{Images, Installed};
 pub use self::manifest::{ErofsFile, Manifest, Origin, Package};

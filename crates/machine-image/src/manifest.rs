@@ -29,7 +29,7 @@ pub struct Manifest {
     pub erofs: Option<ErofsFile>,
     /// The versions of the programs that built it.
     pub tools: BTreeMap<String, String>,
-    /// What was in the source and is not in the tree, with the reasons; only the first ones.
+    /// The entries of the source that are not in the tree, with the reasons; only the first ones.
     pub left_out: Vec<String>,
     /// The number of entries left out.
     pub left_out_count: u64,

@@ -19,7 +19,7 @@ pub enum Profile {
     Base,
     /// Python and small programs for searching, JSON and archives.
     Small,
-    /// What agents need to read and make documents: tables, PDF, text recognition, office formats.
+    /// Programs to read and make documents: tables, PDF, text recognition, office formats.
     Full,
 }
 

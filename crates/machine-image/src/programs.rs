@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use rustix::process::Pid;
 
-use crate::build::{Cancel, Progress};
+use crate::cancel::{Cancel, Progress};
 use crate::error::{ErrorContext, ImageError};
 
 /// The last lines of a program that a report of its failure has.

@@ -11,13 +11,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::archive::{self, EntryHead, Kind};
-use crate::build::Cancel;
+use crate::cancel::Cancel;
 use crate::error::{ErrorContext, ImageError};
 use crate::layout::{self, Fate};
+use crate::metadata::{FILE_MODE, FOLDER_MODE, PROGRAM_MODE, times};
 
 /// The most entries of an image.
 const ENTRIES_MAX: u64 = 1_000_000;
@@ -38,16 +39,12 @@ const FOLDER_FLAGS: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const FILE_FLAGS: OFlags =
     OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-pub(crate) const FOLDER_MODE: Mode = Mode::from_bits_truncate(0o755);
-const PROGRAM_MODE: Mode = Mode::from_bits_truncate(0o755);
-pub(crate) const FILE_MODE: Mode = Mode::from_bits_truncate(0o644);
-
 /// The result of unpacking.
 #[derive(Debug, Default)]
 pub(crate) struct Unpacked {
     /// The SHA-256 of the archive without its compression.
     pub(crate) sha256: String,
-    /// What is not in the tree, with the reasons; only the first ones.
+    /// The entries that are not in the tree, with the reasons; only the first ones.
     pub(crate) left_out: Vec<String>,
     pub(crate) left_out_count: u64,
 }
@@ -287,14 +284,6 @@ fn parts(path: &OsStr) -> Option<Vec<&[u8]>> {
     }
     let names = bytes.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
     names.map(|name| (name != b"..").then_some(name)).collect()
-}
-
-pub(crate) fn times(seconds: u64) -> Timestamps {
-    let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
-    Timestamps {
-        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
-        last_modification: Timespec { tv_sec: seconds, tv_nsec: 0 },
-    }
 }
 
 /// Fails if the disk of `folder` has less than `needed` bytes free.

@@ -9,6 +9,7 @@ mod bridge;
 mod cgroup;
 mod folders;
 mod identity;
+mod image;
 mod init;
 mod jail;
 mod kernel;
@@ -42,6 +43,7 @@ use tokio::time::timeout;
 
 pub use self::cgroup::LimitsKind;
 pub use self::folders::{MachineDetails, MachineFolders, Memory, MemorySource};
+pub use self::image::Image;
 pub use self::kernel::find_kernel;
 pub use self::launch::launch_main;
 pub use self::project::{DiskQuota, bound_disk, missing_disk_quota};
@@ -112,24 +114,6 @@ impl SandboxConfig {
             disk_quota: None,
             folder_check_interval: FOLDER_CHECK_INTERVAL,
         }
-    }
-}
-
-/// A read-only system for machines. Its tree has everything that the service of this version mounts over.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Image {
-    /// The folder with the tree. It belongs to the service's user and has no secrets.
-    pub tree: PathBuf,
-    /// A file of the image, on which the service and each machine hold a shared lock (`flock`) while they use it.
-    pub lock: PathBuf,
-}
-
-impl Image {
-    /// Takes the shared lock. Blocks while the image is being removed.
-    pub(crate) fn hold(&self) -> io::Result<fs::File> {
-        let lock = fs::File::open(&self.lock)?;
-        lock.lock_shared()?;
-        Ok(lock)
     }
 }
 

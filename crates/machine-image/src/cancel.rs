@@ -1,0 +1,51 @@
+//! Progress of a build, and its interruption.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::error::ImageError;
+
+/// Receives what is being done, in words for the operator.
+pub type Progress = fn(&str);
+
+/// Stops a build from another thread or task.
+#[derive(Debug, Default)]
+pub struct Cancel {
+    cancelled: AtomicBool,
+    /// The process group of the program that runs.
+    program: Mutex<Option<Pid>>,
+}
+
+impl Cancel {
+    /// Stops the build: it ends the program that runs, removes what there is, and returns [`ImageError::Cancelled`].
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::SeqCst);
+        self.end_program();
+    }
+
+    /// # Errors
+    /// [`ImageError::Cancelled`] after [`Self::cancel`].
+    pub(crate) fn check(&self) -> Result<(), ImageError> {
+        if self.cancelled.load(Ordering::SeqCst) { Err(ImageError::Cancelled) } else { Ok(()) }
+    }
+
+    pub(crate) fn watch(&self, group: Option<Pid>) {
+        if let Ok(mut program) = self.program.lock() {
+            *program = group;
+        }
+        // It may have been cancelled just before.
+        if group.is_some() && self.check().is_err() {
+            self.end_program();
+        }
+    }
+
+    pub(crate) fn end_program(&self) {
+        let program = self.program.lock().ok().and_then(|program| *program);
+        if let Some(group) = program {
+            // It may have ended already.
+            let _ = kill_process_group(group, Signal::TERM);
+        }
+    }
+}

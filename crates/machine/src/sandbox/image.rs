@@ -1,0 +1,25 @@
+//! The system that machines show in place of the host's.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// A read-only system for machines. Its tree has everything that the service of this version mounts over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// The folder with the tree. It belongs to the service's user and has no secrets.
+    pub tree: PathBuf,
+    /// A file of the image, on which the service and each machine hold a shared lock (`flock`) while they use it.
+    pub lock: PathBuf,
+}
+
+impl Image {
+    /// Takes the shared lock. Blocks while the image is being removed.
+    pub(crate) fn hold(&self) -> io::Result<File> {
+        let lock = File::open(&self.lock)?;
+        lock.lock_shared()?;
+        Ok(lock)
+    }
+}
