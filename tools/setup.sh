@@ -6,8 +6,8 @@ set -eu
 # kernel of machines.
 PACKAGES="gcc libc6-dev uidmap user-mode-linux"
 # The tests start PostgreSQL servers of their own; flock and setpriv are for those. Quotas of disks are tried in a guest with a
-# kernel and a disk of its own.
-TEST_PACKAGES="postgresql util-linux e2fsprogs"
+# kernel and a disk of its own. Images of machines are built by mmdebstrap and mkfs.erofs.
+TEST_PACKAGES="postgresql util-linux e2fsprogs mmdebstrap erofs-utils"
 # Beside which files are measured.
 BENCH_PACKAGES="nginx-light"
 # The published schema is tried by programs in Python, of these versions.

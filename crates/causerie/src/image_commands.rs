@@ -11,6 +11,7 @@ use machine_image::{
     BuildRequest, Cancel, ImageError, Images, Installed, Origin, Outcome, PackageName, Profile, Source,
     read_packages_file,
 };
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -92,12 +93,12 @@ fn unreadable(path: &Path, error: &io::Error) -> CliError {
 
 async fn build(images: Images, options: BuildOptions) -> Result<Outcome, CliError> {
     let quiet = options.place.json;
-    let request = request(options)?;
+    let cancel = Arc::new(Cancel::default());
+    let request = request(options, &cancel)?;
     // Both are installed before there is something to clean up.
     let failed = |error: io::Error| CliError::new("IMAGE_FAILED", error.to_string());
     let mut interrupted = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut terminated = signal(SignalKind::terminate()).map_err(failed)?;
-    let cancel = Arc::new(Cancel::default());
     let building = tokio::task::spawn_blocking({
         let cancel = Arc::clone(&cancel);
         move || {
@@ -125,13 +126,13 @@ async fn build(images: Images, options: BuildOptions) -> Result<Outcome, CliErro
     Ok(built.map_err(|error| failed(error.into()))??)
 }
 
-fn request(options: BuildOptions) -> Result<BuildRequest, CliError> {
+fn request(options: BuildOptions, cancel: &Arc<Cancel>) -> Result<BuildRequest, CliError> {
     let BuildOptions { name, profile, packages, packages_file, suite, mirrors, from_tar, no_erofs, place: _ } =
         options;
     let name = name.as_deref().or_else(|| profile.map(|profile| Profile::from(profile).name()));
     let name = name.unwrap_or_default().parse()?;
     let source = if let Some(path) = from_tar {
-        archive(&path)?
+        archive(&path, cancel)?
     } else {
         let mut packages: Vec<PackageName> =
             packages.iter().map(|package| package.parse()).collect::<Result<_, ImageError>>()?;
@@ -148,15 +149,39 @@ fn as_caller<T>(file: &Path, work: impl FnOnce() -> T) -> Result<T, CliError> {
     privileges::as_caller(work).map_err(|error| unreadable(file, &error))
 }
 
-fn archive(path: &Path) -> Result<Source, CliError> {
+fn archive(path: &Path, cancel: &Arc<Cancel>) -> Result<Source, CliError> {
     if path == Path::new("-") {
-        let archive = Box::new(io::stdin());
+        let archive = Box::new(StandardInput { cancel: Arc::clone(cancel) });
         return Ok(Source::Archive { archive, file: "standard input".to_owned(), bytes: None });
     }
     let file = as_caller(path, || File::open(path))?.map_err(|error| unreadable(path, &error))?;
     let bytes = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len());
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(Source::Archive { archive: Box::new(file), file: name, bytes })
+}
+
+/// Standard input, which a stopped build does not wait for.
+struct StandardInput {
+    cancel: Arc<Cancel>,
+}
+
+impl io::Read for StandardInput {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        /// The longest time until a stopped build ends.
+        const LOOK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        let input = io::stdin();
+        loop {
+            if self.cancel.is_cancelled() {
+                return Err(io::Error::other("interrupted"));
+            }
+            let mut ready = [PollFd::new(&input, PollFlags::IN)];
+            match poll(&mut ready, Some(&LOOK_INTERVAL)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => return Ok(rustix::io::read(&input, &mut *buffer)?),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
 }
 
 fn created(image: &Installed) -> String {

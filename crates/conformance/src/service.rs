@@ -382,7 +382,8 @@ fn kill_processes_of(folder: &Path) {
 }
 
 /// Returns `CAUSERIE_BIN`, or the binary beside the tests, which are in `target/<profile>/deps`.
-fn binary() -> PathBuf {
+#[must_use]
+pub fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os("CAUSERIE_BIN") {
         return path.into();
     }

@@ -105,8 +105,11 @@ pub fn build(
         }
         Source::Archive { archive, file, .. } => {
             progress(&format!("unpacking {file}..."));
-            let archive = archive::decompressed(archive).doing(|| format!("reading {file}"))?;
-            let unpacked = unpack(archive, &new.tree(), cancel)?;
+            let archive = archive::decompressed(archive).doing(|| format!("reading {file}"));
+            let unpacked = archive.and_then(|archive| unpack(archive, &new.tree(), cancel));
+            // The reader fails when the build is stopped.
+            cancel.check()?;
+            let unpacked = unpacked?;
             (Origin::Archive { file, sha256: unpacked.sha256.clone() }, unpacked)
         }
     };

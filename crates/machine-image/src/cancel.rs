@@ -25,10 +25,15 @@ impl Cancel {
         self.end_program();
     }
 
+    /// Returns true after [`Self::cancel`].
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::SeqCst)
+    }
+
     /// # Errors
     /// [`ImageError::Cancelled`] after [`Self::cancel`].
     pub(crate) fn check(&self) -> Result<(), ImageError> {
-        if self.cancelled.load(Ordering::SeqCst) { Err(ImageError::Cancelled) } else { Ok(()) }
+        if self.is_cancelled() { Err(ImageError::Cancelled) } else { Ok(()) }
     }
 
     pub(crate) fn watch(&self, group: Option<Pid>) {

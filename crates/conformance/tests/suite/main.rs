@@ -19,6 +19,7 @@ mod disk;
 mod formats;
 mod greed;
 mod hostile;
+mod images;
 mod keys;
 mod licences;
 mod machines;
