@@ -58,14 +58,19 @@ async fn service(folder: PathBuf, account: &str, kernel: Option<&String>) {
 }
 
 /// Starts ten machines one after another, and says how long each took to its hello and what it holds when idle. The
-/// arguments are a folder, and, if given, the agent instead of this program and a kernel.
+/// arguments are a folder, and, if given, the agent instead of this program, a kernel (`-` for the host's) and the
+/// folder of an image.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn measure(arguments: &[String]) {
     let folder = PathBuf::from(&arguments[0]);
     let program = arguments.get(1).map_or_else(|| std::env::current_exe().unwrap(), PathBuf::from);
     std::fs::create_dir_all(folder.join("workspace")).unwrap();
     let mut config = SandboxConfig::new(folder.join("machines"), program);
-    config.kernel = arguments.get(2).map(PathBuf::from);
+    config.kernel = arguments.get(2).filter(|kernel| kernel.as_str() != "-").map(PathBuf::from);
+    config.image = arguments.get(3).map(|folder| machine::Image {
+        tree: PathBuf::from(folder).join("root"),
+        lock: PathBuf::from(folder).join("manifest.json"),
+    });
     let sandbox = Sandbox::open(config).unwrap();
     for number in 0..10 {
         let account = AccountId::from_random(number + 1);
