@@ -19,6 +19,7 @@ use workspace::Quota;
 
 pub use crate::data_folder::StartError;
 use crate::data_folder::machine_folders;
+use crate::disk_guard;
 use crate::health::HealthChecks;
 use crate::jobs::{JobCounts, JobMetrics, Jobs};
 use crate::orphans;
@@ -171,6 +172,8 @@ impl Service {
         let access =
             Authenticator::new(store.clone(), environment.clone(), workspaces.clone(), tasks.clone());
         tasks.spawn(orphans::remove_periodically(store.clone(), machines.clone(), shutdown.clone()));
+        let guarded = (disk.clone(), workspaces.clone(), machines.clone());
+        tasks.spawn(disk_guard::watch_periodically(guarded, shutdown.clone()));
         let vm = Vm { machines: machines.clone(), dispatch: dispatch.clone() };
         let (folders, running) = (machine_folders(&config.data), Some((vm.clone(), access.clone())));
         let admin = Admin::new(store.clone(), environment.clone(), workspaces.clone(), folders, running);

@@ -60,6 +60,12 @@ impl Workspaces {
         self.shared.root.as_fd()
     }
 
+    /// Returns the limits of each account.
+    #[must_use]
+    pub fn quota(&self) -> Quota {
+        self.shared.quota
+    }
+
     /// Returns the workspace of this account without any check: without [`Self::provision`] its operations return
     /// [`WorkspaceError::NotFound`].
     #[must_use]

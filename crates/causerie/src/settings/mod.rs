@@ -255,7 +255,7 @@ fn images(from: &mut Sources, data: &Path) -> PathBuf {
 fn image(from: &mut Sources) -> Option<String> {
     const KEY: &str = "machine.image";
     let name = from.optional(KEY, text())?;
-    if let Err(error) = name.parse::<machine_image::ImageName>() {
+    if let Err(error) = name.parse::<machine_image::Reference>() {
         from.refuse(KEY, error);
     }
     Some(name)

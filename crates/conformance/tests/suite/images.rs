@@ -110,7 +110,7 @@ fn tools_see_the_image_and_nothing_of_the_host_on_each_driver() {
         assert!(said.contains("bin dev etc") && !said.contains("home"), "{driver}: {said}");
         let (code, message) = refused(&folder, &["remove", "imported"]);
         assert!(code == "IMAGE_IN_USE" && message.contains("imported@"), "{message}");
-        all.push((said.replace(&service.address(), ""), service));
+        all.push((said.replace(service.address(), ""), service));
     }
     let listed = image(&folder, &["list"]);
     let in_use: Vec<_> =

@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, clippy::unwrap_used, clippy::panic, reason = "a program of the tests")]
 
 mod attacks;
+mod guest_root;
 
 use std::convert::Infallible;
 use std::io;
@@ -32,6 +33,7 @@ fn main() {
         Some("service") => service(PathBuf::from(&arguments[2]), &arguments[3], arguments.get(4)),
         Some("measure") => measure(&arguments[2..]),
         Some(protocol::link::BOOT_ARGUMENT) => {
+            guest_root::run();
             let _ = guest::boot::run();
         }
         Some("attempt") => println!("{}", attempt(&arguments[2], arguments.get(3))),

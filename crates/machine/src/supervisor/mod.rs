@@ -197,7 +197,15 @@ impl Machines {
     /// # Errors
     /// [`MachineError::NoMachine`] among others.
     pub async fn stop(&self, account: AccountId) -> Result<(), MachineError> {
-        self.send(account, Command::Stop).await
+        self.send(account, |answer| Command::Stop { reason: None, answer }).await
+    }
+
+    /// Stops the account's machine as [`Self::stop`] does, for a reason that its state then shows.
+    ///
+    /// # Errors
+    /// [`MachineError::NoMachine`] among others.
+    pub async fn stop_because(&self, account: AccountId, reason: String) -> Result<(), MachineError> {
+        self.send(account, |answer| Command::Stop { reason: Some(reason), answer }).await
     }
 
     /// Returns the state of the account's machine (section 2.1).
@@ -331,6 +339,14 @@ impl Machines {
         self.shared.handles.lock().unwrap_or_else(PoisonError::into_inner).remove(&account);
     }
 
+    /// Returns the accounts of the machines that are not stopped.
+    #[must_use]
+    pub fn active(&self) -> Vec<AccountId> {
+        let handles = self.shared.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_active = |handle: &Handle| handle.seen.borrow().view.status != MachineStatus::Stopped;
+        handles.iter().filter(|(_, handle)| is_active(handle)).map(|(account, _)| *account).collect()
+    }
+
     /// Returns the states of all known machines.
     #[must_use]
     pub fn states(&self) -> Vec<MachineStatus> {
@@ -354,7 +370,7 @@ impl Machines {
     async fn send(
         &self,
         account: AccountId,
-        command: fn(oneshot::Sender<()>) -> Command,
+        command: impl FnOnce(oneshot::Sender<()>) -> Command,
     ) -> Result<(), MachineError> {
         let handle = self.handle(account).await?;
         let (answer, answered) = oneshot::channel();

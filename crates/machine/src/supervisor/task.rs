@@ -38,7 +38,11 @@ const SAVE_RETRY_DOUBLINGS_MAX: u32 = 6;
 #[derive(Debug)]
 pub(super) enum Command {
     Start(oneshot::Sender<()>),
-    Stop(oneshot::Sender<()>),
+    Stop {
+        /// The reason that the state then shows, if it is not the owner's wish.
+        reason: Option<String>,
+        answer: oneshot::Sender<()>,
+    },
     Processes(oneshot::Sender<Vec<i32>>),
 }
 
@@ -200,8 +204,8 @@ impl Supervisor {
                 self.apply_event(Event::StartRequested).await;
                 let _ = answer.send(());
             }
-            Command::Stop(answer) => {
-                self.apply_event(Event::StopRequested).await;
+            Command::Stop { reason, answer } => {
+                self.apply_event_because(Event::StopRequested, reason).await;
                 let _ = answer.send(());
             }
             Command::Processes(answer) => {
@@ -277,8 +281,13 @@ impl Supervisor {
     }
 
     async fn apply_event(&mut self, event: Event) {
+        self.apply_event_because(event, None).await;
+    }
+
+    /// Applies an event for this reason, or for the one that the event itself says.
+    async fn apply_event_because(&mut self, event: Event, reason: Option<String>) {
         let before = self.machine.status();
-        let reason = reason(&event);
+        let reason = reason.or_else(|| words_of(&event));
         if self.take(event).await && !matches!(self.machine.state(), State::Failed { .. }) {
             self.take(Event::StartRequested).await;
         }
@@ -400,7 +409,7 @@ impl Supervisor {
 
 /// Says in words for operators why a machine's status changes with an event; `None` if the event only completes what an
 /// earlier one began.
-fn reason(event: &Event) -> Option<String> {
+fn words_of(event: &Event) -> Option<String> {
     let words = match event {
         Event::StartRequested => "a start was requested",
         Event::StopRequested => "a stop was requested",

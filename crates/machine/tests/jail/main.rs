@@ -10,6 +10,7 @@ mod site;
 
 mod attacks;
 mod escape;
+mod guest_root;
 mod kernel;
 mod life;
 mod ordinary;

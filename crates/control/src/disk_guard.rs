@@ -1,0 +1,135 @@
+//! Stops machines that fill the disk of the service.
+//!
+//! The quota of an account's files is enforced by the kernel only on file systems with project quotas; elsewhere the
+//! agent inside the machine watches it. A machine whose agent or kernel was taken over ignores that. So once the disk
+//! has less free space than uploads leave, the service counts the files of running machines itself.
+
+use std::time::Duration;
+
+use domain::id::AccountId;
+use machine::Machines;
+use tokio_util::sync::CancellationToken;
+use workspace::{Quota, WorkspaceError, Workspaces};
+
+use crate::disk_reserve::DiskReserve;
+
+/// The interval in which the free space is looked at: one system call.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// The disk, the files of accounts on it, and the machines that write them.
+pub(crate) type Guarded = (DiskReserve, Workspaces, Machines);
+
+/// Watches until the service ends.
+pub(crate) async fn watch_periodically(guarded: Guarded, shutdown: CancellationToken) {
+    shutdown.run_until_cancelled(watch_every(INTERVAL, &guarded)).await;
+}
+
+async fn watch_every(interval: Duration, guarded @ (disk, workspaces, _): &Guarded) {
+    loop {
+        tokio::time::sleep(interval).await;
+        let least = workspaces.quota().disk_free_min_bytes;
+        let low = disk.free().is_ok_and(|free| free.bytes < least) || disk.is_low();
+        if low {
+            stop_the_greedy(guarded).await;
+        }
+    }
+}
+
+async fn stop_the_greedy((_, workspaces, machines): &Guarded) {
+    for account in machines.active() {
+        match exceeded(workspaces, account).await {
+            Ok(None) => {}
+            Ok(Some(reason)) => match machines.stop_because(account, reason.clone()).await {
+                Ok(()) => tracing::error!(%account, reason, "machine stopped"),
+                Err(error) => tracing::error!(%account, %error, reason, "machine not stopped"),
+            },
+            Err(error) => tracing::warn!(%account, %error, "files not counted while the disk is nearly full"),
+        }
+    }
+}
+
+/// Says by how much an account's files exceed its quota; `None` if they do not.
+async fn exceeded(workspaces: &Workspaces, account: AccountId) -> Result<Option<String>, WorkspaceError> {
+    let Quota { bytes_max, files_max, .. } = workspaces.quota();
+    let used = workspaces.of(account).usage().await?;
+    let exceeds = used.bytes > bytes_max || used.files > files_max;
+    Ok(exceeds.then(|| {
+        format!(
+            "the disk is nearly full and the account exceeds its quota: {} of {bytes_max} bytes, {} of {files_max} files",
+            used.bytes, used.files
+        )
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use domain::machine::{Desired, Rules};
+    use futures_util::future::BoxFuture;
+    use machine::simulated::Simulated;
+    use machine::{Driver, Home, MachineRecord, MachineRecords, RecordsError};
+
+    use super::*;
+    use crate::disk_reserve::DiskReserveConfig;
+
+    const TIMEOUT: Duration = Duration::from_secs(20);
+
+    /// Every account has a machine that should run.
+    struct Running;
+
+    impl MachineRecords for Running {
+        fn load(&self, account: AccountId) -> BoxFuture<'_, Result<Option<MachineRecord>, RecordsError>> {
+            let home = Home { account, ordinal: 0, workspace: "/".into() };
+            Box::pin(async { Ok(Some(MachineRecord { home, desired: Desired::Running })) })
+        }
+
+        fn save(&self, _: AccountId, _: Desired) -> BoxFuture<'_, Result<(), RecordsError>> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn lapse(&self, _: AccountId) -> BoxFuture<'_, Result<bool, RecordsError>> {
+            Box::pin(async { Ok(false) })
+        }
+
+        fn meant_to_run(&self) -> BoxFuture<'_, Result<Vec<AccountId>, RecordsError>> {
+            Box::pin(async { Ok(Vec::new()) })
+        }
+    }
+
+    #[tokio::test]
+    async fn only_the_machine_that_exceeds_its_quota_is_stopped_on_a_full_disk() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (modest, greedy) = (AccountId::from_random(1), AccountId::from_random(2));
+        let quota = Quota {
+            bytes_max: 100_000,
+            disk_free_min_bytes: u64::MAX / 2,
+            recount_after: Duration::ZERO,
+            ..Quota::default()
+        };
+        let workspaces = Workspaces::new(folder.path().join("workspaces"), quota).expect("a folder");
+        let machines = Machines::new(
+            Driver::Simulated(Simulated::new(|_| std::future::pending())),
+            Arc::new(Running),
+            Rules::default(),
+        );
+        for (account, bytes) in [(modest, 1_000), (greedy, 200_000)] {
+            let workspace = workspaces.provision(account, None).await.expect("a folder");
+            std::fs::write(workspace.host_dir().join("file"), vec![1; bytes]).expect("a file");
+            machines.start(account).await.expect("a machine");
+        }
+        let disk = DiskReserve::new(folder.path(), DiskReserveConfig::default());
+        let guarded = (disk, workspaces, machines.clone());
+        let stopped = async {
+            while machines.active() != [modest] {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            () = watch_every(Duration::from_millis(1), &guarded) => {}
+            done = tokio::time::timeout(TIMEOUT, stopped) => done.expect("it is stopped"),
+        }
+        let reason = machines.view(greedy).await.expect("a state").reason.expect("a reason");
+        assert!(reason.starts_with("the disk is nearly full"), "{reason}");
+    }
+}

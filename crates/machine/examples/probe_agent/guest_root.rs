@@ -1,0 +1,285 @@
+//! Attacks by root in a machine's own kernel, before the machine is set up: process 1 with all capabilities.
+//!
+//! A file in the workspace chooses: with `guest-root/attempts` each attempt is made, its outcome written to
+//! `guest-root/report`, and the machine set up as usual; the other attacks wait until the machine runs.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::Path;
+use std::time::Duration;
+
+use protocol::link;
+use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+use rustix::mount::{MountFlags, mount};
+
+/// The folder of the workspace that chooses the attack.
+const CHOICE: &str = "/workspace/guest-root";
+/// A folder of this process's own, and in it the jail as the kernel's process sees it, writable as far as that is.
+const OWN: &str = "/tmp";
+const JAIL: &str = "/tmp/jail";
+/// The frames that are sent to the host, of all kinds.
+const FRAMES: u16 = 20_000;
+
+/// Makes the attack that the workspace asks for, if it asks for one.
+pub(crate) fn run() {
+    let chosen = |name: &str| Path::new(CHOICE).join(name).exists();
+    if chosen("attempts") {
+        attempts().unwrap();
+    } else if chosen("crash") {
+        when_told(crash);
+    } else if chosen("memory") {
+        when_told(overwrite_memory);
+    } else if chosen("processes") {
+        when_told(fork_until_refused);
+    }
+}
+
+/// Makes the attack in another process once the workspace has the file `guest-root/go`, while the machine runs.
+fn when_told(attack: fn()) {
+    // SAFETY: there is one thread.
+    if unsafe { libc::fork() } == 0 {
+        // With mounts of its own, which those of the machine do not cover.
+        // SAFETY: the flag names no descriptors.
+        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.unwrap();
+        own_folder().unwrap();
+        while !Path::new(JAIL).join("workspace/guest-root/go").exists() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        attack();
+        std::process::exit(0);
+    }
+}
+
+/// Mounts a folder of the host, as far as the kernel's process sees it.
+fn host_folder(path: &str, at: &str) -> io::Result<()> {
+    fs::create_dir_all(at)?;
+    let options = std::ffi::CString::new(path)?;
+    Ok(mount("none", at, "hostfs", MountFlags::empty(), Some(options.as_c_str()))?)
+}
+
+fn own_folder() -> io::Result<()> {
+    mount("none", OWN, "tmpfs", MountFlags::empty(), None)?;
+    host_folder("/", JAIL)
+}
+
+fn attempts() -> io::Result<()> {
+    own_folder()?;
+    let mut report = String::new();
+    let mut note = |what: &str, outcome: io::Result<String>| {
+        let outcome = outcome.map_or_else(|error| format!("refused: {error}"), |got| format!("got {got}"));
+        report.push_str(&format!("{what}: {outcome}\n"));
+    };
+    for path in [
+        "etc/shadow",
+        "home",
+        "root",
+        "sys",
+        "opt",
+        "var/lib",
+        "run/systemd",
+        "dev/mem",
+        "dev/kmsg",
+        "dev/vda",
+        "proc/1/mem",
+        "proc/1/environ",
+        "proc/1/root",
+        "proc/1/fd",
+        "proc/2/mem",
+        "proc/2/root",
+        "proc/kcore",
+        "proc/sysrq-trigger",
+        "proc/self/root/../../etc/shadow",
+    ] {
+        note(&format!("read {path}"), readable(&Path::new(JAIL).join(path)));
+    }
+    for path in [
+        "new",
+        "usr/new",
+        "etc/new",
+        "plugins/new",
+        "dev/new",
+        "index/../new",
+        "proc/sys/kernel/core_pattern",
+        "proc/1/oom_score_adj",
+    ] {
+        note(&format!("write {path}"), fs::write(Path::new(JAIL).join(path), "x").map(|()| "a file".into()));
+    }
+    for path in ["agent", "run/kernel", "usr/bin/env", "plugins/skill.txt"] {
+        let opened = OpenOptions::new().append(true).open(Path::new(JAIL).join(path));
+        note(&format!("append to {path}"), opened.map(|_| "a descriptor".into()));
+    }
+    for (number, above) in ["/workspace/..", "/workspace/../../../..", "/plugins/../.."].iter().enumerate() {
+        let at = format!("{OWN}/above{number}");
+        note(above, host_folder(above, &at).and_then(|()| readable(&Path::new(&at).join("etc/shadow"))));
+    }
+    let workspace = Path::new(JAIL).join("workspace");
+    note("follow a link", follow(&workspace));
+    for (name, mode) in [("set-user", 0o4755), ("set-group", 0o2775)] {
+        let path = workspace.join(name);
+        note(name, File::create(&path).and_then(|_| set_mode(&path, mode)));
+    }
+    note(
+        "give a file away",
+        File::create(workspace.join("given")).and_then(|_| give(&workspace.join("given"))),
+    );
+    for (name, kind, major, minor) in [
+        ("host-memory", FileType::CharacterDevice, 1, 1),
+        ("host-disk", FileType::BlockDevice, 254, 0),
+        ("host-fuse", FileType::CharacterDevice, 10, 229),
+    ] {
+        let made =
+            mknodat(CWD, workspace.join(name), kind, Mode::from_raw_mode(0o666), makedev(major, minor));
+        note(&format!("make {name}"), made.map_err(io::Error::from).map(|()| "a device".into()));
+    }
+    // Devices of User Mode Linux that stand for something of the host: disks, a watchdog, sound.
+    for (name, kind, major, minor) in [
+        ("disk", FileType::BlockDevice, 98, 0),
+        ("watchdog", FileType::CharacterDevice, 10, 130),
+        ("sound", FileType::CharacterDevice, 14, 3),
+        ("mixer", FileType::CharacterDevice, 14, 0),
+    ] {
+        note(&format!("open {name}"), device(name, kind, major, minor));
+    }
+    for address in
+        ["1.1.1.1:53", "10.0.0.1:443", "169.254.169.254:80", "169.254.77.1:22", "169.254.77.1:5000"]
+    {
+        note(&format!("connect to {address}"), connect(address));
+    }
+    note("hear from the host", hear());
+    fs::write(workspace.join("guest-root/report"), report)?;
+    flood()?;
+    Ok(rustix::mount::unmount(JAIL, rustix::mount::UnmountFlags::DETACH)?)
+}
+
+/// Reads a byte or a name.
+fn readable(path: &Path) -> io::Result<String> {
+    if fs::metadata(path)?.is_dir() {
+        let first = fs::read_dir(path)?.next().ok_or(io::ErrorKind::NotFound)??;
+        return Ok(format!("{:?}", first.file_name()));
+    }
+    let mut byte = [0];
+    File::open(path)?.read_exact(&mut byte)?;
+    Ok("a byte".into())
+}
+
+fn follow(workspace: &Path) -> io::Result<String> {
+    let link = workspace.join("link");
+    symlink("/etc/shadow", &link)?;
+    readable(&link)
+}
+
+fn set_mode(path: &Path, mode: u32) -> io::Result<String> {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    Ok(format!("{mode:o}"))
+}
+
+fn give(path: &Path) -> io::Result<String> {
+    chown(path, Some(0), Some(0))?;
+    Ok("a file of another user".into())
+}
+
+fn device(name: &str, kind: FileType, major: u32, minor: u32) -> io::Result<String> {
+    let path = Path::new(OWN).join(name);
+    mknodat(CWD, &path, kind, Mode::from_raw_mode(0o666), makedev(major, minor))?;
+    OpenOptions::new().read(true).write(true).open(&path)?;
+    Ok("the device".into())
+}
+
+/// Opens a connection over the link, where only the host answers.
+fn connect(address: &str) -> io::Result<String> {
+    const PATIENCE: Duration = Duration::from_millis(100);
+    TcpStream::connect_timeout(&address.parse::<SocketAddr>().map_err(io::Error::other)?, PATIENCE)?;
+    Ok("a connection".into())
+}
+
+/// Waits for a datagram after asking the host for one.
+fn hear() -> io::Result<String> {
+    let socket = UdpSocket::bind(("0.0.0.0", 0))?;
+    socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+    socket.send_to(b"who is there", (link::HOST, 53))?;
+    let read = socket.recv(&mut [0; 64])?;
+    Ok(format!("{read} bytes"))
+}
+
+/// Sends frames of all kinds and lengths with forged addresses.
+fn flood() -> io::Result<()> {
+    const LONGEST: usize = 9000;
+    // SAFETY: a call without pointers; the descriptor that comes back is fresh.
+    let socket = unsafe {
+        let fd = libc::socket(libc::AF_PACKET, libc::SOCK_RAW, i32::from(3_u16.to_be()));
+        if fd == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        OwnedFd::from_raw_fd(fd)
+    };
+    let name = std::ffi::CString::new(link::INTERFACE)?;
+    // SAFETY: the name is a C string.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    let mut frame = vec![0_u8; LONGEST];
+    for number in 0..FRAMES {
+        let kinds: [[u8; 2]; 4] = [[8, 0], [8, 6], [0x86, 0xdd], number.to_be_bytes()];
+        frame[..6].copy_from_slice(if number % 3 == 0 { &[0xff; 6] } else { &link::HOST_MAC });
+        frame[12..14].copy_from_slice(&kinds[usize::from(number % 4)]);
+        // The beginning of an IPv4 packet with a TCP segment, from a forged address.
+        frame[14..36].copy_from_slice(&[
+            0x45, 0, 0x1f, 0x40, 0, 1, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 169, 254, 77, 1, 0x13, 0x88,
+        ]);
+        let long = 14 + usize::from(number) * 31 % (LONGEST - 14);
+        // SAFETY: all-zero is a valid address, whose fields are then set.
+        let mut to: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        (to.sll_family, to.sll_ifindex) = (libc::AF_PACKET as u16, index.cast_signed());
+        // SAFETY: frame and address live through the call.
+        unsafe {
+            libc::sendto(
+                socket.as_raw_fd(),
+                frame.as_ptr().cast(),
+                long,
+                libc::MSG_DONTWAIT,
+                (&raw const to).cast(),
+                u32::try_from(size_of_val(&to)).unwrap_or(0),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Makes the kernel panic.
+fn crash() {
+    let proc = Path::new(OWN).join("proc");
+    fs::create_dir(&proc).unwrap();
+    mount("none", &proc, "proc", MountFlags::empty(), None).unwrap();
+    fs::write(proc.join("sysrq-trigger"), "c").unwrap();
+}
+
+/// Overwrites the kernel's memory until nothing runs any more.
+fn overwrite_memory() {
+    let path = Path::new(OWN).join("mem");
+    mknodat(CWD, &path, FileType::CharacterDevice, Mode::from_raw_mode(0o600), makedev(1, 1)).unwrap();
+    let mut memory = OpenOptions::new().write(true).open(path).unwrap();
+    let garbage = vec![0xa5_u8; 1 << 20];
+    for megabyte in 0..192_u64 {
+        let _ = memory.seek(SeekFrom::Start(megabyte << 20)).and_then(|_| memory.write_all(&garbage));
+    }
+}
+
+/// Starts processes, each of which is a process of the host, until no more can be started.
+fn fork_until_refused() {
+    const MOST: u32 = 4000;
+    let fork = || {
+        // SAFETY: the children make system calls only.
+        unsafe { libc::fork() }
+    };
+    for _ in 0..MOST {
+        match fork() {
+            0 => break,
+            -1 => break,
+            _ => {}
+        }
+    }
+    loop {
+        std::thread::park();
+    }
+}

@@ -1,0 +1,106 @@
+//! Tests what root in a machine's own kernel can do: to the host, to other machines, and to its own.
+
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use machine::RunningMachine;
+use tokio::time::timeout;
+
+use crate::site::{Kind, Site, as_tools};
+
+/// The longest time in which a machine that has destroyed itself is seen to be gone.
+const SEEN_WITHIN: Duration = Duration::from_secs(2);
+/// The processes on the host of a machine that may have 40: two for each, and those of the kernel itself. A machine that
+/// starts as many as it can has at least the other number.
+const PROCESSES_MAX: usize = 144;
+const PROCESSES_EXPECTED: usize = 60;
+
+/// A machine whose root makes this attack at its start.
+fn attacked(attack: &str) -> Site {
+    let site = Site::new(Kind::Uml);
+    let chosen = site.folder.path().join("workspace/guest-root");
+    std::fs::create_dir(&chosen).unwrap();
+    std::fs::write(chosen.join(attack), "").unwrap();
+    site
+}
+
+/// Lets the attack begin.
+fn go(site: &Site) {
+    std::fs::write(site.folder.path().join("workspace/guest-root/go"), "").unwrap();
+}
+
+#[tokio::test]
+async fn root_of_a_machine_reaches_nothing_of_the_host() {
+    let site = attacked("attempts");
+    let plugins = site.folder.path().join("plugins");
+    std::fs::write(plugins.join("skill.txt"), "the operator's").unwrap();
+    std::fs::write(site.folder.path().join("new"), "the service's").unwrap();
+    let (_machine, link) = site.start().await;
+    let workspace = site.folder.path().join("workspace");
+    let report = std::fs::read_to_string(workspace.join("guest-root/report")).unwrap();
+    assert!(report.lines().count() > 45, "{report}");
+    let got: Vec<_> = report.lines().filter(|line| !line.contains(": refused")).collect();
+    assert!(got.is_empty(), "{got:#?}");
+    assert_eq!(std::fs::read_to_string(plugins.join("skill.txt")).unwrap(), "the operator's");
+    assert_eq!(std::fs::read_to_string(site.folder.path().join("new")).unwrap(), "the service's");
+    let owner = std::fs::metadata(&workspace).unwrap().uid();
+    for entry in std::fs::read_dir(&workspace).unwrap() {
+        let entry = entry.unwrap();
+        let metadata = entry.metadata().unwrap();
+        assert_eq!((metadata.mode() & 0o6000, metadata.uid()), (0, owner), "{:?}", entry.file_name());
+    }
+    // After the flood of frames the link works.
+    assert_eq!(as_tools(&link, "echo still here").await, "still here");
+    assert_eq!(as_tools(&link, "cat /proc/sys/kernel/modules_disabled").await, "1");
+}
+
+#[tokio::test]
+async fn a_crash_of_a_machine_s_kernel_is_seen_and_the_machine_starts_again() {
+    let site = attacked("crash");
+    let (machine, _) = site.start().await;
+    go(&site);
+    timeout(SEEN_WITHIN, machine.ended()).await.expect("its end is seen");
+    let log = std::fs::read_to_string(site.machine_folder().join("agent.log")).unwrap();
+    assert!(log.contains("sysrq triggered crash"), "{log}");
+    site.sandbox.stop(site.home().account).await.unwrap();
+    std::fs::remove_dir_all(site.folder.path().join("workspace/guest-root")).unwrap();
+    let (_machine, link) = site.start().await;
+    assert_eq!(as_tools(&link, "echo here again").await, "here again");
+}
+
+/// The rest of the kernel may run on or not; it can be stopped, and no other machine notices.
+#[tokio::test]
+async fn a_machine_that_overwrites_its_kernel_harms_itself_alone() {
+    let site = attacked("memory");
+    let other = Site::new(Kind::Uml);
+    let (_other, link) = other.start().await;
+    let (machine, _) = site.start().await;
+    go(&site);
+    for _ in 0..100 {
+        assert_eq!(as_tools(&link, "echo still here").await, "still here");
+    }
+    stopped(&site, &machine).await;
+}
+
+/// Each process of the machine is one of the host.
+#[tokio::test]
+async fn processes_of_a_machine_are_bounded_on_the_host() {
+    let site = attacked("processes");
+    let other = Site::new(Kind::Uml);
+    let (_other, link) = other.start().await;
+    let (machine, _) = site.start().await;
+    go(&site);
+    let mut most = 0;
+    for _ in 0..100 {
+        most = most.max(machine.processes().map_or(0, |processes| processes.len()));
+        assert_eq!(as_tools(&link, "echo still here").await, "still here");
+    }
+    assert!((PROCESSES_EXPECTED..=PROCESSES_MAX).contains(&most), "{most} processes");
+    stopped(&site, &machine).await;
+}
+
+async fn stopped(site: &Site, machine: &RunningMachine) {
+    const STOPPED_WITHIN: Duration = Duration::from_secs(5);
+    timeout(STOPPED_WITHIN, site.sandbox.stop(site.home().account)).await.expect("in time").unwrap();
+    timeout(SEEN_WITHIN, machine.ended()).await.expect("nothing runs on");
+}
