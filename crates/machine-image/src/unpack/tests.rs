@@ -1,5 +1,4 @@
 //! Tests archives that nobody should have to trust.
-#![expect(clippy::panic, reason = "tests")]
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
