@@ -69,6 +69,11 @@ pub struct Rules {
     pub stop_attempts_max: u32,
     /// The time after which an idle machine is stopped; `None` for never.
     pub idle_timeout: Option<Duration>,
+    /// An idle machine that holds more memory, in bytes, is stopped after [`Self::grown_idle_timeout`]. Its memory does
+    /// not shrink while it runs, and a start takes less than a second.
+    pub grown_from_bytes: u64,
+    /// The time after which an idle machine that has grown is stopped, if that is earlier.
+    pub grown_idle_timeout: Duration,
     /// After running this long, a loss counts as the first.
     pub stable_after: Duration,
     /// True if a question starts a stopped machine. Otherwise the question is refused until the owner starts the
@@ -84,6 +89,8 @@ impl Default for Rules {
             backoff_max: Duration::from_secs(15),
             stop_attempts_max: 3,
             idle_timeout: Some(Duration::from_secs(15 * 60)),
+            grown_from_bytes: 128 << 20,
+            grown_idle_timeout: Duration::from_secs(60),
             stable_after: Duration::from_secs(60),
             started_by_questions: true,
         }
@@ -127,6 +134,8 @@ pub enum State {
         since: Timestamp,
         /// The time since which no turn needs it.
         idle_since: Option<Timestamp>,
+        /// True if it held much memory when it became idle.
+        grown: bool,
         /// The number of consecutive starts that led here.
         attempt: u32,
     },
@@ -192,6 +201,8 @@ pub enum Event {
     DriverStopped,
     /// The driver could not stop it.
     StopFailed { reason: String },
+    /// The memory of the machine was measured, in bytes, when it had become idle.
+    MemoryMeasured { bytes: u64 },
     /// The time of [`Machine::wake_at`] was reached.
     Tick,
 }
@@ -273,8 +284,10 @@ impl Machine {
     pub fn wake_at(&self) -> Option<Timestamp> {
         match self.state {
             State::Backoff { until, .. } => Some(until),
-            State::Running { idle_since: Some(since), .. } => {
-                self.rules.idle_timeout.map(|timeout| since.plus(timeout))
+            State::Running { idle_since: Some(since), grown, .. } => {
+                let timeout = self.rules.idle_timeout?;
+                let grown_timeout = self.rules.grown_idle_timeout.min(timeout);
+                Some(since.plus(if grown { grown_timeout } else { timeout }))
             }
             State::Running { idle_since: None, .. }
             | State::Attaching
@@ -297,6 +310,13 @@ impl Machine {
             Event::TurnEnded => {
                 self.turns = self.turns.saturating_sub(1);
                 self.note_idleness(now);
+                Vec::new()
+            }
+            Event::MemoryMeasured { bytes } => {
+                let limit = self.rules.grown_from_bytes;
+                if let State::Running { grown, idle_since: Some(_), .. } = &mut self.state {
+                    *grown = bytes > limit;
+                }
                 Vec::new()
             }
             Event::StartRequested => self.start(now),
@@ -399,7 +419,7 @@ impl Machine {
             }
             (&State::Greeting { attempt }, Event::AgentAnswered { instance }) => {
                 let idle_since = (self.turns == 0).then_some(now);
-                self.state = State::Running { instance, since: now, idle_since, attempt };
+                self.state = State::Running { instance, since: now, idle_since, grown: false, attempt };
                 Vec::new()
             }
             (&State::Greeting { attempt }, Event::StartFailed { reason, permanent }) => {
@@ -420,8 +440,11 @@ impl Machine {
                 let then = self.after_loss(attempt, reason, false);
                 self.halt(then)
             }
-            (&State::Running { since, idle_since, attempt, .. }, Event::AgentAnswered { instance }) => {
-                self.state = State::Running { instance, since, idle_since, attempt };
+            (
+                &State::Running { since, idle_since, grown, attempt, .. },
+                Event::AgentAnswered { instance },
+            ) => {
+                self.state = State::Running { instance, since, idle_since, grown, attempt };
                 Vec::new()
             }
             (State::Stopping { then, .. }, Event::DriverStopped) => match then.clone() {
@@ -461,6 +484,7 @@ impl Machine {
                 | Event::AgentLost { .. }
                 | Event::DriverStopped
                 | Event::StopFailed { .. }
+                | Event::MemoryMeasured { .. }
                 | Event::Tick,
             ) => Vec::new(),
         }
@@ -521,8 +545,9 @@ impl Machine {
     }
 
     fn note_idleness(&mut self, now: Timestamp) {
-        if let State::Running { idle_since, .. } = &mut self.state {
+        if let State::Running { idle_since, grown, .. } = &mut self.state {
             *idle_since = if self.turns == 0 { idle_since.or(Some(now)) } else { None };
+            *grown &= self.turns == 0;
         }
     }
 }

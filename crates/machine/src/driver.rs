@@ -101,6 +101,41 @@ impl Driver {
         }
     }
 
+    /// Returns the memory of the account's machine, in bytes; `None` if it does not run or cannot be measured.
+    pub async fn memory(&self, account: AccountId) -> Option<u64> {
+        match self {
+            Self::Sandbox(driver) => driver.memory(account).await,
+            Self::Simulated(driver) => driver.memory(account),
+        }
+    }
+
+    /// Remembers the reason of the last change of the machine's state, as long as its folder is kept.
+    pub fn keep_reason(&self, account: AccountId, reason: &str) {
+        if let Self::Sandbox(driver) = self
+            && let Err(error) = driver.folders().keep_reason(account, reason)
+        {
+            tracing::debug!(%account, %error, "reason of the machine's state not kept");
+        }
+    }
+
+    /// Returns the reason of the last change of the machine's state, also if an earlier service changed it.
+    #[must_use]
+    pub fn kept_reason(&self, account: AccountId) -> Option<String> {
+        match self {
+            Self::Sandbox(driver) => driver.folders().reason(account),
+            Self::Simulated(_) => None,
+        }
+    }
+
+    /// Returns what the machine's log says last; `None` if it says nothing.
+    #[must_use]
+    pub fn last_words(&self, account: AccountId) -> Option<String> {
+        match self {
+            Self::Sandbox(driver) => driver.folders().last_words(account),
+            Self::Simulated(_) => None,
+        }
+    }
+
     /// Removes all that the driver keeps for an account whose machine is stopped.
     ///
     /// # Errors

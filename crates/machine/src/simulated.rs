@@ -42,6 +42,7 @@ struct State {
     failures: Vec<DriverError>,
     held: bool,
     starts: u64,
+    memory_bytes: u64,
     released: Arc<tokio::sync::Notify>,
 }
 
@@ -84,6 +85,15 @@ impl Simulated {
         if let Some(connection) = self.state().connections.remove(&account) {
             connection.cancel();
         }
+    }
+
+    /// Lets every machine hold this much memory from now on.
+    pub fn grow(&self, memory_bytes: u64) {
+        self.state().memory_bytes = memory_bytes;
+    }
+
+    pub(crate) fn memory(&self, account: AccountId) -> Option<u64> {
+        self.runs(account).then(|| self.state().memory_bytes)
     }
 
     /// Returns the number of starts, failed ones included.

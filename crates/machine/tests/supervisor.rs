@@ -401,6 +401,25 @@ async fn an_agent_that_closes_every_connection_is_given_up_and_costs_little_mean
     assert!(connections.load(Ordering::Relaxed) <= starts * 10, "{connections:?} connections");
 }
 
+/// Its memory is measured when its last turn ends.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_has_grown_is_stopped_soon_after_its_last_turn() {
+    let site = Site::new(Desired::Stopped);
+    let soon = Rules::default().grown_idle_timeout + Duration::from_secs(1);
+    for (bytes, status) in [(40 << 20, MachineStatus::Running), (600 << 20, MachineStatus::Stopped)] {
+        site.driver.grow(bytes);
+        let turn = site.machines.turn(site.account).await.unwrap();
+        site.machines.ensure_running(site.account).await.unwrap();
+        sleep(soon).await;
+        assert_eq!(site.status().await, MachineStatus::Running, "a turn needs it");
+        drop(turn);
+        sleep(soon).await;
+        assert_eq!(site.status().await, status, "{bytes}");
+    }
+    let reason = site.machines.view(site.account).await.unwrap().reason;
+    assert_eq!(reason.as_deref(), Some("it was idle and held much memory"));
+}
+
 /// A machine whose connection breaks occasionally is reconnected at once.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_breaks_is_made_again() {

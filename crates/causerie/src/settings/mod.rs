@@ -306,6 +306,11 @@ fn rules(from: &mut Sources) -> Rules {
     let bounds = Duration::from_secs(1)..=Duration::from_hours(24 * 365);
     Rules {
         idle_timeout: from.key("machine.idle_timeout", default.idle_timeout, duration_or_never(bounds)),
+        grown_from_bytes: from.key(
+            "machine.idle_memory_bytes",
+            default.grown_from_bytes,
+            bytes(32 << 20..=1 << 42),
+        ),
         started_by_questions: from.key(
             "machine.on_question",
             default.started_by_questions,

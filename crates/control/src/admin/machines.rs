@@ -37,7 +37,7 @@ pub struct ShownMachine {
     pub driver: Option<String>,
     /// The isolation in words.
     pub isolation: Option<&'static str>,
-    /// The reason of the last change of the state since the service started.
+    /// The reason of the last change of the state.
     pub reason: Option<String>,
     /// The facts that the host knows.
     pub details: MachineDetails,
@@ -102,7 +102,7 @@ impl Admin {
                 let view = vm.machines.view(account.id).await?;
                 (view.status, view.failure.or(view.reason))
             }
-            None => (status_of(&details), None),
+            None => (status_of(&details), self.machine_folders.reason(account.id)),
         };
         Ok(ShownMachine { account, status, driver, isolation, reason, details })
     }

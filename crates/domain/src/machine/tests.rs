@@ -336,3 +336,29 @@ fn a_start_of_one_that_runs_lets_it_be_idle_from_then_on() {
     world.feed(Event::StartRequested);
     assert_eq!(world.machine.wake_at(), None, "a turn is under way");
 }
+
+#[test]
+fn one_that_has_grown_is_stopped_sooner_unless_a_turn_needs_it() {
+    let rules = Rules::default();
+    let mut world = World::running();
+    world.feed(Event::MemoryMeasured { bytes: rules.grown_from_bytes });
+    let idle = rules.idle_timeout.expect("the default has one");
+    assert_eq!(world.machine.wake_at(), Some(world.now.plus(idle)));
+    world.feed(Event::MemoryMeasured { bytes: rules.grown_from_bytes + 1 });
+    assert_eq!(world.machine.wake_at(), Some(world.now.plus(rules.grown_idle_timeout)));
+    world.feed(Event::TurnBegan);
+    world.feed(Event::MemoryMeasured { bytes: u64::MAX });
+    assert_eq!(world.machine.wake_at(), None);
+    world.feed(Event::TurnEnded);
+    assert_eq!(world.machine.wake_at(), Some(world.now.plus(idle)), "it is measured anew");
+    world.feed(Event::MemoryMeasured { bytes: u64::MAX });
+    world.now = world.now.plus(rules.grown_idle_timeout);
+    world.feed(Event::Tick);
+    assert_eq!(world.machine.status(), MachineStatus::Stopping);
+
+    let (mut kept, _) = Machine::new(Desired::Running, Rules { idle_timeout: None, ..rules });
+    kept.on(Event::Attached, world.now);
+    kept.on(Event::AgentAnswered { instance: InstanceId::from_random(1) }, world.now);
+    kept.on(Event::MemoryMeasured { bytes: u64::MAX }, world.now);
+    assert_eq!(kept.wake_at(), None, "machines that are never stopped are not stopped sooner");
+}

@@ -30,7 +30,20 @@ impl LimitsKind {
 }
 
 /// The files of a group that tell its memory in bytes, of version 2 and 1.
-pub(crate) const MACHINE_MEMORY: [&str; 2] = ["memory.current", "memory.usage_in_bytes"];
+const MEMORY: [&str; 2] = ["memory.current", "memory.usage_in_bytes"];
+
+/// Returns the memory of a group in bytes, without cached contents of files, which the host takes back when it needs to;
+/// `None` if the group does not count memory.
+pub(crate) fn memory(group: &Path) -> Option<u64> {
+    let used = MEMORY.iter().find_map(|file| fs::read_to_string(group.join(file)).ok());
+    let used: u64 = used?.trim().parse().ok()?;
+    let statistics = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+    let cached = statistics.lines().filter_map(|line| match line.split_once(' ')? {
+        ("inactive_file" | "active_file", bytes) => bytes.parse::<u64>().ok(),
+        _ => None,
+    });
+    Some(used.saturating_sub(cached.sum()))
+}
 
 /// The location in which the service may create control groups.
 #[derive(Debug, Clone)]

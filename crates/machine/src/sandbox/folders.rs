@@ -10,8 +10,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use tokio::time::{sleep, timeout};
 
-use super::cgroup::{self, MACHINE_MEMORY};
-use super::spec::{Identity, LOCK, LOG, SOCKET, STATE};
+use super::cgroup;
+use super::spec::{Identity, LOCK, LOG, REASON, SOCKET, STATE};
 use super::{
     KILL_TIMEOUT, Kernel, LOCK_POLL, LOCK_POLLS_MAX, LimitsKind, SandboxMachine, TERM_TIMEOUT, failed,
 };
@@ -70,6 +70,9 @@ impl MemorySource {
         }
     }
 }
+
+/// The lines at the end of a log in which a kernel's last words are looked for.
+const PANIC_LINES_MAX: usize = 100;
 
 impl MachineFolders {
     /// Names the folder that holds a folder for each machine; it need not exist.
@@ -150,6 +153,38 @@ impl MachineFolders {
         Ok(read)
     }
 
+    /// Returns the last line of the machine's log, by which a kernel or an agent that ended says why; `None` if there is
+    /// none. Without control characters, because a tool may have written it.
+    #[must_use]
+    pub fn last_words(&self, account: AccountId) -> Option<String> {
+        const SHOWN_MAX: usize = 200;
+        let log = self.log(account).ok()?;
+        let log = String::from_utf8_lossy(&log);
+        let panic =
+            log.lines().rev().take(PANIC_LINES_MAX).find_map(|line| line.split_once("Kernel panic - "));
+        let line = panic
+            .map(|(_, words)| words)
+            .or_else(|| log.lines().rev().find(|line| !line.trim().is_empty()))?;
+        Some(line.trim().chars().filter(|letter| !letter.is_control()).take(SHOWN_MAX).collect())
+    }
+
+    /// Remembers the reason of the last change of the machine's state, for [`Self::reason`].
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep_reason(&self, account: AccountId, reason: &str) -> io::Result<()> {
+        let folder = self.folder(account);
+        let fresh = folder.join(format!("{REASON}.new"));
+        fs::write(&fresh, reason)?;
+        fs::rename(fresh, folder.join(REASON))
+    }
+
+    /// Returns the reason of the last change of the machine's state; `None` if its state never changed.
+    #[must_use]
+    pub fn reason(&self, account: AccountId) -> Option<String> {
+        fs::read_to_string(self.folder(account).join(REASON)).ok()
+    }
+
     /// Stops the account's machine, if there is one: asks the agent to end, then kills all. Returns when nothing of it is
     /// left.
     ///
@@ -189,9 +224,7 @@ impl MachineFolders {
 }
 
 fn memory(identity: &Identity, pids: &[i32]) -> Option<Memory> {
-    let counted = identity.cgroups.iter().flat_map(|group| MACHINE_MEMORY.map(|file| group.join(file)));
-    let counted = counted.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok()).next();
-    if let Some(bytes) = counted {
+    if let Some(bytes) = identity.cgroups.iter().find_map(|group| cgroup::memory(group)) {
         return Some(Memory { bytes, source: MemorySource::ControlGroup });
     }
     let shares: Option<Vec<u64>> = pids.iter().map(|pid| kibibytes(*pid, "smaps_rollup", "Pss:")).collect();

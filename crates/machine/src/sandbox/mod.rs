@@ -417,6 +417,13 @@ impl Sandbox {
         }
     }
 
+    /// Returns the memory of the account's machine, in bytes.
+    pub(crate) async fn memory(&self, account: AccountId) -> Option<u64> {
+        let folders = self.folders();
+        let details = spawn_blocking(move || folders.details(account)).await.ok()?.ok()?;
+        Some(details.memory?.bytes)
+    }
+
     fn folder(&self, account: AccountId) -> PathBuf {
         self.config.machines.join(account.to_string())
     }

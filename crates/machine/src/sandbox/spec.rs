@@ -18,6 +18,8 @@ pub(crate) const LOCK: &str = "lock";
 pub(crate) const STATE: &str = "state.json";
 /// The standard output and error of the agent and the jail.
 pub(crate) const LOG: &str = "agent.log";
+/// The file with the reason of the last change of the machine's state.
+pub(crate) const REASON: &str = "reason";
 /// The user of tools inside.
 pub(crate) const TOOLS_ID: u32 = 1000;
 

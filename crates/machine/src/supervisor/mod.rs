@@ -95,7 +95,7 @@ pub struct MachineView {
     pub status: MachineStatus,
     /// The reason why starting was given up, for the owner.
     pub failure: Option<String>,
-    /// The reason of the last change of the status, if it has changed since the service started.
+    /// The reason of the last change of the status, if it ever changed.
     pub reason: Option<String>,
     /// The number of turns that need the machine.
     pub turns: u32,

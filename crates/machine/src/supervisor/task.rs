@@ -62,6 +62,7 @@ enum WakeReason {
     Done(Done),
     MachineEnded,
     LinkClosed,
+    MemoryMeasured(Option<u64>),
     TimePassed,
     RetrySave,
     Shutdown,
@@ -79,6 +80,8 @@ pub(super) struct Supervisor {
     brief_links: u32,
     /// The operation in progress.
     operation: Option<BoxFuture<'static, Done>>,
+    /// The measurement of the memory of a machine that has become idle.
+    measurement: Option<BoxFuture<'static, Option<u64>>>,
     turns: watch::Receiver<u32>,
     seen: watch::Sender<ObservedState>,
     began: Instant,
@@ -102,7 +105,8 @@ impl Supervisor {
         turns: watch::Receiver<u32>,
     ) -> (Self, watch::Receiver<ObservedState>) {
         let (machine, first) = Machine::new(record.desired, shared.rules);
-        let view = MachineView { status: machine.status(), failure: None, reason: None, turns: 0 };
+        let reason = shared.driver.kept_reason(record.home.account);
+        let view = MachineView { status: machine.status(), failure: None, reason: reason.clone(), turns: 0 };
         let (seen, receiver) = watch::channel(ObservedState { view, settled: false, link: None });
         let home = record.home;
         let began = Instant::now();
@@ -115,11 +119,12 @@ impl Supervisor {
             linked_at: began,
             brief_links: 0,
             operation: None,
+            measurement: None,
             turns,
             seen,
             began,
             unsaved: None,
-            reason: None,
+            reason,
         };
         supervisor.operate(&first);
         (supervisor, receiver)
@@ -137,9 +142,18 @@ impl Supervisor {
                     self.done(done).await;
                 }
                 WakeReason::MachineEnded => {
-                    self.apply_event(Event::AgentLost { reason: "the machine ended by itself".into() }).await;
+                    let words = self.shared.driver.last_words(self.home.account);
+                    let words = words.map(|words| format!(": {words}")).unwrap_or_default();
+                    let reason = format!("the machine ended by itself{words}");
+                    self.apply_event(Event::AgentLost { reason }).await;
                 }
                 WakeReason::LinkClosed => self.link_closed().await,
+                WakeReason::MemoryMeasured(bytes) => {
+                    self.measurement = None;
+                    if let Some(bytes) = bytes {
+                        self.apply_event(Event::MemoryMeasured { bytes }).await;
+                    }
+                }
                 WakeReason::TimePassed => self.apply_event(Event::Tick).await,
                 WakeReason::RetrySave => self.retry_save().await,
             }
@@ -159,7 +173,7 @@ impl Supervisor {
         };
         let due = self.machine.wake_at().map(|at| self.began + at.since(Timestamp::from_micros(0)));
         let retry_at = self.unsaved.as_ref().map(|unsaved| unsaved.again);
-        let (link, operation) = (&self.link, &mut self.operation);
+        let (link, operation, measurement) = (&self.link, &mut self.operation, &mut self.measurement);
         tokio::select! {
             () = self.shared.shutdown.cancelled() => WakeReason::Shutdown,
             command = mailbox.recv() => WakeReason::Command(command),
@@ -182,6 +196,12 @@ impl Supervisor {
                     None => future::pending().await,
                 }
             } => WakeReason::LinkClosed,
+            bytes = async {
+                match measurement {
+                    Some(measurement) => measurement.await,
+                    None => future::pending().await,
+                }
+            } => WakeReason::MemoryMeasured(bytes),
             () = async {
                 match due {
                     Some(due) => sleep_until(due).await,
@@ -240,6 +260,13 @@ impl Supervisor {
             let more = self.machine.turns() < wanted;
             self.apply_event(if more { Event::TurnBegan } else { Event::TurnEnded }).await;
         }
+        let is_idle = wanted == 0 && matches!(self.machine.state(), State::Running { .. });
+        self.measurement = is_idle.then(|| {
+            let (shared, account) = (Arc::clone(&self.shared), self.home.account);
+            let measuring: BoxFuture<'static, _> =
+                Box::pin(async move { shared.driver.memory(account).await });
+            measuring
+        });
     }
 
     async fn done(&mut self, done: Done) {
@@ -287,7 +314,10 @@ impl Supervisor {
     /// Applies an event for this reason, or for the one that the event itself says.
     async fn apply_event_because(&mut self, event: Event, reason: Option<String>) {
         let before = self.machine.status();
-        let reason = reason.or_else(|| words_of(&event));
+        let has_grown = matches!(self.machine.state(), State::Running { grown: true, .. });
+        // A service that finds no machine keeps what an earlier one knew.
+        let is_known = self.reason.is_some() && event == Event::NothingToAttach;
+        let reason = reason.or_else(|| words_of(&event, has_grown).filter(|_| !is_known));
         if self.take(event).await && !matches!(self.machine.state(), State::Failed { .. }) {
             self.take(Event::StartRequested).await;
         }
@@ -296,6 +326,9 @@ impl Supervisor {
             let (before, after) = (before.as_str(), after.as_str());
             self.reason = reason.or(self.reason.take());
             let reason = self.reason.as_deref();
+            if let Some(reason) = reason {
+                self.shared.driver.keep_reason(self.home.account, reason);
+            }
             tracing::info!(account = %self.home.account, before, after, reason, "machine state changed");
         }
         self.show();
@@ -409,7 +442,7 @@ impl Supervisor {
 
 /// Says in words for operators why a machine's status changes with an event; `None` if the event only completes what an
 /// earlier one began.
-fn words_of(event: &Event) -> Option<String> {
+fn words_of(event: &Event, has_grown: bool) -> Option<String> {
     let words = match event {
         Event::StartRequested => "a start was requested",
         Event::StopRequested => "a stop was requested",
@@ -419,8 +452,12 @@ fn words_of(event: &Event) -> Option<String> {
         Event::StartFailed { reason, .. } => return Some(format!("the start failed: {reason}")),
         Event::AgentLost { reason } => return Some(format!("it was lost: {reason}")),
         Event::StopFailed { reason } => return Some(format!("the stop failed: {reason}")),
+        Event::Tick if has_grown => "it was idle and held much memory",
         Event::Tick => "it was idle",
-        Event::DriverStarted | Event::AgentAnswered { .. } | Event::DriverStopped => return None,
+        Event::MemoryMeasured { .. }
+        | Event::DriverStarted
+        | Event::AgentAnswered { .. }
+        | Event::DriverStopped => return None,
     };
     Some(words.to_owned())
 }

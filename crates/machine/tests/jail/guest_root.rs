@@ -60,8 +60,8 @@ async fn a_crash_of_a_machine_s_kernel_is_seen_and_the_machine_starts_again() {
     let (machine, _) = site.start().await;
     go(&site);
     timeout(SEEN_WITHIN, machine.ended()).await.expect("its end is seen");
-    let log = std::fs::read_to_string(site.machine_folder().join("agent.log")).unwrap();
-    assert!(log.contains("sysrq triggered crash"), "{log}");
+    let words = site.sandbox.folders().last_words(site.home().account).unwrap();
+    assert!(words.contains("sysrq triggered crash"), "{words}");
     site.sandbox.stop(site.home().account).await.unwrap();
     std::fs::remove_dir_all(site.folder.path().join("workspace/guest-root")).unwrap();
     let (_machine, link) = site.start().await;

@@ -213,7 +213,9 @@ async fn a_jail_that_is_killed_is_started_again_for_a_turn(kind: Kind) {
     let again = timeout(Duration::from_secs(20), machines.when_running(account)).await.unwrap().unwrap();
     assert_ne!(again.instance(), link.instance());
     assert_eq!(as_tools(&again, "echo again").await, "again");
+    let reason = machines.view(account).await.unwrap().reason;
     machines.shutdown().await;
+    assert_eq!(machines.driver().kept_reason(account), reason, "it is known after the service");
     assert!(site.sandbox.attach(account).unwrap().is_some(), "it outlives the supervisor");
     let name = if kind == Kind::Uml { "uml" } else { "sandbox" };
     assert_eq!(machines.driver().to_string().split(' ').next(), Some(name));
