@@ -52,6 +52,11 @@ pub(crate) async fn run(command: AdminCommand) -> Result<(), CliError> {
     Ok(())
 }
 
+/// As [`run`] does, but returns the answer.
+pub(crate) async fn carry_out_at(at: &Where, request: Request) -> Result<Value, CliError> {
+    carry_out(&places(at)?, request).await
+}
+
 /// Sends the request to the service; without one, executes it on the data folder, which is locked meanwhile.
 async fn carry_out(places: &Places, request: Request) -> Result<Value, CliError> {
     let data = places.data.as_path();

@@ -42,6 +42,13 @@ pub(crate) enum Command {
         #[command(flatten)]
         at: Where,
     },
+    /// Try what a service needs on this host, and say what to mend or install
+    ///
+    /// Exits with 1 if there is a problem. Run it as the user of the service.
+    Doctor {
+        #[command(flatten)]
+        at: Where,
+    },
     /// List and check plugins
     #[command(subcommand)]
     Plugins(PluginsCommand),

@@ -79,7 +79,7 @@ fn config(data: &Path, settings: &Settings) -> Result<SandboxConfig, String> {
 }
 
 /// Finds the image that is set.
-fn image(settings: &Settings) -> Result<Option<machine::Image>, String> {
+pub(crate) fn image(settings: &Settings) -> Result<Option<machine::Image>, String> {
     let Some(name) = &settings.image else { return Ok(None) };
     let reference = name.parse().map_err(|error: ImageError| error.to_string())?;
     let image = Images::at(settings.images.clone()).find(&reference).map_err(|error| {

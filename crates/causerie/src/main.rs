@@ -7,6 +7,7 @@ mod commands;
 mod config;
 mod data;
 mod demo;
+mod doctor;
 mod error;
 mod guest;
 mod http;
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
     // Done while there is a single thread, because later threads inherit the credentials.
     let at = match &cli.command {
         Command::Admin(command) => Some(command.at()),
-        Command::Restore { at, .. } => Some(at),
+        Command::Restore { at, .. } | Command::Doctor { at } => Some(at),
         Command::Image(command) => Some(&image_commands::at(command)),
         _ => None,
     };
@@ -108,6 +109,9 @@ async fn run(command: Command) -> ExitCode {
             return model_commands::run(&at)
                 .await
                 .map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
+        }
+        Command::Doctor { at } => {
+            return if doctor::run(&at).await { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         }
         Command::Image(command) => {
             let as_json = command.place().json;

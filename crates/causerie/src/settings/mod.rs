@@ -85,7 +85,7 @@ pub(crate) struct Log {
 }
 
 /// All settings.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// The data folder.
     pub(crate) data: PathBuf,

@@ -270,3 +270,50 @@ fn what_a_command_makes_belongs_to_the_owner_of_the_data_folder() {
     assert!(belongs_to_its_owner(&restored) >= 3);
     belongs_to_its_owner(&data);
 }
+
+#[test]
+fn the_doctor_says_what_works_and_what_to_mend() {
+    let service = Service::start(Options::default());
+    let doctor = |environment: &[(&str, &str)]| {
+        let temporary = tempfile::tempdir().expect("a folder");
+        // Machines run as other users, who must be able to traverse the folder.
+        fs::set_permissions(temporary.path(), PermissionsExt::from_mode(0o711)).expect("permissions");
+        let mut command = service.command();
+        command.args(["doctor", "--json", "--data"]).arg(service.data()).env("TMPDIR", temporary.path());
+        let output = command.envs(environment.iter().copied()).output().expect("the binary can be run");
+        assert_eq!(fs::read_dir(temporary.path()).expect("a folder").count(), 0, "nothing is left");
+        let answer: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+        assert_eq!(answer["ok"].as_bool(), Some(output.status.success()));
+        answer
+    };
+    let found = |answer: &Value, name: &str| {
+        let checks = answer["checks"].as_array().expect("checks");
+        let check =
+            checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("{name}: {answer}"));
+        (
+            check["status"].as_str().expect("a status").to_owned(),
+            check["reason"].as_str().expect("words").to_owned(),
+        )
+    };
+    let well = doctor(&[]);
+    assert!(well["ok"] == true, "{well}");
+    for name in ["configuration", "host", "service", "disk", "database", "driver_sandbox", "machines"] {
+        assert_eq!(found(&well, name).0, "pass", "{well}");
+    }
+    assert!(found(&well, "service").1.starts_with("runs on"));
+
+    let ill = doctor(&[("SEARXNG_URL", "http://127.0.0.1:9"), ("CAUSERIE_MACHINE_KERNEL", "/no/kernel")]);
+    assert_eq!(found(&ill, "web_search").0, "fail");
+    let (status, reason) = found(&ill, "driver_uml");
+    assert!(status == "warn" && reason.contains("/no/kernel"), "there is still the sandbox: {reason}");
+    let set = doctor(&[("CAUSERIE_MACHINE_KERNEL", "/no/kernel"), ("CAUSERIE_MACHINE_DRIVER", "uml")]);
+    assert_eq!((found(&set, "driver_uml").0, found(&set, "machines").0), ("fail".into(), "fail".into()));
+    let wrong = doctor(&[("CAUSERIE_MACHINE_MEMORY_BYTES", "little")]);
+    let (status, reason) = found(&wrong, "configuration");
+    assert!(status == "fail" && reason.contains("machine.memory_bytes"), "{reason}");
+
+    let mut people = service.command();
+    let output = people.args(["doctor", "--data"]).arg(service.data()).output().expect("it can be run");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("ok") && text.contains("0 problems"), "{text}");
+}

@@ -1,0 +1,292 @@
+//! `causerie doctor`: tries what a service needs on this host, and says what to mend or install.
+//!
+//! It changes nothing: machine drivers are tried in a temporary folder. The checks are those of the caller, so it should
+//! run as the service's user; root acts as the owner of the data folder.
+
+use std::path::{Path, PathBuf};
+
+use control::{Catalog, Check, CheckStatus, DiskReserve, Environment};
+use domain::catalog::ModelStatus;
+use egress::{Query, Search};
+use serde_json::{Value, json};
+
+use crate::commands::{Request, Where};
+use crate::machine_driver::{self, Chosen};
+use crate::settings::{self, MachineDriver, Settings};
+use crate::{admin, model_list, output, socket};
+
+/// The programs that tools of the agent use for documents, with the Debian packages that have them.
+const TOOL_PROGRAMS: [(&str, &str); 6] = [
+    ("python3", "python3"),
+    ("pdftotext", "poppler-utils"),
+    ("pandoc", "pandoc"),
+    ("tesseract", "tesseract-ocr"),
+    ("soffice", "libreoffice-writer-nogui"),
+    ("rg", "ripgrep"),
+];
+/// The programs that build images.
+const IMAGE_PROGRAMS: [(&str, &str); 2] = [("mmdebstrap", "mmdebstrap"), ("mkfs.erofs", "erofs-utils")];
+/// The folders of programs that machines show, and that hold those for operators.
+const MACHINE_FOLDERS: [&str; 3] = ["usr/local/bin", "usr/bin", "bin"];
+const OPERATOR_FOLDERS: [&str; 4] = ["usr/sbin", "usr/bin", "sbin", "usr/local/bin"];
+
+/// Runs all checks and prints them. Returns true if none failed.
+pub(crate) async fn run(at: &Where) -> bool {
+    let checks = match Settings::load(settings::sources(at.config.as_deref(), at.arguments())) {
+        Err(invalid) => vec![failed("configuration", invalid)],
+        Ok(loaded) => {
+            let status = if loaded.warnings.is_empty() { CheckStatus::Pass } else { CheckStatus::Warn };
+            let words =
+                if loaded.warnings.is_empty() { "valid".to_owned() } else { loaded.warnings.join("; ") };
+            let mut checks = vec![Check::new("configuration", status, words)];
+            checks.extend(of_settings(at, &loaded.settings).await);
+            checks
+        }
+    };
+    let failures = checks.iter().filter(|check| check.status == CheckStatus::Fail).count();
+    if at.json {
+        output::line(json!({ "ok": failures == 0, "checks": checks }));
+    } else {
+        let rows: Vec<Value> = checks.iter().map(row).collect();
+        output::table(&["", "check", "finding"], &rows);
+        let warnings = checks.iter().filter(|check| check.status == CheckStatus::Warn).count();
+        output::line(format_args!("\n{failures} problems, {warnings} warnings"));
+    }
+    failures == 0
+}
+
+fn row(check: &Check) -> Value {
+    let mark = match check.status {
+        CheckStatus::Pass => "ok",
+        CheckStatus::Warn => "warning",
+        CheckStatus::Fail => "PROBLEM",
+    };
+    json!({ "": mark, "check": check.name, "finding": check.reason.replace('\n', "; ") })
+}
+
+fn passed(name: &str, reason: impl std::fmt::Display) -> Check {
+    Check::new(name, CheckStatus::Pass, reason.to_string())
+}
+
+fn warned(name: &str, reason: impl std::fmt::Display) -> Check {
+    Check::new(name, CheckStatus::Warn, reason.to_string())
+}
+
+fn failed(name: &str, reason: impl std::fmt::Display) -> Check {
+    Check::new(name, CheckStatus::Fail, reason.to_string())
+}
+
+async fn of_settings(at: &Where, settings: &Settings) -> Vec<Check> {
+    let mut checks = vec![host()];
+    let service = socket::connect(&settings.data).await;
+    checks.push(match &service {
+        Some(_) => passed("service", format_args!("runs on {}", settings.data.display())),
+        None => passed("service", format_args!("none runs on {}", settings.data.display())),
+    });
+    checks.push(disk(settings));
+    checks.push(database(at).await);
+    checks.extend(machines(settings).await);
+    checks.push(programs(settings));
+    checks.push(image_programs());
+    checks.extend(models(settings, service).await);
+    checks.push(web(settings).await);
+    checks
+}
+
+fn host() -> Check {
+    let name = rustix::system::uname();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let memory = rustix::system::sysinfo();
+    let gibibytes = u64::from(memory.mem_unit).saturating_mul(memory.totalram) >> 30;
+    let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+    let (release, machine) = (text(name.release()), text(name.machine()));
+    passed("host", format_args!("Linux {release}, {machine}, {processors} processors, {gibibytes} GiB"))
+}
+
+fn disk(settings: &Settings) -> Check {
+    // The folder may not exist yet.
+    let Some(existing) = settings.data.ancestors().find(|folder| folder.exists()) else {
+        return disk_at(Path::new("."), settings);
+    };
+    disk_at(if existing.as_os_str().is_empty() { Path::new(".") } else { existing }, settings)
+}
+
+fn disk_at(folder: &Path, settings: &Settings) -> Check {
+    let reserve = DiskReserve::new(folder, settings.disk);
+    match reserve.free() {
+        Err(error) => failed("disk", format_args!("{}: {error}", folder.display())),
+        Ok(free) => {
+            let (gibibytes, least) = (free.bytes >> 30, settings.disk.free_min_bytes >> 20);
+            if reserve.is_low() {
+                let what =
+                    format!("{gibibytes} GiB free, questions are refused below {least} MiB: free some");
+                return failed("disk", what);
+            }
+            passed("disk", format_args!("{gibibytes} GiB free for {}", settings.data.display()))
+        }
+    }
+}
+
+async fn database(at: &Where) -> Check {
+    match admin::carry_out_at(at, Request::ListMachines).await {
+        Ok(answer) => {
+            let machines = answer["machines"].as_array().map_or(0, Vec::len);
+            passed("database", format_args!("answers, {machines} machines"))
+        }
+        Err(error) if error.code == "NO_DATABASE" => {
+            warned("database", "there is none yet: `causerie account create` or the first start makes it")
+        }
+        Err(error) => failed("database", error),
+    }
+}
+
+/// Tries each driver in a folder of its own.
+async fn machines(settings: &Settings) -> Vec<Check> {
+    let folder = match tempfile::Builder::new().prefix("causerie-doctor-").tempdir() {
+        Ok(folder) => folder,
+        Err(error) => return vec![failed("machines", format_args!("a temporary folder: {error}"))],
+    };
+    let open = || {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o711))
+    };
+    if let Err(error) = open() {
+        return vec![failed("machines", format_args!("a temporary folder: {error}"))];
+    }
+    let mut checks = Vec::new();
+    for driver in [MachineDriver::Uml, MachineDriver::Sandbox] {
+        let tried = Settings { driver, ..settings.clone() };
+        let name = format!("driver_{}", driver.name());
+        let is_set = settings.driver == driver;
+        checks.push(match machine_driver::choose(folder.path(), &tried).await {
+            Ok(chosen) => passed(&name, chosen.driver),
+            // Without it there is another, unless it is the one that is set or the last.
+            Err(why) if is_set || driver == MachineDriver::Sandbox => failed(&name, why),
+            Err(why) => warned(&name, why),
+        });
+    }
+    match machine_driver::choose(folder.path(), settings).await {
+        Ok(chosen) => {
+            checks.push(passed("machines", format_args!("{}: {}", chosen.driver, chosen.reason)));
+            checks.extend(limits(&chosen));
+        }
+        Err(why) => checks.push(failed("machines", why)),
+    }
+    checks
+}
+
+/// Reports the limits that the host's kernel does not enforce.
+fn limits(chosen: &Chosen) -> Vec<Check> {
+    machine_driver::checks(chosen).into_iter().filter(|check| check.status != CheckStatus::Pass).collect()
+}
+
+/// Looks for the programs that tools use, in the image or on the host.
+fn programs(settings: &Settings) -> Check {
+    const NAME: &str = "tool_programs";
+    let (root, place) = match machine_driver::image(settings) {
+        Err(why) => return failed(NAME, why),
+        Ok(Some(image)) => (image.tree, "the image has"),
+        Ok(None) => (PathBuf::from("/"), "machines find"),
+    };
+    let missing = missing(&root, &MACHINE_FOLDERS, &TOOL_PROGRAMS);
+    if missing.is_empty() {
+        let names: Vec<&str> = TOOL_PROGRAMS.iter().map(|(program, _)| *program).collect();
+        return passed(NAME, format_args!("{place} {}", names.join(", ")));
+    }
+    let words: Vec<&str> = missing.iter().map(|(program, _)| *program).collect();
+    let mend = if settings.image.is_some() {
+        "`causerie image build --profile full` has them".to_owned()
+    } else {
+        format!("{}, or use an image (`causerie image build --profile full`)", install(&missing))
+    };
+    warned(NAME, format_args!("tools that need {} do not work: {mend}", words.join(", ")))
+}
+
+fn image_programs() -> Check {
+    let missing = missing(Path::new("/"), &OPERATOR_FOLDERS, &IMAGE_PROGRAMS);
+    if missing.is_empty() {
+        return passed("image_programs", "images can be built");
+    }
+    warned("image_programs", format_args!("images cannot be built: {}", install(&missing)))
+}
+
+fn missing(
+    root: &Path,
+    folders: &[&str],
+    programs: &'static [(&'static str, &'static str)],
+) -> Vec<&'static (&'static str, &'static str)> {
+    let is_there = |program: &str| {
+        // A link of the image leads to a place inside it.
+        folders.iter().any(|folder| root.join(folder).join(program).symlink_metadata().is_ok())
+    };
+    programs.iter().filter(|(program, _)| !is_there(program)).collect()
+}
+
+fn install(missing: &[&(&str, &str)]) -> String {
+    let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
+    format!("`apt-get install {}`", packages.join(" "))
+}
+
+/// Asks the running service for the health of vendors or, without one, the vendors.
+async fn models(settings: &Settings, service: Option<tokio::net::UnixStream>) -> Vec<Check> {
+    let answer = match service {
+        Some(service) => socket::ask(service, &Request::ListModels).await.map_err(|error| error.to_string()),
+        None => ask_vendors(settings).await,
+    };
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(why) => return vec![failed("models", why)],
+    };
+    let vendors = answer["vendors"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut checks: Vec<Check> = vendors.iter().map(vendor).collect();
+    let models = answer["models"].as_array().map_or(&[][..], Vec::as_slice);
+    let default = models.iter().find(|model| model["default"] == true);
+    checks.push(match default.and_then(|model| model["id"].as_str()) {
+        Some(id) if vendors.is_empty() => warned(
+            "models",
+            format_args!(
+                "{id} quotes passages and needs no key; for a model that writes answers, set ANTHROPIC_API_KEY, \
+                 OPENAI_API_KEY, GEMINI_API_KEY or OPENAI_BASE_URL"
+            ),
+        ),
+        Some(id) => passed("models", format_args!("{} models, {id} by default", models.len())),
+        None => failed("models", "there is no default model"),
+    });
+    checks
+}
+
+async fn ask_vendors(settings: &Settings) -> Result<Value, String> {
+    let catalog = Catalog::new(settings.vendors.clone(), Environment::system().clock());
+    let catalog = catalog.map_err(|error| error.to_string())?;
+    let failure = catalog.refresh().await.err();
+    Ok(model_list::to_json(&catalog, failure.as_ref()))
+}
+
+fn vendor(vendor: &Value) -> Check {
+    let text = |name: &str| vendor[name].as_str().unwrap_or_default().to_owned();
+    let (address, status) = (text("baseUrl"), text("status"));
+    let name = format!("vendor_{}", text("vendor").to_ascii_lowercase());
+    if status == ModelStatus::Up.as_str() {
+        return passed(&name, format_args!("{address} answers, {} models", vendor["models"]));
+    }
+    let why = [text("trouble"), text("cause")].into_iter().filter(|part| !part.is_empty());
+    let why = why.collect::<Vec<_>>().join(": ");
+    failed(&name, format_args!("{address} is {status}: {why}"))
+}
+
+/// Searches once.
+async fn web(settings: &Settings) -> Check {
+    const NAME: &str = "web_search";
+    let search = match Search::new(settings.web.search.clone()) {
+        Ok(search) => search,
+        Err(error) => return failed(NAME, error),
+    };
+    if !search.is_configured() {
+        return warned(NAME, "none is set: SEARXNG_URL, BRAVE_API_KEY or TAVILY_API_KEY");
+    }
+    let query = Query { text: "Debian".to_owned(), ..Query::default() };
+    match search.search(&query).await {
+        Ok(found) => passed(NAME, format_args!("answers, {} results", found.len())),
+        Err(error) => failed(NAME, error),
+    }
+}
