@@ -10,13 +10,13 @@ use serde_json::Value;
 use workspace::Quota;
 
 use crate::commands::{
-    AccountCommand, AdminCommand, AuditCommand, CreditsCommand, JobCommand, KeyCommand, LicenceCommand,
-    Request, Secret, Where,
+    AccountCommand, AdminCommand, AuditCommand, CreditsCommand, JobCommand, KeyCommand, LicenceCommand, Where,
 };
 use crate::data::{self, Holder};
 use crate::error::CliError;
+use crate::request::{Request, Secret};
 use crate::settings::Places;
-use crate::{admin_requests, config, machine_commands, output, settings, socket};
+use crate::{admin_requests, config, machine_commands, output, printers, settings, socket};
 
 /// Makes root act as the owner of the data folder, so that the service can use the files that the command creates.
 /// Requires a single thread.
@@ -46,7 +46,7 @@ fn unusable(data: &Path, error: &std::io::Error) -> CliError {
 pub(crate) async fn run(command: AdminCommand) -> Result<(), CliError> {
     let (request, at) = request(command)?;
     let places = places(&at)?;
-    let print = if at.json { output::print } else { machine_commands::printer(&request) };
+    let print = if at.json { output::print } else { printers::of(&request) };
     let answer = carry_out(&places, request).await?;
     print(&answer, at.json);
     Ok(())
@@ -118,6 +118,9 @@ fn request(command: AdminCommand) -> Result<(Request, Where), CliError> {
             let password = if password_stdin { Some(typed_password(std::io::stdin())?) } else { None };
             (Request::CreateAccount { email, licence_until, credits, password, machine: !no_machine }, at)
         }
+        AdminCommand::Status { at } => (Request::ShowStatus, at),
+        AdminCommand::Account(AccountCommand::List { at }) => (Request::ListAccounts, at),
+        AdminCommand::Account(AccountCommand::Show { account, at }) => (Request::ShowAccount { account }, at),
         AdminCommand::Account(AccountCommand::SetPassword { account, password_stdin: _, at }) => {
             (Request::SetPassword { account, password: typed_password(std::io::stdin())? }, at)
         }

@@ -1,6 +1,8 @@
 //! Carries out operators' requests, in the service or on the data of one that does not run.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use control::admin::KeyRestrictions;
 use control::passwords::Password;
@@ -9,18 +11,34 @@ use domain::credits::{Balance, Credits};
 use domain::scope::{Permission, Scope};
 use domain::time::Timestamp;
 use serde_json::{Value, json};
+use store::accounts::Account;
 use store::audit::AuditEntry;
 use store::jobs::FailedJob;
 use store::keys::Key;
 
-use crate::commands::{Request, Secret};
 use crate::error::CliError;
+use crate::request::{Request, Secret};
 use crate::{machine_commands, model_list, usage};
+
+/// The facts of the running service that its operators ask for.
+#[derive(Debug, Clone)]
+pub(crate) struct ServiceFacts {
+    pub(crate) catalog: Arc<Catalog>,
+    /// The URL at which it listens.
+    pub(crate) address: String,
+    pub(crate) started_at: Timestamp,
+    /// The machine driver.
+    pub(crate) driver: String,
+}
+
+fn no_service() -> CliError {
+    CliError::new("SERVICE_UNREACHABLE", "no service runs here")
+}
 
 /// Carries out a request and returns the result as one JSON object.
 pub(crate) async fn answer(
     admin: &Admin,
-    catalog: Option<&Catalog>,
+    service: Option<&ServiceFacts>,
     request: Request,
 ) -> Result<Value, CliError> {
     Ok(match request {
@@ -31,6 +49,14 @@ pub(crate) async fn answer(
             let made = made?;
             json!({ "accountId": made.id.to_string(), "email": made.email })
         }
+        Request::ListAccounts => {
+            let accounts = admin.list_accounts().await?;
+            let listed: Vec<Value> =
+                accounts.iter().map(|(account, credits)| listed_account(account, *credits)).collect();
+            json!({ "accounts": listed })
+        }
+        Request::ShowAccount { account } => show_account(admin, &account).await?,
+        Request::ShowStatus => status(admin, service.ok_or_else(no_service)?).await?,
         Request::SetPassword { account, password: typed } => {
             let set = admin.set_password(&account, parse_password(typed)?).await?;
             json!({ "accountId": set.id.to_string(), "email": set.email })
@@ -69,10 +95,7 @@ pub(crate) async fn answer(
             let report = admin.usage(&account, since.unwrap_or(Timestamp::from_micros(0))).await?;
             usage::to_json(since, &report)
         }
-        Request::ListModels => match catalog {
-            Some(catalog) => model_list::to_json(catalog, None),
-            None => return Err(CliError::new("SERVICE_UNREACHABLE", "no service runs here")),
-        },
+        Request::ListModels => model_list::to_json(&service.ok_or_else(no_service)?.catalog, None),
         Request::ListMachines
         | Request::ShowMachine { .. }
         | Request::StartMachine { .. }
@@ -113,6 +136,53 @@ pub(crate) fn with_file(file: &Path, outcome: impl serde::Serialize) -> Value {
 /// Parses a new password.
 pub(crate) fn parse_password(typed: Secret) -> Result<Password, CliError> {
     Password::parse(&typed.0).map_err(|error| CliError::new("INVALID_PASSWORD", error.to_string()))
+}
+
+fn listed_account(account: &Account, credits: Balance) -> Value {
+    json!({
+        "accountId": account.id.to_string(),
+        "email": account.email,
+        "licenceUntil": account.licence.until.map(|until| until.to_string()),
+        "balance": credits.available.0,
+        "reserved": credits.reserved.0,
+        "conversations": account.conversations,
+        "machine": account.has_machine,
+        "createdAt": account.created_at.to_string(),
+    })
+}
+
+async fn show_account(admin: &Admin, named: &str) -> Result<Value, CliError> {
+    let account = admin.account(named).await?;
+    let mut shown = listed_account(&account, admin.balance(named).await?);
+    let keys = admin.list_keys(named).await?.len();
+    let machine = match account.has_machine {
+        true => Some(admin.show_machine(named).await?.status.as_str()),
+        false => None,
+    };
+    if let Value::Object(fields) = &mut shown {
+        fields.insert("keys".to_owned(), keys.into());
+        fields.insert("machine".to_owned(), machine.into());
+    }
+    Ok(shown)
+}
+
+async fn status(admin: &Admin, service: &ServiceFacts) -> Result<Value, CliError> {
+    let mut machines = BTreeMap::<&str, u64>::new();
+    for machine in admin.list_machines().await? {
+        *machines.entry(machine.status.map_or("UNKNOWN", |status| status.as_str())).or_default() += 1;
+    }
+    let models = model_list::to_json(&service.catalog, None);
+    let default = models["models"].as_array().into_iter().flatten().find(|model| model["default"] == true);
+    Ok(json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "address": service.address,
+        "startedAt": service.started_at.to_string(),
+        "accounts": admin.list_accounts().await?.len(),
+        "machines": machines,
+        "driver": service.driver,
+        "defaultModel": default.map(|model| &model["id"]),
+        "vendors": models["vendors"],
+    }))
 }
 
 fn audited((number, entry): &(i64, AuditEntry)) -> Value {

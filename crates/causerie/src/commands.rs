@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 use control::DatabaseUrl;
-use serde::{Deserialize, Serialize};
 
 use crate::client_commands::ClientCommand;
 use crate::image_options::ImageCommand;
@@ -41,6 +40,13 @@ pub(crate) enum Command {
     Models {
         #[command(flatten)]
         at: Where,
+    },
+    /// Print what makes a shell complete commands and arguments
+    ///
+    /// For bash: causerie completions bash >/etc/bash_completion.d/causerie
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
     },
     /// Try what a service needs on this host, and say what to mend or install
     ///
@@ -221,6 +227,11 @@ impl Where {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AdminCommand {
+    /// Show what the service does: address, version, models, machines
+    Status {
+        #[command(flatten)]
+        at: Where,
+    },
     /// Manage accounts
     #[command(subcommand)]
     Account(AccountCommand),
@@ -270,7 +281,13 @@ impl AdminCommand {
 
     /// Returns the data folder of the command.
     pub(crate) fn at(&self) -> &Where {
-        let (Self::Account(AccountCommand::Create { at, .. } | AccountCommand::SetPassword { at, .. })
+        let (Self::Account(
+            AccountCommand::Create { at, .. }
+            | AccountCommand::List { at }
+            | AccountCommand::Show { at, .. }
+            | AccountCommand::SetPassword { at, .. },
+        )
+        | Self::Status { at }
         | Self::Key(
             KeyCommand::Create { at, .. } | KeyCommand::List { at, .. } | KeyCommand::Revoke { at, .. },
         )
@@ -311,6 +328,18 @@ pub(crate) enum AccountCommand {
         /// Create the account without a machine
         #[arg(long)]
         no_machine: bool,
+        #[command(flatten)]
+        at: Where,
+    },
+    /// List all accounts: licence, credits, conversations
+    List {
+        #[command(flatten)]
+        at: Where,
+    },
+    /// Show an account: licence, credits, keys, machine
+    Show {
+        /// The account: email or identifier
+        account: String,
         #[command(flatten)]
         at: Where,
     },
@@ -485,95 +514,4 @@ pub(crate) enum JobCommand {
         #[command(flatten)]
         at: Where,
     },
-}
-
-/// An operator's request on the service's socket.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Request {
-    CreateAccount {
-        email: String,
-        licence_until: Option<i64>,
-        credits: u64,
-        password: Option<Secret>,
-        machine: bool,
-    },
-    SetPassword {
-        account: String,
-        password: Secret,
-    },
-    CreateKey {
-        account: String,
-        name: String,
-        #[serde(default)]
-        expires: Option<i64>,
-        #[serde(default)]
-        scope: Option<String>,
-        #[serde(default)]
-        spending_limit: Option<u64>,
-    },
-    ListKeys {
-        account: String,
-    },
-    RevokeKey {
-        key: String,
-    },
-    SetLicence {
-        account: String,
-        until: Option<i64>,
-    },
-    Grant {
-        account: String,
-        amount: u64,
-    },
-    ShowCredits {
-        account: String,
-    },
-    ShowUsage {
-        account: String,
-        since: Option<i64>,
-    },
-    ListModels,
-    ListMachines,
-    ShowMachine {
-        account: String,
-    },
-    StartMachine {
-        account: String,
-    },
-    StopMachine {
-        account: String,
-    },
-    ShowMachineLog {
-        account: String,
-    },
-    ResetMachine {
-        account: String,
-    },
-    ListAudit {
-        account: Option<String>,
-        since: Option<i64>,
-        before: Option<i64>,
-        limit: u32,
-    },
-    ListFailedJobs {
-        limit: u32,
-    },
-    RetryJob {
-        job: String,
-    },
-    Backup {
-        file: PathBuf,
-    },
-}
-
-/// A text that is serialized on the socket but not shown in debug output.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct Secret(pub(crate) String);
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret(…)")
-    }
 }

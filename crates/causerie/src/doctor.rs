@@ -10,8 +10,9 @@ use domain::catalog::ModelStatus;
 use egress::{Query, Search};
 use serde_json::{Value, json};
 
-use crate::commands::{Request, Where};
+use crate::commands::Where;
 use crate::machine_driver::{self, Chosen};
+use crate::request::Request;
 use crate::settings::{self, MachineDriver, Settings};
 use crate::{admin, model_list, output, socket};
 

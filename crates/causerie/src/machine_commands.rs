@@ -7,9 +7,9 @@ use control::admin::{MachineSummary, ShownMachine};
 use domain::time::Timestamp;
 use serde_json::{Value, json};
 
-use crate::commands::{MachineCommand, Request, Where};
+use crate::commands::{MachineCommand, Where};
 use crate::error::CliError;
-use crate::output;
+use crate::request::Request;
 
 /// Splits a command into the request and its data folder.
 pub(crate) fn request(command: MachineCommand) -> (Request, Where) {
@@ -69,42 +69,4 @@ fn shown(machine: &ShownMachine) -> Value {
         "reason": reason,
         "log": details.log,
     })
-}
-
-/// Returns what prints the answer to people.
-pub(crate) fn printer(request: &Request) -> fn(&Value, bool) {
-    match request {
-        Request::ListMachines => |answer, _| {
-            let machines = answer["machines"].as_array().map_or(&[][..], Vec::as_slice);
-            output::table(&["account", "status", "driver", "pids"], machines);
-        },
-        Request::ShowMachine { .. } => |answer, _| {
-            for (name, value) in answer.as_object().into_iter().flatten() {
-                output::line(format_args!("{name}: {}", output::plain(value)));
-            }
-        },
-        Request::ShowMachineLog { .. } => |answer, _| {
-            for line in answer["log"].as_str().unwrap_or_default().lines() {
-                output::line(visible(line));
-            }
-        },
-        _ => output::print,
-    }
-}
-
-/// Replaces control characters: a tool may have written what a terminal would obey.
-fn visible(line: &str) -> String {
-    line.chars()
-        .map(|letter| if letter.is_control() && letter != '\t' { '\u{fffd}' } else { letter })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_log_cannot_steer_the_terminal() {
-        assert_eq!(visible("a\tb\u{1b}[2Jc\u{9b}d\r"), "a\tb\u{fffd}[2Jc\u{fffd}d\u{fffd}");
-    }
 }

@@ -25,6 +25,8 @@ mod notify;
 mod otlp;
 mod output;
 mod plugin_commands;
+mod printers;
+mod request;
 mod requests;
 mod serve;
 mod settings;
@@ -36,7 +38,7 @@ mod usage;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use commands::{Cli, Command, ServeOptions};
 use error::CliError;
@@ -109,6 +111,12 @@ async fn run(command: Command) -> ExitCode {
             return model_commands::run(&at)
                 .await
                 .map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
+        }
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "causerie", &mut script);
+            output::line(String::from_utf8_lossy(&script).trim_end());
+            Ok(())
         }
         Command::Doctor { at } => {
             return if doctor::run(&at).await { ExitCode::SUCCESS } else { ExitCode::FAILURE };

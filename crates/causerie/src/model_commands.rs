@@ -2,8 +2,9 @@
 
 use control::{Catalog, Environment};
 
-use crate::commands::{Request, Where};
+use crate::commands::Where;
 use crate::error::CliError;
+use crate::request::Request;
 use crate::settings::{self, Settings};
 use crate::{config, model_list, output, socket};
 

@@ -46,6 +46,7 @@ fn vendor(health: &VendorHealth) -> Value {
         "baseUrl": health.base_url,
         "status": status.as_str(),
         "models": health.models,
+        "since": health.since.map(|since| since.to_string()),
         "trouble": health.trouble.map(ProbeError::as_str),
         "cause": health.detail,
     })

@@ -21,6 +21,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::admin_requests::ServiceFacts;
 use crate::data::{self, Holder};
 use crate::http::Frontend;
 use crate::metrics::{self, Sources};
@@ -72,6 +73,7 @@ pub(crate) struct Running {
     traces: Traces,
     ending: CancellationToken,
     serving: tokio::task::JoinHandle<()>,
+    data: PathBuf,
     _lock: File,
 }
 
@@ -87,6 +89,7 @@ pub(crate) async fn run(settings: Settings) -> Result<(), ServeError> {
     };
     let scheme = if running.tls.is_some() { "https" } else { "http" };
     tracing::info!("listening on {scheme}://{}", running.address);
+    say_what_next(&running, scheme).await;
     notify::notify("READY=1");
     let ended = tokio::select! {
         () = signalled => Ok(()),
@@ -99,6 +102,24 @@ pub(crate) async fn run(settings: Settings) -> Result<(), ServeError> {
     tokio::select! {
         () = running.end() => ended,
         () = again => Err(ServeError::Hurried),
+    }
+}
+
+/// Logs what a person who started the service needs next.
+async fn say_what_next(running: &Running, scheme: &str) {
+    let Running { service, address, data, .. } = running;
+    let entries = service.catalog.entries();
+    if let Some(model) = entries.iter().find(|entry| entry.default) {
+        tracing::info!("questions are answered by {} unless they name another model", model.id);
+    }
+    tracing::info!("the interface is described at {scheme}://{address}/docs");
+    // A failing store is reported by the readiness checks.
+    if service.admin.has_accounts().await.is_ok_and(|any| !any) {
+        tracing::info!(
+            "there is no account yet; create one with `causerie account create --data {} --email YOU@EXAMPLE.ORG \
+             --licence-until 2030-12-31 --credits 10000`, then a key with `causerie key create`",
+            data.display()
+        );
     }
 }
 
@@ -193,6 +214,7 @@ pub(crate) async fn start(mut settings: Settings) -> Result<Running, ServeError>
     let unheard = |error| ServeError::Listen(settings.listen, error);
     let listener = listen(&settings).map_err(unheard)?;
     let address = listener.local_addr().map_err(unheard)?;
+    let driver = chosen.driver.to_string();
     let config = ServiceConfig {
         data: data.clone(),
         database: settings.database,
@@ -212,11 +234,19 @@ pub(crate) async fn start(mut settings: Settings) -> Result<Running, ServeError>
     let environment = Environment::system();
     let traces = Traces::begin(settings.otlp, &environment);
     let environment = environment.traced(traces.tracer());
+    let started_at = environment.now();
     let process = u64::from_be_bytes(environment.bytes());
     let service = Arc::new(Service::start(config, environment).await?);
     let ending = CancellationToken::new();
     let commands = socket::listen(&data).map_err(|error| ServeError::Data(data.clone(), error))?;
-    tokio::spawn(socket::serve(commands, service.admin.clone(), service.catalog.clone(), ending.clone()));
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let facts = ServiceFacts {
+        catalog: service.catalog.clone(),
+        address: format!("{scheme}://{address}"),
+        started_at,
+        driver,
+    };
+    tokio::spawn(socket::serve(commands, service.admin.clone(), facts, ending.clone()));
     let limits = api::Limits {
         upload_max_bytes: settings.upload_max_bytes,
         body_timeout: settings.connections.body_timeout,
@@ -244,7 +274,7 @@ pub(crate) async fn start(mut settings: Settings) -> Result<Running, ServeError>
     tokio::spawn(memory::return_unused());
     let server = http::Server::new(listener, tls.clone(), front, settings.connections);
     let serving = tokio::spawn(server.run());
-    Ok(Running { service, address, tls, traces, ending, serving, _lock: lock })
+    Ok(Running { service, address, tls, traces, ending, serving, data, _lock: lock })
 }
 
 impl Running {

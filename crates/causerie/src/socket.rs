@@ -3,19 +3,18 @@
 
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use control::{Admin, Catalog, privileges};
+use control::{Admin, privileges};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 
-use crate::admin_requests;
-use crate::commands::Request;
+use crate::admin_requests::{self, ServiceFacts};
 use crate::error::CliError;
+use crate::request::Request;
 
 const NAME: &str = "admin.sock";
 /// The longest request, in bytes.
@@ -90,7 +89,7 @@ pub(crate) fn listen(data: &Path) -> std::io::Result<UnixListener> {
 pub(crate) async fn serve(
     listener: UnixListener,
     admin: Admin,
-    catalog: Arc<Catalog>,
+    facts: ServiceFacts,
     shutdown: CancellationToken,
 ) {
     loop {
@@ -100,7 +99,7 @@ pub(crate) async fn serve(
         };
         match stream {
             Ok((stream, _)) => {
-                tokio::spawn(converse(stream, admin.clone(), catalog.clone()));
+                tokio::spawn(converse(stream, admin.clone(), facts.clone()));
             }
             Err(error) => {
                 tracing::warn!(%error, "admin command rejected");
@@ -110,7 +109,7 @@ pub(crate) async fn serve(
     }
 }
 
-async fn converse(stream: UnixStream, admin: Admin, catalog: Arc<Catalog>) {
+async fn converse(stream: UnixStream, admin: Admin, facts: ServiceFacts) {
     // Anyone with access to the socket is an operator; the kernel reports which user.
     let admin = match stream.peer_cred() {
         Ok(who) => admin.with_actor(format!("operator uid {}", who.uid())),
@@ -124,7 +123,7 @@ async fn converse(stream: UnixStream, admin: Admin, catalog: Arc<Catalog>) {
         return;
     }
     let answered = match serde_json::from_slice(&line) {
-        Ok(request) => admin_requests::answer(&admin, Some(&catalog), request).await,
+        Ok(request) => admin_requests::answer(&admin, Some(&facts), request).await,
         Err(_) => {
             Err(CliError::new("USAGE", "the service does not understand the command: it has another version"))
         }

@@ -119,6 +119,9 @@ pub struct Admin {
     actor: String,
 }
 
+/// The accounts that are read at once.
+const ACCOUNTS_PAGE: u32 = 500;
+
 impl Admin {
     /// Creates the operations on this store; `running` holds the machines and keys of a running service.
     #[must_use]
@@ -203,6 +206,29 @@ impl Admin {
             None => accounts::by_email(tx, &email),
         });
         found.await?.ok_or_else(|| AdminError::NoSuchAccount(named.to_owned()))
+    }
+
+    /// Returns true if there is an account.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn has_accounts(&self) -> Result<bool, AdminError> {
+        Ok(self.store.read(accounts::any).await?)
+    }
+
+    /// Lists every account with its credits.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn list_accounts(&self) -> Result<Vec<(Account, Balance)>, AdminError> {
+        let mut listed = Vec::new();
+        let mut after = None;
+        loop {
+            let page = self.store.read(move |tx| accounts::list(tx, after, ACCOUNTS_PAGE)).await?;
+            let Some((last, _)) = page.last() else { return Ok(listed) };
+            after = Some(last.id);
+            listed.extend(page);
+        }
     }
 
     /// Replaces the password of the account's owner.

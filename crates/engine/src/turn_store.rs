@@ -1,12 +1,12 @@
 //! The writes of a turn under its answer's lease, for the answer itself or for a subagent's task.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use domain::answer::LogEntry;
+use domain::answer::{Ending, LogEntry};
 use domain::credits::{Credits, Shortage};
 use domain::id::{AccountId, InstanceId, PostingId};
-use domain::step::CallResult;
+use domain::step::{CallResult, Usage};
 use domain::turn::host::{Completion, Event};
 use store::turns::{self, ClaimedTurn, Fence, Log, Reserve, StepDone, TurnError, TurnRecord, delegations};
 use store::{Sql, skills};
@@ -36,6 +36,16 @@ pub(super) struct TurnStore {
     pub(super) delegation: Option<Arc<str>>,
     /// The spans of the work.
     pub(super) spans: Spans,
+    /// The sums for the log, with those of subagents.
+    pub(super) spent: Arc<Mutex<Spent>>,
+}
+
+/// The usage of an answer in this process. One that was resumed after a crash has used more.
+#[derive(Debug, Default)]
+pub(super) struct Spent {
+    steps: u32,
+    usage: Usage,
+    cost: Credits,
 }
 
 impl TurnStore {
@@ -48,6 +58,7 @@ impl TurnStore {
             model: record.model.clone(),
             delegation: None,
             spans: Spans::begin(shared.parts.environment.tracer(), record, claimed.fence),
+            spent: Arc::default(),
         }
     }
 
@@ -84,9 +95,43 @@ impl TurnStore {
         });
         let event = event.await?;
         if event == committed {
-            self.shared.metrics.settled(&self.model, usage, cost);
+            self.settled(usage, cost);
         }
         Ok(event)
+    }
+
+    /// Counts a step that was paid for.
+    fn settled(&self, usage: Usage, cost: Credits) {
+        self.shared.metrics.settled(&self.model, usage, cost);
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.steps += 1;
+        spent.usage.input_tokens = spent.usage.input_tokens.saturating_add(usage.input_tokens);
+        spent.usage.output_tokens = spent.usage.output_tokens.saturating_add(usage.output_tokens);
+        spent.cost = Credits(spent.cost.0.saturating_add(cost.0));
+    }
+
+    /// Writes the answer's line of the log.
+    fn log_end(&self, ending: Option<&Ending>, age: Duration) {
+        let spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let (ending, error) = match ending {
+            Some(Ending::Done) => ("done", None),
+            Some(Ending::Stopped) => ("stopped", None),
+            Some(Ending::Failed(error)) => ("failed", Some(error.code.as_str())),
+            None => ("none", None),
+        };
+        tracing::info!(
+            answer = %self.fence.answer,
+            account = %self.account,
+            model = self.model,
+            ending,
+            error,
+            steps = spent.steps,
+            tokens_read = spent.usage.input_tokens,
+            tokens_written = spent.usage.output_tokens,
+            credits = spent.cost.0,
+            milliseconds = u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
+            "answer ended"
+        );
     }
 
     /// Commits the result of a call and counts the skills that it opened.
@@ -132,12 +177,13 @@ impl TurnStore {
             })
             .await?;
         if event == Event::Completed {
+            if let Some((usage, cost)) = settled {
+                self.settled(usage, cost);
+            }
             if self.delegation.is_none() {
                 self.shared.metrics.ended(ending.as_ref(), age);
                 self.spans.completed(ending.as_ref(), age);
-            }
-            if let Some((usage, cost)) = settled {
-                self.shared.metrics.settled(&self.model, usage, cost);
+                self.log_end(ending.as_ref(), age);
             }
         }
         Ok(event)

@@ -1,7 +1,7 @@
 //! Accounts and the people in them.
 
 use domain::account::{Licence, Role};
-use domain::credits::{Credits, PostingKind};
+use domain::credits::{Balance, Credits, PostingKind};
 use domain::id::{AccountId, PostingId, UserId};
 use domain::time::Timestamp;
 
@@ -9,6 +9,9 @@ use crate::credits::{Posting, post};
 use crate::error::StoreError;
 use crate::machines;
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
+
+/// The largest page of [`list`].
+pub const ACCOUNTS_PAGE_MAX: u32 = 1000;
 
 macro_rules! account_select {
     () => {
@@ -124,6 +127,24 @@ pub fn by_email(tx: &mut dyn Sql, email: &str) -> Result<Option<Account>> {
         return Ok(None);
     }
     tx.one(concat!(account_select!(), " WHERE u.email_key = $1"), params![&email_key(email)], read_account)
+}
+
+/// Returns up to `limit` accounts (at most [`ACCOUNTS_PAGE_MAX`]) with identifiers after `after`, by identifier, with
+/// their credits.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn list(tx: &mut dyn Sql, after: Option<AccountId>, limit: u32) -> Result<Vec<(Account, Balance)>> {
+    tx.all(
+        "SELECT a.id, u.id, u.role, u.email, a.licence_until, a.created_at, a.conversations,
+            (SELECT m.ordinal FROM machines m WHERE m.account_id = a.id), a.balance, a.reserved
+         FROM accounts a JOIN users u ON u.account_id = a.id WHERE a.id > $1 ORDER BY a.id LIMIT $2",
+        params![after.unwrap_or(AccountId::from_random(0)), limit.min(ACCOUNTS_PAGE_MAX)],
+        |row| {
+            let balance = Balance { available: row.credits(8)?, reserved: row.credits(9)? };
+            Ok((read_account(row)?, balance))
+        },
+    )
 }
 
 /// Returns `true` if at least one account exists.

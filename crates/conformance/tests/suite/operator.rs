@@ -317,3 +317,58 @@ fn the_doctor_says_what_works_and_what_to_mend() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("ok") && text.contains("0 problems"), "{text}");
 }
+
+#[test]
+fn accounts_and_the_service_are_shown_in_tables_and_json() {
+    let mut service = Service::start(Options::default());
+    let account = service.account();
+    let log = service.log();
+    assert!(log.contains("there is no account yet") && log.contains("/docs"), "what to do next: {log}");
+    let api = service.api(&account);
+    let _ = api.completed(&api.ask("What is written there?"));
+    let listed = service.admin(&["account", "list"]);
+    let shown = service.admin(&["account", "show", &account.email]);
+    for found in [&listed["accounts"][0], &shown] {
+        assert_eq!(found["email"], account.email.as_str(), "{found}");
+        assert_eq!(
+            (found["reserved"].as_u64(), found["conversations"].as_u64()),
+            (Some(0), Some(1)),
+            "{found}"
+        );
+    }
+    assert_eq!((shown["keys"].as_u64(), shown["machine"].as_str()), (Some(1), Some("RUNNING")), "{shown}");
+    let status = service.admin(&["status"]);
+    assert!(status["address"].as_str().is_some_and(|url| url.ends_with(service.address())), "{status}");
+    assert_eq!((status["accounts"].as_u64(), status["machines"]["RUNNING"].as_u64()), (Some(1), Some(1)));
+    assert!(status["defaultModel"].is_string() && status["driver"].is_string(), "{status}");
+    let table = service.command().args(["account", "list", "--data"]).arg(service.data()).output();
+    let table = String::from_utf8(table.expect("it can be run").stdout).expect("text");
+    let lines: Vec<_> = table.lines().collect();
+    assert!(
+        lines.len() == 2 && lines[0].starts_with("EMAIL") && lines[1].starts_with(&account.email),
+        "{table}"
+    );
+    let ended: Vec<_> =
+        service.log().lines().filter(|line| line.contains("answer ended")).map(str::to_owned).collect();
+    assert_eq!(ended.len(), 1, "one line for the answer");
+    for field in
+        ["account=", "model=", "ending=\"done\"", "steps=", "tokens_written=", "credits=", "milliseconds="]
+    {
+        assert!(ended[0].contains(field), "{field}: {}", ended[0]);
+    }
+
+    service.terminate();
+    assert_eq!(service.admin(&["account", "list"])["accounts"][0]["email"], account.email.as_str());
+    assert_eq!(code(&service.try_admin(&["status"])), "SERVICE_UNREACHABLE");
+}
+
+#[test]
+fn shells_complete_commands() {
+    let service = Service::start(Options::default());
+    for shell in ["bash", "zsh", "fish"] {
+        let output = service.command().args(["completions", shell]).output().expect("it can be run");
+        assert!(output.status.success());
+        assert!(String::from_utf8_lossy(&output.stdout).contains("doctor"), "{shell}");
+    }
+    assert!(!service.command().args(["completions", "tcsh"]).status().expect("it can be run").success());
+}

@@ -19,6 +19,7 @@ use crate::fixture::{Engine, Fixture, START};
 
 on_every_engine!(
     an_account_is_found_by_id_and_by_email_in_any_case,
+    accounts_are_listed_page_by_page_with_their_credits,
     an_email_is_taken_once_in_any_case,
     a_password_belongs_to_one_user,
     a_grant_raises_the_balance_and_stands_in_the_ledger,
@@ -55,6 +56,24 @@ async fn an_account_is_found_by_id_and_by_email_in_any_case(engine: Engine) {
     let unknown = AccountId::from_random(99);
     let refused = fixture.store.write(move |tx| accounts::set_licence(tx, unknown, None)).await;
     assert!(matches!(refused, Err(AccountError::NotFound)));
+}
+
+async fn accounts_are_listed_page_by_page_with_their_credits(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let mut made = Vec::new();
+    for grant in [5, 0, 7] {
+        made.push((fixture.account(grant).await, grant));
+    }
+    made.sort_unstable();
+    let mut listed = Vec::new();
+    let mut after = None;
+    loop {
+        let page = fixture.store.read(move |tx| accounts::list(tx, after, 2)).await.expect("a read");
+        let Some((last, _)) = page.last() else { break };
+        after = Some(last.id);
+        listed.extend(page.iter().map(|(account, credits)| (account.id, credits.available.0)));
+    }
+    assert_eq!(listed, made);
 }
 
 async fn an_email_is_taken_once_in_any_case(engine: Engine) {

@@ -1,0 +1,101 @@
+//! The requests of operators, as they go over the service's socket.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// An operator's request on the service's socket.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Request {
+    CreateAccount {
+        email: String,
+        licence_until: Option<i64>,
+        credits: u64,
+        password: Option<Secret>,
+        machine: bool,
+    },
+    ListAccounts,
+    ShowAccount {
+        account: String,
+    },
+    ShowStatus,
+    SetPassword {
+        account: String,
+        password: Secret,
+    },
+    CreateKey {
+        account: String,
+        name: String,
+        #[serde(default)]
+        expires: Option<i64>,
+        #[serde(default)]
+        scope: Option<String>,
+        #[serde(default)]
+        spending_limit: Option<u64>,
+    },
+    ListKeys {
+        account: String,
+    },
+    RevokeKey {
+        key: String,
+    },
+    SetLicence {
+        account: String,
+        until: Option<i64>,
+    },
+    Grant {
+        account: String,
+        amount: u64,
+    },
+    ShowCredits {
+        account: String,
+    },
+    ShowUsage {
+        account: String,
+        since: Option<i64>,
+    },
+    ListModels,
+    ListMachines,
+    ShowMachine {
+        account: String,
+    },
+    StartMachine {
+        account: String,
+    },
+    StopMachine {
+        account: String,
+    },
+    ShowMachineLog {
+        account: String,
+    },
+    ResetMachine {
+        account: String,
+    },
+    ListAudit {
+        account: Option<String>,
+        since: Option<i64>,
+        before: Option<i64>,
+        limit: u32,
+    },
+    ListFailedJobs {
+        limit: u32,
+    },
+    RetryJob {
+        job: String,
+    },
+    Backup {
+        file: PathBuf,
+    },
+}
+
+/// A text that is serialized on the socket but not shown in debug output.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Secret(pub(crate) String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
