@@ -122,8 +122,8 @@ tools! {
         Read: ToolFacts {
             name: "read",
             aliases: &["notebookread"],
-            description: "Read a file of the workspace as text: plain text, PDF, DOCX, HTML, spreadsheets. The text \
-                comes as numbered passages with their page or lines; cite them by number. Long files are read in pieces.",
+            description: "Read a file of the workspace as text: plain text, PDF, HTML, office documents, spreadsheets, slides, \
+                e-mail, e-books. The text comes as numbered passages with their page or lines; cite them by number. Long files are read in pieces.",
             schema: r#"{"type":"object","properties":{"path":{"type":"string"},"first_page":{"type":"integer","minimum":1},"first_line":{"type":"integer","minimum":1},"skip_passages":{"type":"integer","minimum":0,"description":"Passages of the first page or line to skip, to read on within it."}},"required":["path"],"additionalProperties":false}"#,
             effect: Effect::Repeatable,
             offer: Offer::Always,

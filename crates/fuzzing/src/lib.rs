@@ -4,6 +4,7 @@
 //! inputs in `fuzz/seeds`, unchanged and mutated, on stable.
 #![expect(clippy::panic, reason = "a broken promise is reported by a panic")]
 
+mod document;
 mod markdown;
 mod mcp_pipes;
 mod plugin_folder;
@@ -13,6 +14,7 @@ mod vendor_stream;
 mod web_page;
 mod workspace_paths;
 
+pub use document::try_input as document;
 pub use markdown::try_input as markdown;
 pub use mcp_pipes::try_input as mcp_pipes;
 pub use plugin_folder::try_input as plugin_folder;
@@ -27,6 +29,7 @@ pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets. Their names are those of the programs and of the input folders.
 pub const TARGETS: &[Target] = &[
+    ("document", document),
     ("markdown", markdown),
     ("mcp_pipes", mcp_pipes),
     ("plugin_folder", plugin_folder),

@@ -99,6 +99,136 @@ fn workbook_sheets_are_pages_and_rows_lines() {
 }
 
 #[test]
+fn slides_are_pages_with_tables_and_notes() {
+    for name in ["budget.pptx", "budget.odp"] {
+        let slides = read(name).unwrap();
+        assert_eq!((slides.format, slides.pages), (Format::Presentation, Some(2)), "{name}");
+        let pages: Vec<_> = slides.segments.iter().map(|segment| segment.page).collect();
+        assert_eq!(pages, [Some(1), Some(2)]);
+        assert_eq!(
+            slides.segments[0].text, "Rozpočet 2025\nNávrh pro shromáždění\nNotes:\nZačít otázkou na výtah.",
+            "{name}"
+        );
+        assert_eq!(slides.segments[1].heading.as_deref(), Some("Výtah"));
+        let second = slides.segments[1].text.replace("- ", "");
+        assert_eq!(second, "Výtah\nOprava stojí 85 000 Kč\nPoložka\tČástka\nStřecha\t240 000 Kč", "{name}");
+    }
+}
+
+#[test]
+fn a_book_is_read_in_its_order() {
+    let book = read("rules.epub").unwrap();
+    assert_eq!((book.format, book.pages), (Format::Epub, Some(2)));
+    let second = book.segments.iter().rfind(|segment| segment.page == Some(2)).unwrap();
+    assert_eq!(second.heading.as_deref(), Some("Noční klid"));
+    assert!(second.text.ends_with("Noční klid je od 22 do 6 hodin."), "{}", second.text);
+}
+
+#[test]
+fn a_message_is_read_with_its_attachments() {
+    let message = read("notice.eml").unwrap();
+    assert_eq!(message.format, Format::Message);
+    assert_eq!(
+        text(&message).lines().collect::<Vec<_>>(),
+        [
+            "Subject: Výpověď smlouvy č. 7",
+            "From: Jana Dvořáková <jana@example.org>",
+            "To: spravce@example.org",
+            "Date: 2025-06-02T10:00:00+02:00",
+            "Dobrý den,",
+            "výpovědní doba je tři měsíce.",
+            "Attachment: příloha.odt",
+            "Úvod",
+            "První odstavec (poznámka).",
+            "- položka",
+            "A\t1",
+            "Attachment: a.png",
+            "(not read: the file is binary (PNG image, 12 bytes) and has no text to read)",
+            "Attached message",
+            "Subject: Původní dotaz",
+            "From: petr@example.org",
+            "Jaká je výpovědní doba?",
+        ]
+    );
+}
+
+/// Messages in messages, each with the next one as a file.
+#[test]
+fn messages_inside_each_other_are_read_to_a_depth() {
+    let mut message = "Subject: innermost\n\nsecret depth\n".to_owned();
+    for number in 0..20 {
+        message = format!(
+            "Subject: {number}\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"b{number}\"\n\n\
+             --b{number}\nContent-Type: application/octet-stream\n\
+             Content-Disposition: attachment; filename=\"inner.eml\"\n\n{message}\n--b{number}--\n"
+        );
+    }
+    let read = extract_bytes(Path::new("outer.eml"), message.as_bytes()).unwrap();
+    let text = text(&read);
+    assert!(text.contains("too many messages inside each other") && !text.contains("secret"), "{text}");
+}
+
+/// Builds a compound file of these streams.
+fn compound(streams: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    use std::io::Write;
+    let mut file = cfb::CompoundFile::create(std::io::Cursor::new(Vec::new())).expect("in memory");
+    for (name, content) in streams {
+        if let Some((folder, _)) = name[1..].split_once('/') {
+            file.create_storage_all(format!("/{folder}")).expect("in memory");
+        }
+        file.create_stream(name).expect("in memory").write_all(content).expect("in memory");
+    }
+    file.flush().expect("in memory");
+    file.into_inner().into_inner()
+}
+
+fn wide(text: &str) -> Vec<u8> {
+    text.encode_utf16().flat_map(u16::to_le_bytes).collect()
+}
+
+#[test]
+fn files_of_old_offices_are_read_by_their_content() {
+    let contract = read("contract.doc").unwrap();
+    assert_eq!(contract.format, Format::Doc);
+    assert_eq!(
+        text(&contract),
+        "Smlouva\nNájemné činí 15 800 Kč.\nVoda\t900\nTeplo\t1 800\nKonec s odkazem."
+    );
+
+    let message = compound(&[
+        ("/__properties_version1.0", vec![0; 32]),
+        ("/__substg1.0_0037001F", wide("Dotaz")),
+        ("/__substg1.0_0C1A001F", wide("Šárka Říhová")),
+        ("/__substg1.0_1000001F", wide("Kdy bude voda?\r\nDíky")),
+        ("/__attach_version1.0_#00000000/__substg1.0_3707001F", wide("plán.txt")),
+        ("/__attach_version1.0_#00000000/__substg1.0_37010102", "v úterý".into()),
+    ]);
+    let message = extract_bytes(Path::new("x.msg"), &message).unwrap();
+    assert_eq!(message.format, Format::Message);
+    assert_eq!(
+        text(&message),
+        "Subject: Dotaz\nFrom: Šárka Říhová\nKdy bude voda?\nDíky\nAttachment: plán.txt\nv úterý"
+    );
+
+    let record = |kind: u16, version: u16, body: &[u8]| {
+        let length = u32::try_from(body.len()).unwrap();
+        [&version.to_le_bytes()[..], &kind.to_le_bytes(), &length.to_le_bytes(), body].concat()
+    };
+    let list =
+        [record(1011, 0, &[0; 20]), record(4000, 0, &wide("Úvod")), record(1011, 0, &[0; 20])].concat();
+    let slides = [record(1006, 15, &[]), record(1006, 15, &record(4008, 0, b"In a box"))].concat();
+    let content = [record(1000, 15, &record(4080, 15, &list)), slides].concat();
+    let slides = extract_bytes(Path::new("x"), &compound(&[("/PowerPoint Document", content)])).unwrap();
+    assert_eq!((slides.format, slides.pages), (Format::Presentation, Some(2)));
+    assert_eq!((slides.segments[0].text.as_str(), slides.segments[1].text.as_str()), ("Úvod", "In a box"));
+
+    let locked = compound(&[("/EncryptedPackage", vec![0; 64]), ("/EncryptionInfo", vec![0; 64])]);
+    assert!(matches!(extract_bytes(Path::new("x.pptx"), &locked), Err(ExtractError::Encrypted("Office"))));
+    let unknown = compound(&[("/Other", vec![1; 64])]);
+    assert!(matches!(extract_bytes(Path::new("x.doc"), &unknown), Err(ExtractError::Binary { .. })));
+}
+
+#[test]
 fn html_odt_and_old_encodings() {
     let notice = read("notice.html").unwrap();
     assert_eq!(

@@ -4,7 +4,8 @@ use std::io::{Cursor, Read};
 
 use zip::ZipArchive;
 
-use super::ExtractError;
+use super::output::Writer;
+use super::{ExtractError, Extracted, Format};
 
 /// The maximum number of entries.
 const ENTRIES_MAX: usize = 10_000;
@@ -48,6 +49,20 @@ impl<'a> Archive<'a> {
             part.take(max_bytes).read_to_end(&mut bytes).map_err(|error| unpacking("ZIP", &error))?;
         }
         Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Lists the files, one a line with its size.
+    pub(super) fn list(mut self) -> Extracted {
+        let mut writer = Writer::new();
+        for index in 0..self.zip.len() {
+            if let Ok(entry) = self.zip.by_index_raw(index)
+                && entry.is_file()
+                && let Ok(name) = entry.name()
+            {
+                writer.line(&format!("{name}\t{} bytes", entry.size()));
+            }
+        }
+        writer.finish(Format::Archive)
     }
 
     /// Unpacks and discards everything to check the total size, before a reader without bounds opens the archive.

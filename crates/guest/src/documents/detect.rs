@@ -12,6 +12,14 @@ pub(super) enum Content<'a> {
     Odt(Archive<'a>),
     Workbook(Workbook),
     Rtf,
+    Doc,
+    Ppt,
+    Pptx(Archive<'a>),
+    Odp(Archive<'a>),
+    Epub(Archive<'a>),
+    Eml,
+    Msg,
+    Archive(Archive<'a>),
     Html,
     Plain(Format),
 }
@@ -62,7 +70,7 @@ pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, E
         return zipped(bytes);
     }
     if bytes.starts_with(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1") {
-        return compound(&extension);
+        return compound(bytes, &extension);
     }
     if bytes.starts_with(b"{\\rtf") {
         return Ok(Content::Rtf);
@@ -72,6 +80,9 @@ pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, E
         if super::text::encoding(bytes).is_none() || !start.is_ascii() {
             return Err(ExtractError::Binary { kind, size: bytes.len() as u64 });
         }
+    }
+    if extension == "eml" || is_message(start) {
+        return Ok(Content::Eml);
     }
     if matches!(extension.as_str(), "html" | "htm" | "xhtml") || looks_like_html(start) {
         return Ok(Content::Html);
@@ -89,6 +100,12 @@ fn is_text_name(extension: &str) -> bool {
         extension,
         "txt" | "md" | "markdown" | "csv" | "tsv" | "html" | "htm" | "rs" | "py" | "json" | "xml"
     )
+}
+
+/// Returns true for what a mail server or program has written, without regard to the name.
+fn is_message(start: &[u8]) -> bool {
+    const FIRST: [&[u8]; 4] = [b"Return-Path: ", b"Delivered-To: ", b"Received: from ", b"X-Original-To: "];
+    FIRST.iter().any(|first| start.starts_with(first))
 }
 
 fn looks_like_html(start: &[u8]) -> bool {
@@ -117,28 +134,40 @@ fn zipped(bytes: &[u8]) -> Result<Content<'_>, ExtractError> {
         if kind.contains("opendocument.text") {
             return Ok(Content::Odt(archive));
         }
+        if kind.contains("opendocument.presentation") {
+            return Ok(Content::Odp(archive));
+        }
         if kind.contains("opendocument.spreadsheet") {
             archive.check_total()?;
             return Ok(Content::Workbook(Workbook::Ods));
         }
     }
     if archive.contains("ppt/presentation.xml") {
-        return Err(ExtractError::Unsupported {
-            kind: "a presentation (.pptx)",
-            remedy: "convert it to PDF first",
-        });
+        return Ok(Content::Pptx(archive));
     }
-    Err(ExtractError::Binary { kind: "ZIP archive", size: bytes.len() as u64 })
+    if archive.contains("META-INF/container.xml") {
+        return Ok(Content::Epub(archive));
+    }
+    Ok(Content::Archive(archive))
 }
 
-/// Detects the compound files of Microsoft Office before 2007.
-fn compound(extension: &str) -> Result<Content<'static>, ExtractError> {
-    match extension {
-        "xls" | "xlt" | "xla" => Ok(Content::Workbook(Workbook::Xls)),
-        "xlsx" | "docx" | "pptx" => Err(ExtractError::Encrypted("Office")),
-        _ => Err(ExtractError::Unsupported {
-            kind: "a file of Microsoft Office before 2007",
-            remedy: "convert it to DOCX, XLSX or PDF first",
-        }),
+/// Detects the compound files of Microsoft Office before 2007, of Outlook, and of encrypted later ones.
+fn compound(bytes: &[u8], extension: &str) -> Result<Content<'static>, ExtractError> {
+    let file = super::mail::open(bytes)?;
+    if file.exists("/EncryptedPackage") {
+        return Err(ExtractError::Encrypted("Office"));
     }
+    if file.exists("/WordDocument") {
+        return Ok(Content::Doc);
+    }
+    if file.exists("/PowerPoint Document") {
+        return Ok(Content::Ppt);
+    }
+    if file.exists("/__properties_version1.0") {
+        return Ok(Content::Msg);
+    }
+    if file.exists("/Workbook") || file.exists("/Book") || matches!(extension, "xls" | "xlt" | "xla") {
+        return Ok(Content::Workbook(Workbook::Xls));
+    }
+    Err(ExtractError::Binary { kind: "a compound file of no known program", size: bytes.len() as u64 })
 }

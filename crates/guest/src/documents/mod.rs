@@ -19,7 +19,10 @@ use serde::{Deserialize, Serialize};
 mod archive;
 mod clause;
 mod detect;
+mod epub;
 mod html;
+mod legacy;
+mod mail;
 mod numbering;
 mod odt;
 mod output;
@@ -27,6 +30,7 @@ pub mod passages;
 mod pdf;
 mod rtf;
 mod sheet;
+mod slides;
 mod text;
 mod word;
 
@@ -37,7 +41,7 @@ pub const OUTPUT_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// The maximum number of pages per document.
 pub const PAGES_MAX: u32 = 5_000;
 /// The version of the readers: documents that failed with another version are read again.
-pub const READER_VERSION: i64 = 1;
+pub const READER_VERSION: i64 = 2;
 
 /// The format of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +64,16 @@ pub enum Format {
     Workbook,
     /// Rich text.
     Rtf,
+    /// A document of Word 97 to 2003.
+    Doc,
+    /// A presentation: each slide counts as a page.
+    Presentation,
+    /// An electronic book: each file of its reading order counts as a page.
+    Epub,
+    /// A message with its attachments.
+    Message,
+    /// The list of files in an archive.
+    Archive,
 }
 
 impl Format {
@@ -76,6 +90,11 @@ impl Format {
             Self::Odt => "ODT",
             Self::Workbook => "workbook",
             Self::Rtf => "RTF",
+            Self::Doc => "DOC",
+            Self::Presentation => "presentation",
+            Self::Epub => "EPUB",
+            Self::Message => "message",
+            Self::Archive => "list of an archive",
         }
     }
 
@@ -84,6 +103,8 @@ impl Format {
     pub const fn page_word(self) -> &'static str {
         match self {
             Self::Workbook => "sheet",
+            Self::Presentation => "slide",
+            Self::Epub => "section",
             Self::Text
             | Self::Markdown
             | Self::Table
@@ -91,7 +112,10 @@ impl Format {
             | Self::Pdf
             | Self::Docx
             | Self::Odt
-            | Self::Rtf => "page",
+            | Self::Rtf
+            | Self::Doc
+            | Self::Message
+            | Self::Archive => "page",
         }
     }
 
@@ -275,6 +299,20 @@ pub fn extract_bytes(path: &Path, bytes: &[u8]) -> Result<Extracted, ExtractErro
 }
 
 fn extract_bytes_part(path: &Path, bytes: &[u8], bounds: &Bounds) -> Result<Extracted, ExtractError> {
+    extract_content(path, bytes, bounds, 0)
+}
+
+/// Extracts the text of a document inside another one, at this depth.
+fn extract_nested(path: &Path, bytes: &[u8], depth: u32) -> Result<Extracted, ExtractError> {
+    extract_content(path, bytes, &Bounds::default(), depth)
+}
+
+fn extract_content(
+    path: &Path,
+    bytes: &[u8],
+    bounds: &Bounds,
+    depth: u32,
+) -> Result<Extracted, ExtractError> {
     use detect::Content;
     match detect::content(path, bytes)? {
         Content::Pdf => pdf::extract(bytes, bounds),
@@ -282,6 +320,14 @@ fn extract_bytes_part(path: &Path, bytes: &[u8], bounds: &Bounds) -> Result<Extr
         Content::Odt(archive) => guarded("ODT", || odt::extract(archive)),
         Content::Workbook(kind) => guarded("workbook", || sheet::extract(bytes, kind)),
         Content::Rtf => guarded("RTF", || Ok(rtf::extract(bytes))),
+        Content::Doc => guarded("DOC", || legacy::doc(bytes)),
+        Content::Ppt => guarded("PPT", || legacy::ppt(bytes)),
+        Content::Pptx(archive) => guarded("PPTX", || slides::pptx(archive)),
+        Content::Odp(archive) => guarded("ODP", || odt::extract_slides(archive)),
+        Content::Epub(archive) => guarded("EPUB", || epub::extract(archive)),
+        Content::Eml => guarded("message", || mail::eml(bytes, depth)),
+        Content::Msg => guarded("message", || mail::msg(bytes, depth)),
+        Content::Archive(archive) => guarded("ZIP", || Ok(archive.list())),
         Content::Html => guarded("HTML", || Ok(html::extract(bytes))),
         Content::Plain(format) => text::extract(bytes, format),
     }

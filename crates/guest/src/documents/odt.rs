@@ -5,12 +5,21 @@ use quick_xml::events::{BytesStart, Event};
 use super::archive::Archive;
 use super::output::Writer;
 use super::word::{attribute, event_text, events};
-use super::{ExtractError, Extracted, Format};
+use super::{ExtractError, Extracted, Format, PAGES_MAX};
 
 /// The maximum number of spaces that one element may represent.
 const BLANKS_MAX: usize = 64;
 
-pub(super) fn extract(mut archive: Archive<'_>) -> Result<Extracted, ExtractError> {
+/// Reads a presentation: each slide is a page.
+pub(super) fn extract_slides(archive: Archive<'_>) -> Result<Extracted, ExtractError> {
+    read(archive, Format::Presentation)
+}
+
+pub(super) fn extract(archive: Archive<'_>) -> Result<Extracted, ExtractError> {
+    read(archive, Format::Odt)
+}
+
+fn read(mut archive: Archive<'_>, format: Format) -> Result<Extracted, ExtractError> {
     let mut body = Body::new();
     if let Some(part) = archive.part("content.xml")? {
         events(part, |event| {
@@ -27,7 +36,7 @@ pub(super) fn extract(mut archive: Archive<'_>) -> Result<Extracted, ExtractErro
             !body.writer.is_full()
         })?;
     }
-    Ok(body.writer.finish(Format::Odt))
+    Ok(body.writer.finish(format))
 }
 
 struct Body {
@@ -38,6 +47,11 @@ struct Body {
     paragraphs: u32,
     tables: u32,
     items: u32,
+    slides: u32,
+    /// True inside the frame with a slide's title.
+    in_title: bool,
+    /// True until the first line of a slide's notes.
+    begins_notes: bool,
     /// The depth of elements whose text is left out: deletions and comments.
     hidden: u32,
 }
@@ -51,6 +65,9 @@ impl Body {
             paragraphs: 0,
             tables: 0,
             items: 0,
+            slides: 0,
+            in_title: false,
+            begins_notes: false,
             hidden: 0,
         }
     }
@@ -79,6 +96,14 @@ impl Body {
             "note-body" if opens => self.line.push_str(" ("),
             "note-citation" | "tracked-changes" | "annotation" if opens => self.hidden += 1,
             "list-item" if opens => self.items += 1,
+            "page" if opens && self.slides < PAGES_MAX => {
+                self.slides += 1;
+                self.begins_notes = false;
+                self.writer.slide(self.slides);
+            }
+            "frame" if opens => self.in_title = attribute(element, "class").as_deref() == Some("title"),
+            "notes" if opens => self.begins_notes = true,
+            "page-number" if opens => self.hidden += 1,
             "table" if opens => self.tables += 1,
             _ => {}
         }
@@ -93,15 +118,21 @@ impl Body {
                     return;
                 }
                 let line = std::mem::take(&mut self.line);
+                if self.begins_notes && !line.trim().is_empty() {
+                    self.begins_notes = false;
+                    self.writer.line("Notes:");
+                }
                 if self.tables > 0 {
                     self.row.push_str(line.trim_start_matches("- ").replace('\t', " ").trim());
                     self.row.push(' ');
-                } else if name == "h" {
+                } else if name == "h" || self.in_title {
                     self.writer.heading(line.trim_start_matches("- "));
                 } else if line != "- " {
                     self.writer.line(&line);
                 }
             }
+            "frame" => self.in_title = false,
+            "page-number" => self.hidden = self.hidden.saturating_sub(1),
             "note-body" => {
                 self.line.truncate(self.line.trim_end().len());
                 self.line.push(')');

@@ -74,6 +74,31 @@ impl Writer {
         self.page = Some(page);
     }
 
+    /// Begins a page whose text is not below the heading of the one before.
+    pub(super) fn slide(&mut self, page: u32) {
+        self.page(page);
+        self.heading = None;
+    }
+
+    /// Adds each line of a text.
+    pub(super) fn lines(&mut self, text: &str) {
+        text.lines().for_each(|line| self.line(line));
+    }
+
+    /// Adds the text of another document, with its headings.
+    pub(super) fn append(&mut self, document: &Extracted) {
+        for segment in &document.segments {
+            for (number, line) in segment.text.lines().enumerate() {
+                if number == 0 && segment.heading.as_deref().is_some_and(|heading| line.starts_with(heading))
+                {
+                    self.heading(line);
+                } else {
+                    self.line(line);
+                }
+            }
+        }
+    }
+
     fn close_segment(&mut self) {
         if self.next_line > self.first_line {
             let lines = self.page.is_none().then_some((self.first_line, self.next_line - 1));

@@ -1,0 +1,36 @@
+//! Fuzzes documents of all formats: the extracted text stays within its bounds and has no control characters.
+
+use std::path::Path;
+
+use guest::documents::{Extracted, OUTPUT_MAX_BYTES, PAGES_MAX, extract_bytes};
+
+/// Names whose extensions decide where the content does not.
+const NAMES: [&str; 8] = ["a.pdf", "a.docx", "a.doc", "a.ppt", "a.eml", "a.xls", "a.html", "a"];
+
+/// Runs one input. Its first byte selects the name.
+///
+/// # Panics
+/// Panics when a promise is broken.
+pub fn try_input(data: &[u8]) {
+    let Some((&how, content)) = data.split_first() else { return };
+    let name = NAMES[usize::from(how) % NAMES.len()];
+    match extract_bytes(Path::new(name), content) {
+        Ok(document) => assert_bounds(&document),
+        Err(error) => {
+            let message = error.to_string();
+            assert!(!message.contains(char::is_control) && message.len() < 1000, "{message:?}");
+        }
+    }
+}
+
+fn assert_bounds(document: &Extracted) {
+    let bytes: usize = document.segments.iter().map(|segment| segment.text.len()).sum();
+    assert!(bytes <= OUTPUT_MAX_BYTES, "{bytes} bytes");
+    for segment in &document.segments {
+        assert!(!segment.text.is_empty());
+        let odd = |letter: char| letter.is_control() && letter != '\n' && letter != '\t';
+        assert!(!segment.text.contains(odd), "{:?}", segment.text);
+        assert!(segment.page.is_none_or(|page| (1..=PAGES_MAX).contains(&page)));
+        assert!(segment.lines.is_none_or(|(first, last)| first >= 1 && first <= last));
+    }
+}

@@ -1,0 +1,117 @@
+//! Reads electronic books: each file of the reading order is a section, in the order in which it is read.
+
+use std::collections::HashMap;
+
+use quick_xml::events::Event;
+
+use super::archive::Archive;
+use super::output::Writer;
+use super::slides::resolve;
+use super::word::{attribute, events};
+use super::{ExtractError, Extracted, Format, PAGES_MAX, html};
+
+/// The maximum size of a part that lists others, and of a section, in bytes.
+const LIST_MAX_BYTES: u64 = 4 * 1024 * 1024;
+const SECTION_MAX_BYTES: u64 = 16 * 1024 * 1024;
+
+pub(super) fn extract(mut archive: Archive<'_>) -> Result<Extracted, ExtractError> {
+    let container = archive.text("META-INF/container.xml", LIST_MAX_BYTES)?;
+    let mut package = None;
+    events(container.as_bytes(), |event| {
+        if let Event::Start(element) | Event::Empty(element) = event
+            && element.local_name().as_ref() == "rootfile"
+        {
+            package = attribute(element, "full-path");
+        }
+        package.is_none()
+    })?;
+    let package = package.ok_or_else(|| ExtractError::broken("EPUB", "it names no package"))?;
+    let sections = sections(&mut archive, &package)?;
+    if is_encrypted(&mut archive, &sections)? {
+        return Err(ExtractError::Encrypted("EPUB"));
+    }
+    let mut writer = Writer::new();
+    let mut page = 0;
+    for name in sections {
+        let section = html::extract(archive.text(&name, SECTION_MAX_BYTES)?.as_bytes());
+        if section.segments.is_empty() {
+            continue;
+        }
+        page += 1;
+        writer.slide(page);
+        writer.append(&section);
+        if writer.is_full() || page == PAGES_MAX {
+            break;
+        }
+    }
+    Ok(writer.finish(Format::Epub))
+}
+
+/// Returns the names of the files in the reading order.
+fn sections(archive: &mut Archive<'_>, package: &str) -> Result<Vec<String>, ExtractError> {
+    let folder = package.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let list = archive.text(package, LIST_MAX_BYTES)?;
+    let (mut files, mut order) = (HashMap::new(), Vec::new());
+    events(list.as_bytes(), |event| {
+        if let Event::Start(element) | Event::Empty(element) = event {
+            match element.local_name().as_ref() {
+                "item" => {
+                    if let (Some(id), Some(path)) = (attribute(element, "id"), attribute(element, "href")) {
+                        files.insert(id, resolve(folder, &decoded(&path)));
+                    }
+                }
+                "itemref" => order.extend(attribute(element, "idref")),
+                _ => {}
+            }
+        }
+        order.len() <= PAGES_MAX as usize
+    })?;
+    Ok(order.iter().filter_map(|id| files.get(id).cloned()).collect())
+}
+
+/// Returns true if a section is encrypted; many books encrypt only their fonts.
+fn is_encrypted(archive: &mut Archive<'_>, sections: &[String]) -> Result<bool, ExtractError> {
+    let list = archive.text("META-INF/encryption.xml", LIST_MAX_BYTES)?;
+    let mut encrypted = false;
+    events(list.as_bytes(), |event| {
+        if let Event::Start(element) | Event::Empty(element) = event
+            && element.local_name().as_ref() == "CipherReference"
+            && let Some(path) = attribute(element, "URI")
+        {
+            let path = decoded(&path);
+            encrypted |= sections.contains(&path);
+        }
+        !encrypted
+    })?;
+    Ok(encrypted)
+}
+
+/// Decodes `%20` and the like in a path.
+fn decoded(path: &str) -> String {
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) if *first == b'%' => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_decoded_once() {
+        assert_eq!(decoded("a%20b%C4%8D%2520%zz%"), "a bč%20%zz%");
+    }
+}

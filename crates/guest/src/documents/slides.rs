@@ -1,0 +1,192 @@
+//! Reads presentations: each slide is a page with its title as the heading, tables as rows, and the speaker's notes.
+
+use quick_xml::events::{BytesStart, Event};
+
+use super::archive::Archive;
+use super::output::Writer;
+use super::word::{attribute, event_text, events};
+use super::{ExtractError, Extracted, Format, PAGES_MAX};
+
+/// The maximum size of a part that lists others, in bytes.
+const LIST_MAX_BYTES: u64 = 4 * 1024 * 1024;
+/// The line above the speaker's notes.
+const NOTES: &str = "Notes:";
+
+/// Reads a presentation of PowerPoint since 2007.
+pub(super) fn pptx(mut archive: Archive<'_>) -> Result<Extracted, ExtractError> {
+    let mut writer = Writer::new();
+    for (name, page) in slides(&mut archive)?.into_iter().zip(1..=PAGES_MAX) {
+        writer.slide(page);
+        let notes =
+            relations(&mut archive, &name)?.into_iter().find(|relation| relation.kind == "notesSlide");
+        if let Some(part) = archive.part(&name)? {
+            let mut slide = Slide::new(&mut writer, false);
+            events(part, |event| slide.event(event))?;
+        }
+        let Some(part) = notes.and_then(|notes| archive.part(&notes.target).transpose()) else { continue };
+        let mut slide = Slide::new(&mut writer, true);
+        events(part?, |event| slide.event(event))?;
+    }
+    Ok(writer.finish(Format::Presentation))
+}
+
+/// A reference from a part to another one.
+struct Relation {
+    id: String,
+    /// The last part of its type.
+    kind: String,
+    /// The name of the part in the archive.
+    target: String,
+}
+
+/// Returns the names of the slides' parts in their order.
+fn slides(archive: &mut Archive<'_>) -> Result<Vec<String>, ExtractError> {
+    const PRESENTATION: &str = "ppt/presentation.xml";
+    let relations = relations(archive, PRESENTATION)?;
+    let list = archive.text(PRESENTATION, LIST_MAX_BYTES)?;
+    let mut ids = Vec::new();
+    events(list.as_bytes(), |event| {
+        if let Event::Start(element) | Event::Empty(element) = event
+            && element.local_name().as_ref() == "sldId"
+        {
+            // It has two attributes `id`, of which the second is the relation's.
+            for attribute in element.attributes().with_checks(false).flatten() {
+                if attribute.key.as_ref() == "r:id" {
+                    ids.push(attribute.value.to_string());
+                }
+            }
+        }
+        ids.len() < PAGES_MAX as usize
+    })?;
+    let target = |id: &String| relations.iter().find(|one| one.id == *id).map(|one| one.target.clone());
+    Ok(ids.iter().filter_map(target).collect())
+}
+
+/// Reads the references of a part; none if it has no list of them.
+fn relations(archive: &mut Archive<'_>, part: &str) -> Result<Vec<Relation>, ExtractError> {
+    let (folder, file) = part.rsplit_once('/').unwrap_or(("", part));
+    let list = archive.text(&format!("{folder}/_rels/{file}.rels"), LIST_MAX_BYTES)?;
+    let mut relations = Vec::new();
+    events(list.as_bytes(), |event| {
+        if let Event::Start(element) | Event::Empty(element) = event
+            && let (Some(id), Some(kind), Some(target)) =
+                (attribute(element, "Id"), attribute(element, "Type"), attribute(element, "Target"))
+        {
+            let kind = kind.rsplit('/').next().unwrap_or_default().to_owned();
+            relations.push(Relation { id, kind, target: resolve(folder, &target) });
+        }
+        true
+    })?;
+    Ok(relations)
+}
+
+/// Resolves a path against the folder of the part that names it.
+pub(super) fn resolve(folder: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = match target.starts_with('/') {
+        true => Vec::new(),
+        false => folder.split('/').filter(|part| !part.is_empty()).collect(),
+    };
+    for part in target.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        if part == ".." {
+            parts.pop();
+        } else {
+            parts.push(part);
+        }
+    }
+    parts.join("/")
+}
+
+/// The text of a slide or of its notes.
+struct Slide<'a> {
+    writer: &'a mut Writer,
+    line: String,
+    row: Option<String>,
+    /// The kind of the placeholder that the current shape fills.
+    placeholder: String,
+    is_notes: bool,
+    has_notes: bool,
+    in_text: bool,
+}
+
+impl<'a> Slide<'a> {
+    fn new(writer: &'a mut Writer, is_notes: bool) -> Self {
+        Self {
+            writer,
+            line: String::new(),
+            row: None,
+            placeholder: String::new(),
+            is_notes,
+            has_notes: false,
+            in_text: false,
+        }
+    }
+
+    fn event(&mut self, event: &Event<'_>) -> bool {
+        match event {
+            Event::Start(element) => self.start(element),
+            Event::Empty(element) => {
+                self.start(element);
+                self.in_text = false;
+            }
+            Event::End(element) => self.end(element.local_name().as_ref()),
+            _ if self.in_text => self.line.extend(event_text(event)),
+            _ => {}
+        }
+        !self.writer.is_full()
+    }
+
+    fn start(&mut self, element: &BytesStart<'_>) {
+        match element.local_name().as_ref() {
+            "sp" => self.placeholder.clear(),
+            "ph" => self.placeholder = attribute(element, "type").unwrap_or_else(|| "body".to_owned()),
+            "t" => self.in_text = true,
+            "br" | "tab" => self.line.push(' '),
+            "tr" => self.row = Some(String::new()),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, name: &str) {
+        match name {
+            "t" => self.in_text = false,
+            "p" => self.paragraph(),
+            "tc" => {
+                if let Some(row) = &mut self.row {
+                    row.push('\t');
+                }
+            }
+            "tr" => {
+                if let Some(row) = self.row.take() {
+                    self.writer.line(row.trim_end_matches('\t'));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn paragraph(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        // Numbers of slides, dates and footers repeat on each.
+        if line.trim().is_empty()
+            || matches!(self.placeholder.as_str(), "sldNum" | "dt" | "ftr" | "hdr" | "sldImg")
+        {
+            return;
+        }
+        if let Some(row) = &mut self.row {
+            if !row.is_empty() && !row.ends_with('\t') {
+                row.push(' ');
+            }
+            row.push_str(line.trim());
+        } else if self.is_notes {
+            if !self.has_notes {
+                self.writer.line(NOTES);
+            }
+            self.has_notes = true;
+            self.writer.line(&line);
+        } else if matches!(self.placeholder.as_str(), "title" | "ctrTitle") {
+            self.writer.heading(&line);
+        } else {
+            self.writer.line(&line);
+        }
+    }
+}
