@@ -24,8 +24,18 @@ macro_rules! document {
 const EMAIL: &str = "demo@example.com";
 const KEY_NAME: &str = "demo";
 const CREDITS: u64 = 10_000;
-/// The question.
-const QUESTION: &str = "Jaká je výpovědní doba nájmu bytu?";
+/// The question, and another one to try, for a language of the locale.
+struct Questions {
+    first: &'static str,
+    next: &'static str,
+}
+
+const CZECH: Questions =
+    Questions { first: "Jaká je výpovědní doba nájmu bytu?", next: "Kdo může nájem vypovědět?" };
+const ENGLISH: Questions = Questions {
+    first: "What is the notice period after probation?",
+    next: "How many days of leave does the employee have?",
+};
 /// The example documents that are uploaded: name and content.
 const DOCUMENTS: &[(&str, &[u8])] = &[
     document!("najemni-smlouva-byt.pdf"),
@@ -81,14 +91,26 @@ async fn stop_machine(running: &serve::Running) {
     }
 }
 
+/// Returns the questions in the language of the locale; Slovaks read Czech. All others get English ones.
+fn questions(variable: impl Fn(&str) -> Option<String>) -> Questions {
+    let locale = ["LC_ALL", "LC_MESSAGES", "LANG"]
+        .into_iter()
+        .find_map(|name| variable(name).filter(|value| !value.is_empty()));
+    match locale.as_deref().and_then(|locale| locale.get(..2)) {
+        Some("cs" | "sk") => CZECH,
+        _ => ENGLISH,
+    }
+}
+
 async fn introduce(running: &serve::Running) -> Result<(), String> {
     let key = key_of_demo(running).await.map_err(|error| error.to_string())?;
     let url = format!("http://{}", running.address);
     let attached = upload(&url, &key).await?;
     print_line(&format!("{} documents are in the workspace: {}\n", attached.len(), attached.join(", ")));
-    print_line(&format!("> {QUESTION}\n"));
+    let Questions { first, next } = questions(|name| std::env::var(name).ok());
+    print_line(&format!("> {first}\n"));
     let connection = Connection { url: url.clone(), key: key.clone(), certificates: None };
-    let question = AskOptions { connection, text: QUESTION.to_owned(), grows: true, ..AskOptions::default() };
+    let question = AskOptions { connection, text: first.to_owned(), grows: true, ..AskOptions::default() };
     match terminal::ask(question).await {
         Ok(AskSummary { error: None, .. }) => {}
         Ok(AskSummary { error: Some(code), .. }) => return Err(format!("the answer failed: {code}")),
@@ -96,7 +118,7 @@ async fn introduce(running: &serve::Running) -> Result<(), String> {
     }
     print_line("\nAsk another one from a second terminal:\n");
     print_line(&format!("  export CAUSERIE_URL={url}\n  export CAUSERIE_API_KEY={key}"));
-    print_line(&format!("  {} ask \"Kdo může nájem vypovědět?\"", program()));
+    print_line(&format!("  {} ask \"{next}\"", program()));
     print_line(&format!("  curl -H \"X-Api-Key: $CAUSERIE_API_KEY\" {url}/api/v1/chats"));
     Ok(())
 }
@@ -137,4 +159,26 @@ async fn upload(url: &str, key: &str) -> Result<Vec<String>, String> {
 /// Prints a line. Ignores a closed output: the demonstration continues.
 fn print_line(text: &str) {
     let _ = writeln!(io::stdout(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_question_is_in_the_language_of_the_locale() {
+        let asked = |locale: &'static [(&str, &str)]| {
+            let value = |name: &str| {
+                let found = locale.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            questions(value).first
+        };
+        assert_eq!(asked(&[("LANG", "cs_CZ.UTF-8")]), CZECH.first);
+        assert_eq!(asked(&[("LANG", "cs_CZ.UTF-8"), ("LC_ALL", "sk_SK")]), CZECH.first);
+        assert_eq!(asked(&[("LANG", "cs_CZ.UTF-8"), ("LC_ALL", "C.UTF-8")]), ENGLISH.first);
+        assert_eq!(asked(&[("LANG", "C"), ("LC_ALL", "")]), ENGLISH.first);
+        assert_eq!(asked(&[("LANG", "de_DE.UTF-8")]), ENGLISH.first);
+        assert_eq!(asked(&[]), ENGLISH.first);
+    }
 }

@@ -29,10 +29,25 @@ const ENGLISH: &str = "\
     should for to in by with from this that under if many much long a an or not be has have it its any each \
     on at as will than there per after before";
 
-/// The languages of each of these words, in the order of [`Language::ALL`].
-static KNOWN: LazyLock<HashMap<&'static str, [bool; 3]>> = LazyLock::new(|| {
-    let mut known: HashMap<&str, [bool; 3]> = HashMap::new();
-    for (index, words) in [CZECH, SLOVAK, ENGLISH].into_iter().enumerate() {
+/// Words (folded) of other languages: German, French, Spanish, Italian, Polish.
+const OTHER: &str = "\
+    der die das den dem des ein eine einen einem einer und ist sind war wie was wer wann wo warum welche welcher \
+    welches welchen wird werden wurde kann muss darf fur von mit bei nach auf aus im zum zur uber nicht auch als \
+    hoch lange viel viele gilt ich wir sie es man oder wenn \
+    le la les des du un une est sont quel quelle quels quelles qui quand comment combien pourquoi ou dans pour par \
+    sur avec ne pas plus et ce cette ces il elle ils nous vous sans chez entre peut doit \
+    el los las una unos es son que cual cuanto cuando donde quien como por para con del al y en su se puede debe \
+    il lo gli uno sono che quale quanto quando dove chi per con del della dei delle nel nella piu puo deve di \
+    jest sa czy jaki jaka jakie ile kto gdzie kiedy dlaczego oraz przez dla od nie na z w \
+    zapytanie umowa umowy";
+
+/// The number of languages that are told apart: those of [`Language::ALL`], and all others together.
+const KINDS: usize = 4;
+
+/// The languages of each of these words, in the order of [`Language::ALL`], and then whether it is of another one.
+static KNOWN: LazyLock<HashMap<&'static str, [bool; KINDS]>> = LazyLock::new(|| {
+    let mut known: HashMap<&str, [bool; KINDS]> = HashMap::new();
+    for (index, words) in [CZECH, SLOVAK, ENGLISH, OTHER].into_iter().enumerate() {
         for word in words.split_whitespace() {
             known.entry(word).or_default()[index] = true;
         }
@@ -43,11 +58,11 @@ static KNOWN: LazyLock<HashMap<&'static str, [bool; 3]>> = LazyLock::new(|| {
 /// The maximum number of words that are examined.
 const WORDS_MAX: usize = 2_000;
 
-/// Returns the language of a text, or `None` if it cannot be determined. Works for short questions and whole
-/// documents.
+/// Returns the language of a text, or `None` if it cannot be determined or is none of these. Works for short questions and
+/// whole documents.
 #[must_use]
 pub fn detect_language(text: &str) -> Option<Language> {
-    let mut scores = [0_u32; 3];
+    let mut scores = [0_u32; KINDS];
     for token in tokens(text).iter().filter(|token| token.kind == Kind::Word).take(WORDS_MAX) {
         let folded = fold(token.text);
         let known = KNOWN.get(folded.as_str()).copied().unwrap_or_default();
@@ -57,8 +72,16 @@ pub fn detect_language(text: &str) -> Option<Language> {
         for c in lower(token.text).chars() {
             match c {
                 'ě' | 'ř' | 'ů' => scores[0] += 4,
-                'ľ' | 'ĺ' | 'ŕ' | 'ô' | 'ä' => scores[1] += 4,
-                'á' | 'č' | 'ď' | 'é' | 'í' | 'ň' | 'š' | 'ť' | 'ú' | 'ý' | 'ž' => {
+                'ľ' | 'ĺ' | 'ŕ' => scores[1] += 4,
+                // Slovak has them, too.
+                'ô' | 'ä' => {
+                    scores[1] += 4;
+                    scores[3] += 3;
+                }
+                'é' => scores.iter_mut().for_each(|score| *score += 1),
+                'ö' | 'ü' | 'ß' | 'à' | 'â' | 'ç' | 'è' | 'ê' | 'î' | 'ï' | 'ñ' | 'œ' | 'ù' | 'û' | 'ą'
+                | 'ę' | 'ł' | 'ś' | 'ź' | 'ż' | 'ć' | 'ń' | 'ò' | 'ì' | '¿' => scores[3] += 4,
+                'á' | 'č' | 'ď' | 'í' | 'ň' | 'š' | 'ť' | 'ú' | 'ý' | 'ž' => {
                     scores[0] += 1;
                     scores[1] += 1;
                 }
@@ -68,6 +91,9 @@ pub fn detect_language(text: &str) -> Option<Language> {
         scores[1] += u32::from(has_slovak_ending(&folded));
     }
     let best = scores.iter().copied().max().filter(|best| *best > 0)?;
+    if scores[KINDS - 1] == best {
+        return None;
+    }
     Language::ALL.into_iter().zip(scores).find(|(_, score)| *score == best).map(|(language, _)| language)
 }
 
@@ -99,6 +125,20 @@ mod tests {
         ] {
             assert_eq!(detect_language(question), Some(language), "{question}");
         }
-        assert_eq!(detect_language("12 500"), None);
+        for unknown in [
+            "12 500",
+            "Hello",
+            "notice period",
+            "Wie hoch ist die Miete?",
+            "Wie lange ist die Kündigungsfrist für den Mieter?",
+            "Welche Frist gilt nach der Probezeit?",
+            "Quelle est la durée du préavis ?",
+            "Quel est le montant du loyer mensuel ?",
+            "¿Cuál es el plazo de preaviso?",
+            "Qual è il periodo di preavviso?",
+            "Jaki jest okres wypowiedzenia umowy?",
+        ] {
+            assert_eq!(detect_language(unknown), None, "{unknown}");
+        }
     }
 }

@@ -43,7 +43,7 @@ const TOKEN_BYTES: usize = 4;
 pub fn step(request: &StepRequest) -> Vec<StepEvent> {
     let event = match Question::of(request) {
         Some(question) => next(request, &question),
-        None => StepEvent::Text(compose::nothing(Language::Czech, None)),
+        None => StepEvent::Text(compose::nothing(Language::English, None)),
     };
     let (stop, output) = match &event {
         StepEvent::Call(call) => (StopReason::Calls, call.arguments.len()),

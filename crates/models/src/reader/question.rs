@@ -87,7 +87,7 @@ impl Question {
             Item::Step(_) | Item::Result(_) => None,
         });
         let language =
-            detect_language(text).or_else(|| detect_language(earlier?.0)).unwrap_or(Language::Czech);
+            detect_language(text).or_else(|| detect_language(earlier?.0)).unwrap_or(Language::English);
         let mut words = words(text, false);
         let mut attachments = attachments.clone();
         if let Some((before, files)) = earlier
