@@ -58,23 +58,34 @@ impl fmt::Display for Rate {
 }
 
 impl Rate {
-    /// Returns the cost of one request, in nanoseconds of the allowance.
-    fn interval(self) -> u64 {
-        1_000_000_000 / u64::from(self.per_second.get())
+    fn allowance(self) -> Allowance {
+        let interval = 1_000_000_000 / u64::from(self.per_second.get());
+        Allowance { interval, burst: u64::from(self.burst.get()) }
     }
+}
 
+/// A rate by its interval, in nanoseconds.
+#[derive(Debug, Clone, Copy)]
+struct Allowance {
+    /// The cost of one request.
+    interval: u64,
+    /// The requests at once.
+    burst: u64,
+}
+
+impl Allowance {
     /// Returns the TAT after a request at `now`, given the previous one, or the wait until a request is
     /// allowed. All in nanoseconds.
     fn after(self, whole: u64, now: u64) -> Result<u64, u64> {
-        let next = whole.max(now) + self.interval();
-        let latest = now + self.interval() * u64::from(self.burst.get());
+        let next = whole.max(now) + self.interval;
+        let latest = now + self.interval * self.burst;
         if next <= latest { Ok(next) } else { Err(next - latest) }
     }
 }
 
 /// Limits the rate of each key or address, with fixed memory.
 pub struct GcraLimiter {
-    rate: Rate,
+    allowance: Allowance,
     began: Instant,
     hasher: RandomState,
     sets: Box<[Mutex<[Slot; SLOTS_PER_SET]>]>,
@@ -92,8 +103,21 @@ impl GcraLimiter {
     /// Creates a limiter with this rate for everyone.
     #[must_use]
     pub fn new(rate: Rate) -> Self {
+        Self::of(rate.allowance())
+    }
+
+    /// Creates a limiter of one request per `interval` and `burst` at once, for rates below one per second.
+    #[must_use]
+    pub fn every(interval: Duration, burst: u32) -> Self {
+        let interval = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
+        // A whole allowance takes at most a century, so that no sum overflows.
+        let interval = interval.min(u64::MAX / 8 / u64::from(burst.max(1)));
+        Self::of(Allowance { interval, burst: u64::from(burst) })
+    }
+
+    fn of(allowance: Allowance) -> Self {
         let sets = (0..SETS).map(|_| Mutex::default()).collect();
-        Self { rate, began: Instant::now(), hasher: RandomState::new(), sets }
+        Self { allowance, began: Instant::now(), hasher: RandomState::new(), sets }
     }
 
     /// Takes one request from the allowance.
@@ -118,7 +142,7 @@ impl GcraLimiter {
         let mut set = self.set(who);
         let known = set.iter().position(|slot| slot.who == who && slot.tat > now);
         let whole = known.map_or(now, |at| set[at].tat);
-        let next = self.rate.after(whole, now).map_err(Duration::from_nanos)?;
+        let next = self.allowance.after(whole, now).map_err(Duration::from_nanos)?;
         if take {
             let least = (0..SLOTS_PER_SET).min_by_key(|at| set[*at].tat).unwrap_or_default();
             set[known.unwrap_or(least)] = Slot { who, tat: next };
@@ -134,7 +158,7 @@ impl GcraLimiter {
 
 impl fmt::Debug for GcraLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Limiter").field("rate", &self.rate).finish_non_exhaustive()
+        f.debug_struct("Limiter").field("allowance", &self.allowance).finish_non_exhaustive()
     }
 }
 
@@ -165,6 +189,18 @@ mod tests {
         tokio::time::advance(Duration::from_secs(3600)).await;
         let allowed = (0..10).filter(|_| limiter.take(&"a").is_ok()).count();
         assert_eq!(allowed, 3, "a long rest saves up no more than a burst");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rate_may_be_slower_than_one_a_second() {
+        let limiter = GcraLimiter::every(Duration::from_secs(60), 2);
+        assert_eq!((limiter.take(&"a"), limiter.take(&"a")), (Ok(()), Ok(())));
+        assert_eq!(limiter.take(&"a"), Err(Duration::from_secs(60)));
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert_eq!(limiter.take(&"a"), Ok(()));
+        assert!(limiter.take(&"a").is_err());
+        let never = GcraLimiter::every(Duration::MAX, u32::MAX);
+        assert_eq!(never.take(&"a"), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
@@ -201,14 +237,14 @@ mod tests {
             let mut allowed: Vec<u64> = Vec::new();
             for wait in waits {
                 now += wait;
-                if let Ok(next) = rate.after(whole, now) {
+                if let Ok(next) = rate.allowance().after(whole, now) {
                     whole = next;
                     allowed.push(now);
                 }
             }
             for (at, from) in allowed.iter().enumerate() {
                 for (count, to) in (1_u64..).zip(&allowed[at..]) {
-                    prop_assert!(count <= u64::from(burst) + (to - from) / rate.interval() + 1);
+                    prop_assert!(count <= u64::from(burst) + (to - from) / rate.allowance().interval + 1);
                 }
             }
         }
