@@ -8,7 +8,7 @@ use domain::key::{KeyFingerprint, SecretKey};
 use domain::scope::Permission;
 use domain::time::Timestamp;
 use store::keys::{self, ResolvedKey};
-use store::{Store, StoreError, accounts};
+use store::{Store, StoreError, accounts, sessions};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_util::task::TaskTracker;
 use workspace::Workspaces;
@@ -114,8 +114,8 @@ impl Authenticator {
         })
     }
 
-    /// Returns true if the principal is still valid: its key is neither revoked nor expired, and its account has a valid
-    /// licence. While the store is unavailable, it counts as valid.
+    /// Returns true if the principal is still valid: its key is neither revoked nor expired, its session has not ended, and
+    /// its account has a valid licence. While the store is unavailable, it counts as valid.
     pub async fn is_still_valid(&self, principal: &Principal) -> bool {
         let account = match principal {
             Principal::Key { fingerprint, .. } => {
@@ -123,10 +123,17 @@ impl Authenticator {
             }
             Principal::Session { account, .. } | Principal::Service { account, .. } => *account,
         };
-        match self.store.read(move |tx| accounts::get(tx, account)).await {
-            Ok(found) => found.is_some_and(|found| licensed(found.licence, self.environment.now()).is_ok()),
-            Err(_) => true,
-        }
+        let (session, now) = (principal.session_id(), self.environment.now());
+        let is_session = matches!(principal, Principal::Session { .. });
+        let valid = self.store.read(move |tx| {
+            let open = match session {
+                Some(session) => sessions::is_open(tx, session, now)?,
+                None => !is_session,
+            };
+            let found = accounts::get(tx, account)?;
+            Ok::<_, StoreError>(open && found.is_some_and(|found| licensed(found.licence, now).is_ok()))
+        });
+        valid.await.unwrap_or(true)
     }
 
     /// Completes when the principal is no longer valid, which is at most twice [`VALIDITY_CHECK_INTERVAL`] later. The

@@ -22,16 +22,15 @@ use workspace::{WorkspaceError, Workspaces};
 pub use self::machines::{MachineSummary, ShownMachine};
 
 use crate::backup::{self, BackupError, BackupReport, Summary};
+use crate::owner::{KEY_NAME_MAX_BYTES, key_name};
 use crate::passwords::{Password, PasswordError, Passwords};
 use crate::usage::UsageReport;
 use crate::{Authenticator, Environment, Vm};
 
 /// The maximum length of an email, in bytes.
 const EMAIL_MAX_BYTES: usize = 320;
-/// The maximum length of a key's name, in bytes.
-const NAME_MAX_BYTES: usize = 256;
 /// The most credits of one grant. Millions of such grants still fit into a balance.
-const GRANT_MAX: u64 = 1_000_000_000_000;
+pub(crate) const GRANT_MAX: u64 = 1_000_000_000_000;
 
 /// The error of an operator's command.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +42,7 @@ pub enum AdminError {
     #[error("{0:?} is no email address")]
     NotAnEmail(String),
     /// The name of a key is empty, too long, or has control characters.
-    #[error("a name has 1 to {NAME_MAX_BYTES} bytes and no control characters")]
+    #[error("a name has 1 to {KEY_NAME_MAX_BYTES} bytes and no control characters")]
     NotAName,
     /// The amount is zero or exceeds [`GRANT_MAX`].
     #[error("an amount of credits is from 1 to {GRANT_MAX}")]
@@ -252,10 +251,7 @@ impl Admin {
         name: &str,
         bounds: KeyRestrictions,
     ) -> Result<CreatedKey, AdminError> {
-        let name = name.trim();
-        if name.is_empty() || name.len() > NAME_MAX_BYTES || name.chars().any(char::is_control) {
-            return Err(AdminError::NotAName);
-        }
+        let name = key_name(name).ok_or(AdminError::NotAName)?;
         if bounds.spending_limit.is_some_and(|limit| !(1..=GRANT_MAX).contains(&limit.0)) {
             return Err(AdminError::NotAnAmount);
         }

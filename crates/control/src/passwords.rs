@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use argon2::password_hash::PasswordVerifier;
 use argon2::{Argon2, PasswordHasher};
 use store::accounts::{self, Account, AccountError};
-use store::{Store, StoreError};
+use store::{Store, StoreError, sessions};
 use tokio::sync::Semaphore;
 
 use crate::Environment;
@@ -138,14 +138,17 @@ impl Passwords {
         self.bounded(move || PasswordHash::of(&password, salt)).await?
     }
 
-    /// Replaces the password of the account's owner.
+    /// Replaces the password of the account's owner, whose sessions end.
     ///
     /// # Errors
     /// [`PasswordError::NoSuchAccount`] among others.
     pub async fn set(&self, account: &Account, password: Password) -> Result<(), PasswordError> {
         let (user, hash) = (account.user, self.hash(password).await?);
-        let set = self.store.write(move |tx| accounts::set_password(tx, user, hash.stored())).await;
-        set.map_err(|error| match error {
+        let set = self.store.write(move |tx| {
+            accounts::set_password(tx, user, hash.stored())?;
+            Ok::<_, AccountError>(sessions::end_all(tx, user)?)
+        });
+        set.await.map_err(|error| match error {
             AccountError::Store(error) => PasswordError::Store(error),
             AccountError::NotFound | AccountError::EmailTaken => PasswordError::NoSuchAccount,
         })

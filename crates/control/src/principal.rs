@@ -5,7 +5,7 @@
 //! response is in progress, [`Principal::session`] creates those of the web application.
 
 use domain::account::Licence;
-use domain::id::{AccountId, KeyId, UserId};
+use domain::id::{AccountId, KeyId, SessionId, UserId};
 use domain::key::KeyFingerprint;
 use domain::scope::{Permission, Scope};
 use domain::time::Timestamp;
@@ -149,6 +149,15 @@ impl Principal {
         match self {
             Self::Key { key, .. } => Some(*key),
             Self::Session { .. } | Self::Service { .. } => None,
+        }
+    }
+
+    /// Returns the session of a [`Principal::Session`].
+    #[must_use]
+    pub fn session_id(&self) -> Option<SessionId> {
+        match self {
+            Self::Session { session, .. } => session.parse().ok(),
+            Self::Key { .. } | Self::Service { .. } => None,
         }
     }
 

@@ -92,6 +92,12 @@ pub struct Questions {
 }
 
 impl Questions {
+    /// Returns true if answers can use the web, where their questions permit it.
+    #[must_use]
+    pub fn offers_web(&self) -> bool {
+        self.web.reach(true).is_any()
+    }
+
     /// Accepts a question and starts the machine for it. An accepted question survives any crash.
     ///
     /// # Errors

@@ -27,7 +27,7 @@ use crate::provisioning;
 use crate::vm::StoreMachineRecords;
 use crate::{
     Admin, Answers, Authenticator, Catalogs, Check, Conversations, DiskReserve, DiskReserveConfig,
-    Environment, Files, Passwords, Plugins, PluginsConfig, Questions, Vm,
+    Environment, Files, Owner, Passwords, Plugins, PluginsConfig, Questions, Sessions, Vm,
 };
 use engine::metrics::AnswerMetrics;
 use engine::templates::PromptTemplates;
@@ -96,10 +96,14 @@ pub struct Service {
     pub catalogs: Catalogs,
     /// Conversations.
     pub conversations: Conversations,
+    /// The owners' own operations on keys and credits.
+    pub owner: Owner,
     /// Passwords of the accounts' owners.
     pub passwords: Passwords,
     /// Questions.
     pub questions: Questions,
+    /// Sessions of the web application.
+    pub sessions: Sessions,
     /// Machines.
     pub vm: Vm,
     /// Files.
@@ -177,6 +181,7 @@ impl Service {
         let vm = Vm { machines: machines.clone(), dispatch: dispatch.clone() };
         let (folders, running) = (machine_folders(&config.data), Some((vm.clone(), access.clone())));
         let admin = Admin::new(store.clone(), environment.clone(), workspaces.clone(), folders, running);
+        let passwords = Passwords::new(store.clone(), environment.clone());
         Ok(Self {
             admin,
             answers: Answers {
@@ -184,6 +189,13 @@ impl Service {
                 live: live.clone(),
                 dispatch: dispatch.clone(),
                 access: access.clone(),
+            },
+            owner: Owner { store: store.clone(), environment: environment.clone(), access: access.clone() },
+            sessions: Sessions {
+                store: store.clone(),
+                environment: environment.clone(),
+                passwords: passwords.clone(),
+                workspaces: workspaces.clone(),
             },
             access,
             catalogs: Catalogs {
@@ -199,7 +211,7 @@ impl Service {
                 dispatch: dispatch.clone(),
                 jobs: jobs.clone(),
             },
-            passwords: Passwords::new(store.clone(), environment.clone()),
+            passwords,
             questions: Questions {
                 store: store.clone(),
                 environment,

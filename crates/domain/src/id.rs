@@ -72,6 +72,8 @@ ids! {
     UserId,
     /// An API key's public identifier (not the key itself).
     KeyId,
+    /// A session of the web application (not the secret that proves it).
+    SessionId,
     /// A conversation: `chatId` on the wire.
     ConversationId,
     /// A message of a conversation: a question or an answer.

@@ -45,7 +45,8 @@ pub struct WebAccess {
 
 impl WebAccess {
     /// Returns whether there is any.
-    pub(super) const fn is_any(self) -> bool {
+    #[must_use]
+    pub const fn is_any(self) -> bool {
         self.search || self.fetch
     }
 

@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::sql::Result;
 
 /// All migrations. The version of a database is the number of its newest.
-pub(crate) const MIGRATIONS: [&str; 9] = [
+pub(crate) const MIGRATIONS: [&str; 10] = [
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_limits.sql"),
     include_str!("migrations/0003_terms.sql"),
@@ -19,6 +19,7 @@ pub(crate) const MIGRATIONS: [&str; 9] = [
     include_str!("migrations/0007_listed.sql"),
     include_str!("migrations/0008_summaries.sql"),
     include_str!("migrations/0009_jobs.sql"),
+    include_str!("migrations/0010_sessions.sql"),
 ];
 
 pub(crate) const JOURNAL: &str =

@@ -8,8 +8,8 @@ use std::str::FromStr;
 
 use domain::credits::Credits;
 use domain::id::{
-    AccountId, ConversationId, InstanceId, JobId, KeyId, MessageId, NodeId, PartId, PostingId, TraceId,
-    UserId,
+    AccountId, ConversationId, InstanceId, JobId, KeyId, MessageId, NodeId, PartId, PostingId, SessionId,
+    TraceId, UserId,
 };
 use domain::time::Timestamp;
 
@@ -252,6 +252,7 @@ ids!(
     MessageId,
     PartId,
     PostingId,
+    SessionId,
     InstanceId,
     NodeId,
     JobId,

@@ -41,6 +41,7 @@ mod ledger;
 mod questions;
 mod races;
 mod serving;
+mod sessions;
 mod skills;
 mod transactions;
 mod turns;

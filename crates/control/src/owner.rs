@@ -1,0 +1,151 @@
+//! The operations of a signed-in owner on their own account: API keys, credits and usage.
+
+use domain::credits::Balance;
+use domain::id::KeyId;
+use domain::key::SecretKey;
+use domain::time::Timestamp;
+use store::accounts::{self, Account};
+use store::audit::{self, AuditEntry};
+use store::keys::{self, KeyError, NewKey};
+pub use store::keys::{Key, Spending};
+use store::{Store, credits, usage};
+
+use crate::admin::{CreatedKey, GRANT_MAX, KeyRestrictions};
+use crate::error::{PublicCode, UseCaseError};
+use crate::principal::Principal;
+use crate::sessions::no_session;
+use crate::usage::UsageReport;
+use crate::{Authenticator, Environment};
+
+/// The maximum length of a key's name, in bytes.
+pub const KEY_NAME_MAX_BYTES: usize = 256;
+
+/// The owners' own operations. Cheap to clone.
+#[derive(Clone)]
+pub struct Owner {
+    pub(crate) store: Store,
+    pub(crate) environment: Environment,
+    pub(crate) access: Authenticator,
+}
+
+impl Owner {
+    /// Lists the account's keys, oldest first.
+    ///
+    /// # Errors
+    /// [`PublicCode::Forbidden`] for the principal of a key, as for every operation here.
+    pub async fn list_keys(&self, principal: &Principal) -> Result<Vec<Key>, UseCaseError> {
+        signed_in(principal)?;
+        let account = principal.account();
+        Ok(self.store.read(move |tx| keys::list(tx, account)).await?)
+    }
+
+    /// Creates a key. The secret cannot be shown again later.
+    ///
+    /// # Errors
+    /// [`PublicCode::BadRequest`] for a name or restriction that is invalid.
+    pub async fn create_key(
+        &self,
+        principal: &Principal,
+        name: &str,
+        restrictions: KeyRestrictions,
+    ) -> Result<CreatedKey, UseCaseError> {
+        signed_in(principal)?;
+        let name = key_name(name).ok_or_else(|| UseCaseError::invalid("the name of a key is invalid"))?;
+        if restrictions.spending_limit.is_some_and(|limit| !(1..=GRANT_MAX).contains(&limit.0)) {
+            return Err(UseCaseError::invalid("the spending limit of a key is invalid"));
+        }
+        let now = self.environment.now();
+        let key = SecretKey::from_random(self.environment.bytes());
+        let new = NewKey {
+            id: KeyId::from_random(self.environment.bits()),
+            account: principal.account(),
+            user: principal.user(),
+            name: name.to_owned(),
+            fingerprint: key.fingerprint(),
+            expires_at: restrictions.expires_at,
+            scope: restrictions.scope,
+            spending_limit: restrictions.spending_limit,
+            now,
+        };
+        let id = new.id;
+        let created = self.store.write(move |tx| {
+            keys::create(tx, &new)?;
+            let account = accounts::get(tx, new.account)?.ok_or(KeyError::NotFound)?;
+            Ok::<_, KeyError>(audit::append(tx, &entry(&account, now, "create key", id, &new.name))?)
+        });
+        created.await.map_err(refused)?;
+        Ok(CreatedKey { id, key })
+    }
+
+    /// Revokes a key of the account.
+    ///
+    /// # Errors
+    /// [`PublicCode::NotFound`], also if it was already revoked.
+    pub async fn revoke_key(&self, principal: &Principal, key: KeyId) -> Result<(), UseCaseError> {
+        signed_in(principal)?;
+        let (account, now) = (principal.account(), self.environment.now());
+        let revoked = self.store.write(move |tx| {
+            keys::revoke(tx, Some(account), key, now)?;
+            let account = accounts::get(tx, account)?.ok_or(KeyError::NotFound)?;
+            Ok::<_, KeyError>(audit::append(tx, &entry(&account, now, "revoke key", key, ""))?)
+        });
+        revoked.await.map_err(refused)?;
+        self.access.invalidate();
+        Ok(())
+    }
+
+    /// Returns the available and reserved credits.
+    ///
+    /// # Errors
+    /// [`UseCaseError`].
+    pub async fn balance(&self, principal: &Principal) -> Result<Balance, UseCaseError> {
+        signed_in(principal)?;
+        let account = principal.account();
+        let balance = self.store.read(move |tx| credits::balance(tx, account)).await?;
+        balance.ok_or_else(|| UseCaseError::internal("the account of a session does not exist"))
+    }
+
+    /// Returns the usage of the account's answers since a time.
+    ///
+    /// # Errors
+    /// [`UseCaseError`].
+    pub async fn usage(&self, principal: &Principal, since: Timestamp) -> Result<UsageReport, UseCaseError> {
+        signed_in(principal)?;
+        let account = principal.account();
+        let (rows, more) = self.store.read(move |tx| usage::by_day_and_model(tx, account, since)).await?;
+        Ok(UsageReport::of(&rows, !more))
+    }
+}
+
+/// Returns the name of a key without surrounding white space; `None` if it is empty, too long, or has control characters.
+pub(crate) fn key_name(text: &str) -> Option<&str> {
+    let name = text.trim();
+    let valid = !name.is_empty() && name.len() <= KEY_NAME_MAX_BYTES && !name.chars().any(char::is_control);
+    valid.then_some(name)
+}
+
+/// Requires a session. A key must not create, list or revoke keys, whatever its scope.
+fn signed_in(principal: &Principal) -> Result<(), UseCaseError> {
+    if principal.session_id().is_some() { Ok(()) } else { Err(no_session()) }
+}
+
+fn refused(error: KeyError) -> UseCaseError {
+    match error {
+        KeyError::NotFound => UseCaseError::new(PublicCode::NotFound, error),
+        KeyError::NoLicence => UseCaseError::new(PublicCode::Forbidden, error),
+        KeyError::Ended | KeyError::TooMany => UseCaseError::invalid(error),
+        KeyError::Store(error) => error.into(),
+    }
+}
+
+fn entry(account: &Account, at: Timestamp, action: &str, key: KeyId, detail: &str) -> AuditEntry {
+    AuditEntry {
+        at,
+        account: Some(account.id),
+        actor: account.email.clone(),
+        action: action.to_owned(),
+        subject: key.to_string(),
+        detail: detail.to_owned(),
+        trace: None,
+    }
+}

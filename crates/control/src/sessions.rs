@@ -1,0 +1,200 @@
+//! Sessions of the web application: signing in with a password, resolving the secret of a session, signing out.
+//!
+//! A session ends when it is not used for [`IDLE_MAX`], at the latest after [`AGE_MAX`], when its user signs out, and when
+//! the user's password is replaced.
+
+use std::fmt;
+use std::time::Duration;
+
+use domain::hex;
+use domain::id::SessionId;
+use domain::time::Timestamp;
+use sha2::{Digest, Sha256};
+use store::accounts::{self, Account};
+use store::audit::{self, AuditEntry};
+use store::sessions::{self, NewSession, Session};
+use store::{Store, StoreError};
+use workspace::Workspaces;
+
+use crate::error::{PublicCode, UseCaseError};
+use crate::passwords::{Password, PasswordError, Passwords};
+use crate::principal::Principal;
+use crate::{Environment, provisioning};
+
+/// The time without use after which a session ends.
+pub const IDLE_MAX: Duration = Duration::from_secs(14 * 24 * 3600);
+/// The longest age of a session.
+pub const AGE_MAX: Duration = Duration::from_secs(90 * 24 * 3600);
+/// The resolution of the recorded use.
+const EXTENDED_AFTER: Duration = Duration::from_secs(3600);
+
+/// The secret that proves a session: 64 hexadecimal digits of 256 random bits. It does not print itself.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SessionSecret(String);
+
+impl SessionSecret {
+    fn from_random(bits: [u8; 32]) -> Self {
+        Self(hex::encode(&bits))
+    }
+
+    /// Parses a secret; `None` if the text cannot be one.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        hex::decode_array::<32>(text).map(|bits| Self(hex::encode(&bits)))
+    }
+
+    /// Returns the secret itself, for the user's browser.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    fn fingerprint(&self) -> [u8; 32] {
+        Sha256::digest(self.0.as_bytes()).into()
+    }
+}
+
+impl fmt::Debug for SessionSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionSecret(…)")
+    }
+}
+
+/// The user of a session.
+#[derive(Debug, Clone)]
+pub struct SignedIn {
+    /// The principal of the session.
+    pub principal: Principal,
+    /// The user's email.
+    pub email: String,
+    /// The end of the account's licence.
+    pub licence_until: Option<Timestamp>,
+}
+
+/// The reason why a user is not signed in.
+#[derive(Debug, thiserror::Error)]
+pub enum SignInError {
+    /// The email or the password is wrong.
+    #[error("wrong email or password")]
+    Denied,
+    /// The account has no valid licence.
+    #[error("the account has no valid licence")]
+    NoLicence,
+    /// The service failed.
+    #[error(transparent)]
+    Failed(#[from] UseCaseError),
+}
+
+/// The sessions of all accounts. Cheap to clone.
+#[derive(Clone)]
+pub struct Sessions {
+    pub(crate) store: Store,
+    pub(crate) environment: Environment,
+    pub(crate) passwords: Passwords,
+    pub(crate) workspaces: Workspaces,
+}
+
+impl Sessions {
+    /// Signs a user in and opens a session. Callers bound how often an email and an address may try.
+    ///
+    /// # Errors
+    /// [`SignInError`].
+    pub async fn sign_in(&self, email: &str, password: &str) -> Result<SessionSecret, SignInError> {
+        // A text that cannot be a password is nobody's.
+        let password = Password::parse(password).map_err(|_| SignInError::Denied)?;
+        let verified = self.passwords.verify(email, password).await.map_err(unverified)?;
+        let account = verified.ok_or(SignInError::Denied)?;
+        let now = self.environment.now();
+        if !account.licence.active(now) {
+            return Err(SignInError::NoLicence);
+        }
+        provisioning::ensure(&self.workspaces, account.id).await;
+        let secret = SessionSecret::from_random(self.environment.bytes());
+        let new = NewSession {
+            id: SessionId::from_random(self.environment.bits()),
+            account: account.id,
+            user: account.user,
+            fingerprint: secret.fingerprint(),
+            expires_at: now.plus(IDLE_MAX),
+            now,
+        };
+        let entry = entry(&account, now, "sign in", new.id);
+        let opened = self.store.write(move |tx| {
+            sessions::create(tx, &new)?;
+            audit::append(tx, &entry)
+        });
+        opened.await.map_err(UseCaseError::from)?;
+        Ok(secret)
+    }
+
+    /// Returns the user of the session that a secret proves; `None` if it has ended or the account has no valid licence.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn resolve(&self, secret: &SessionSecret) -> Result<Option<SignedIn>, UseCaseError> {
+        let (fingerprint, now) = (secret.fingerprint(), self.environment.now());
+        let found = self.store.read(move |tx| {
+            let Some(session) = sessions::resolve(tx, fingerprint, now)? else {
+                return Ok::<_, StoreError>(None);
+            };
+            let account = accounts::get(tx, session.account)?;
+            Ok(account.filter(|account| account.user == session.user).map(|account| (session, account)))
+        });
+        let Some((session, account)) = found.await? else { return Ok(None) };
+        let Ok(principal) = Principal::session(&account, session.id.to_string(), now) else {
+            return Ok(None);
+        };
+        self.extend(&session, now).await?;
+        Ok(Some(SignedIn { principal, email: account.email, licence_until: account.licence.until }))
+    }
+
+    /// Ends the session of the principal. Its open streams end within seconds.
+    ///
+    /// # Errors
+    /// [`PublicCode::Forbidden`] for the principal of a key.
+    pub async fn sign_out(&self, principal: &Principal) -> Result<(), UseCaseError> {
+        let session = principal.session_id().ok_or_else(no_session)?;
+        let (account, now) = (principal.account(), self.environment.now());
+        let ended = self.store.write(move |tx| {
+            sessions::end(tx, account, session)?;
+            let Some(owner) = accounts::get(tx, account)? else { return Ok(()) };
+            audit::append(tx, &entry(&owner, now, "sign out", session))
+        });
+        Ok(ended.await?)
+    }
+
+    /// Moves the end of a session that is used, at most once in [`EXTENDED_AFTER`].
+    async fn extend(&self, session: &Session, now: Timestamp) -> Result<(), UseCaseError> {
+        let end = now.plus(IDLE_MAX).min(session.created_at.plus(AGE_MAX));
+        if end.since(session.expires_at) < EXTENDED_AFTER {
+            return Ok(());
+        }
+        let id = session.id;
+        Ok(self.store.write(move |tx| sessions::extend(tx, id, end)).await?)
+    }
+}
+
+fn unverified(error: PasswordError) -> SignInError {
+    SignInError::Failed(match error {
+        PasswordError::Store(error) => error.into(),
+        PasswordError::Ending => UseCaseError::new(PublicCode::Unavailable, error),
+        PasswordError::NoSuchAccount | PasswordError::Hash(_) => UseCaseError::internal(error),
+    })
+}
+
+/// Creates the error for an operation that only a session may do.
+pub(crate) fn no_session() -> UseCaseError {
+    UseCaseError::new(PublicCode::Forbidden, "only a signed-in user may do this")
+}
+
+fn entry(account: &Account, at: Timestamp, action: &str, session: SessionId) -> AuditEntry {
+    AuditEntry {
+        at,
+        account: Some(account.id),
+        actor: account.email.clone(),
+        action: action.to_owned(),
+        subject: session.to_string(),
+        detail: String::new(),
+        trace: None,
+    }
+}

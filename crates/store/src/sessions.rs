@@ -1,0 +1,118 @@
+//! Sessions of the web application. Only the fingerprints of their secrets are stored.
+
+use domain::id::{AccountId, SessionId, UserId};
+use domain::time::Timestamp;
+
+use crate::sql::{Result, RowExt, Sql, SqlExt, params};
+
+/// The most sessions of one user at a time. A further one ends the oldest.
+pub const SESSIONS_MAX: u32 = 20;
+/// The most expired sessions that one new session removes.
+const SWEPT_MAX: u32 = 100;
+
+/// A session to be created.
+#[derive(Debug, Clone)]
+pub struct NewSession {
+    pub id: SessionId,
+    pub account: AccountId,
+    pub user: UserId,
+    /// The SHA-256 of its secret.
+    pub fingerprint: [u8; 32],
+    pub expires_at: Timestamp,
+    /// The current time.
+    pub now: Timestamp,
+}
+
+/// A session that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Session {
+    pub id: SessionId,
+    pub account: AccountId,
+    pub user: UserId,
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
+}
+
+/// Creates a session. Removes expired sessions, and the user's oldest ones beyond [`SESSIONS_MAX`].
+///
+/// # Errors
+/// [`StoreError`](crate::StoreError).
+pub fn create(tx: &mut dyn Sql, new: &NewSession) -> Result<()> {
+    tx.lock("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![new.account])?;
+    tx.execute(
+        "DELETE FROM sessions WHERE id IN
+            (SELECT id FROM sessions WHERE expires_at <= $1 ORDER BY expires_at, id LIMIT $2)",
+        params![new.now, SWEPT_MAX],
+    )?;
+    tx.execute(
+        "DELETE FROM sessions WHERE user_id = $1 AND id NOT IN
+            (SELECT id FROM sessions WHERE user_id = $1 ORDER BY created_at DESC, id DESC LIMIT $2)",
+        params![new.user, SESSIONS_MAX - 1],
+    )?;
+    tx.execute(
+        "INSERT INTO sessions (id, user_id, account_id, fingerprint, created_at, expires_at)
+         VALUES ($1, $2, $3, $4, $5, $6)",
+        params![new.id, new.user, new.account, &new.fingerprint, new.now, new.expires_at],
+    )?;
+    Ok(())
+}
+
+/// Returns the session with this fingerprint; `None` if it does not exist or has expired.
+///
+/// # Errors
+/// [`StoreError`](crate::StoreError).
+pub fn resolve(tx: &mut dyn Sql, fingerprint: [u8; 32], now: Timestamp) -> Result<Option<Session>> {
+    tx.one(
+        "SELECT id, account_id, user_id, created_at, expires_at FROM sessions
+         WHERE fingerprint = $1 AND expires_at > $2",
+        params![&fingerprint, now],
+        |row| {
+            Ok(Session {
+                id: row.id(0)?,
+                account: row.id(1)?,
+                user: row.id(2)?,
+                created_at: row.time(3)?,
+                expires_at: row.time(4)?,
+            })
+        },
+    )
+}
+
+/// Returns `true` if the session exists and has not expired.
+///
+/// # Errors
+/// [`StoreError`](crate::StoreError).
+pub fn is_open(tx: &mut dyn Sql, session: SessionId, now: Timestamp) -> Result<bool> {
+    let open = "SELECT 1 FROM sessions WHERE id = $1 AND expires_at > $2";
+    Ok(tx.one(open, params![session, now], |_| Ok(()))?.is_some())
+}
+
+/// Moves the end of a session. An end earlier than the stored one changes nothing.
+///
+/// # Errors
+/// [`StoreError`](crate::StoreError).
+pub fn extend(tx: &mut dyn Sql, session: SessionId, expires_at: Timestamp) -> Result<()> {
+    tx.execute(
+        "UPDATE sessions SET expires_at = $2 WHERE id = $1 AND expires_at < $2",
+        params![session, expires_at],
+    )?;
+    Ok(())
+}
+
+/// Ends a session of the account. One that has ended already changes nothing.
+///
+/// # Errors
+/// [`StoreError`](crate::StoreError).
+pub fn end(tx: &mut dyn Sql, account: AccountId, session: SessionId) -> Result<()> {
+    tx.execute("DELETE FROM sessions WHERE id = $1 AND account_id = $2", params![session, account])?;
+    Ok(())
+}
+
+/// Ends all sessions of the user.
+///
+/// # Errors
+/// [`StoreError`](crate::StoreError).
+pub fn end_all(tx: &mut dyn Sql, user: UserId) -> Result<()> {
+    tx.execute("DELETE FROM sessions WHERE user_id = $1", params![user])?;
+    Ok(())
+}
