@@ -236,7 +236,7 @@ pub(crate) async fn start(mut settings: Settings) -> Result<Running, ServeError>
     let environment = environment.traced(traces.tracer());
     let started_at = environment.now();
     let process = u64::from_be_bytes(environment.bytes());
-    let service = Arc::new(Service::start(config, environment).await?);
+    let service = Arc::new(Service::start(config, environment.clone()).await?);
     let ending = CancellationToken::new();
     let commands = socket::listen(&data).map_err(|error| ServeError::Data(data.clone(), error))?;
     let scheme = if tls.is_some() { "https" } else { "http" };
@@ -262,8 +262,14 @@ pub(crate) async fn start(mut settings: Settings) -> Result<Running, ServeError>
     };
     let (router, direct) =
         api::router(&service, limits, api::Ending(ending.clone()), guard.clone(), requests.clone());
+    let pages = app::AppConfig {
+        body_timeout: settings.connections.body_timeout,
+        tls: tls.is_some(),
+        environment,
+        ending: ending.clone(),
+    };
     let front = Frontend {
-        router: router.merge(state_of(sources)),
+        router: router.merge(state_of(sources)).merge(app::router(&service, pages, guard.clone())),
         direct,
         ids: RequestIds::new(process),
         tracer: traces.tracer(),

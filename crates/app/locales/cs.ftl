@@ -1,0 +1,168 @@
+# Texty webové aplikace v češtině.
+
+# Kolem každé stránky
+skip = Přejít k obsahu
+menu = Nabídka
+account = Účet
+new-conversation = Nová konverzace
+conversations = Konverzace
+no-conversations = Zatím tu nic není. Položte první otázku.
+more-conversations = { $count ->
+    [one] a jedna další
+    [few] a { $count } další
+   *[other] a { $count } dalších
+}
+in-progress = Vzniká odpověď
+keys = Klíče API
+machine = Stroj
+credits = Kredity
+sign-out = Odhlásit se
+
+# Přihlášení
+sign-in = Přihlásit se
+sign-in-lead = Rozhovory s vašimi dokumenty.
+sign-in-hint = Nemáte účet nebo heslo? Obraťte se na provozovatele služby.
+sign-in-denied = E-mail nebo heslo není správně.
+sign-in-no-licence = Licence tohoto účtu skončila. Obraťte se na provozovatele služby.
+sign-in-throttled = { $seconds ->
+    [one] Příliš mnoho pokusů. Zkuste to znovu za sekundu.
+    [few] Příliš mnoho pokusů. Zkuste to znovu za { $seconds } sekundy.
+   *[other] Příliš mnoho pokusů. Zkuste to znovu za { $seconds } sekund.
+}
+email = E-mail
+password = Heslo
+
+# Otázky
+home-title = Co byste chtěli vědět?
+home-lead = Ptejte se na své dokumenty. Odpovědi uvádějí, z čeho vycházejí.
+ask-label = Vaše otázka
+ask-placeholder = Položte otázku …
+ask-blank = Nejprve napište otázku.
+follow-up-placeholder = Zeptejte se dál …
+model = Model
+web = Hledat na webu
+send = Odeslat
+stop = Zastavit
+
+# Konverzace
+conversation-more = Další
+delete = Smazat konverzaci
+delete-sure = Smazat tuto konverzaci se všemi odpověďmi?
+earlier = Starší zprávy
+later = Novější zprávy
+you-asked = Zeptali jste se
+answer = Odpověď
+working = Pracuji …
+reasoning = Úvaha
+agent = Agent { $name }
+sources = Zdroje
+source-page = strana { $page }
+source-line = řádek { $line }
+source-lines = řádky { $lines }
+tool-search = Prohledání dokumentů
+tool-read = Čtení dokumentu
+tool-list = Výpis složky
+tool-find = Hledání souborů
+tool-write = Zápis souboru
+tool-edit = Úprava souboru
+tool-shell = Spuštění příkazu
+tool-attached-files = Čtení přiložených souborů
+tool-web-search = Hledání na webu
+tool-web-fetch = Čtení webové stránky
+tool-skill = Otevření dovednosti
+tool-other = Použití nástroje { $name }
+answer-stopped = Zastaveno. Co je napsáno, zůstává.
+answer-model-unavailable = Model není dostupný. Zeptejte se znovu později.
+answer-model-rejected = Model požadavek odmítl.
+answer-context-too-long = Konverzace je pro model příliš dlouhá. Začněte novou.
+answer-insufficient-credits = Kredity účtu došly.
+answer-spending-limit = Klíč, se kterým byla otázka položena, vyčerpal svůj limit.
+answer-machine-failed = Stroj účtu selhal. Zeptejte se znovu později.
+answer-too-many-steps = Odpověď měla příliš mnoho kroků.
+answer-output-exhausted = Model vyčerpal svůj výstup bez odpovědi.
+answer-model-refused = Model odmítl odpovědět.
+answer-internal = Služba selhala. Zeptejte se znovu později.
+
+# Klíče API
+keys-lead = S klíčem se programy ptají vaším jménem.
+keys-docs = Jak je používat
+keys-new = Vytvořit nový klíč
+keys-name = Název
+keys-name-hint = K čemu slouží
+keys-may = Oprávnění
+keys-all = vše
+keys-life = Platnost
+keys-life-licence = po dobu licence
+keys-life-days = { $count ->
+    [one] jeden den
+    [few] { $count } dny
+   *[other] { $count } dní
+}
+keys-limit = Limit útraty v kreditech
+keys-limit-hint = žádný
+keys-make = Vytvořit klíč
+keys-made = Klíč „{ $name }“ je připraven
+keys-made-note = Zkopírujte si ho teď. Znovu se nezobrazí.
+keys-created = Vytvořen
+keys-used = Naposledy použit
+keys-never = nikdy
+keys-expires = Platí do
+keys-spent = Utraceno
+keys-revoke = Zneplatnit
+keys-revoke-sure = Programy s tímto klíčem okamžitě přestanou fungovat.
+keys-none = Nejsou tu žádné klíče.
+keys-bad-name = Klíč potřebuje název o nejvýše 256 bajtech a limit útraty alespoň 1.
+keys-bad-limit = Limit útraty je celé číslo v kreditech.
+keys-bad-life = Zvolte, jak dlouho klíč platí.
+keys-no-permission = Zvolte alespoň jedno oprávnění.
+permission-read = číst konverzace
+permission-ask = pokládat otázky
+permission-files = používat soubory
+permission-machine = spouštět a zastavovat stroj
+copy = Kopírovat
+copied = Zkopírováno
+
+# Stroj
+machine-lead = Vaše dokumenty se čtou a příkazy spouštějí ve vašem vlastním stroji, odděleném od sítě.
+machine-running = Běží
+machine-running-note = Je připraven na otázky. Když se nepoužívá, sám se zastaví.
+machine-stopped = Zastaven
+machine-stopped-note = Spustí ho otázka. Vaše soubory zůstávají.
+machine-starting = Spouští se …
+machine-stopping = Zastavuje se …
+machine-changing-note = Stránka se sama obnovuje.
+machine-start = Spustit stroj
+machine-stop = Zastavit stroj
+machine-none = Tento účet nemá stroj.
+
+# Kredity
+credits-available = K dispozici
+credits-reserved = { $amount } rezervováno pro vznikající odpovědi
+credits-spent = Utraceno
+credits-span = za posledních 30 dní
+credits-licence = Licence do
+credits-by-day = Podle dne
+credits-by-model = Podle modelu
+credits-share = Podíl
+credits-steps-column = Kroky
+credits-tokens = Tokeny
+credits-no-model = ostatní
+credits-none = Zatím se nic neutratilo.
+
+# Chyby
+error-title = To se nepodařilo
+error-title-not-found = Nenalezeno
+error-home = Zpět na začátek
+error-not-found = Tato stránka neexistuje, nebo není vaše.
+error-forbidden = To není dovoleno.
+error-foreign-origin = Požadavek přišel z jiného webu a nebyl proveden.
+error-conversation-busy = Předchozí otázka se ještě zodpovídá. Počkejte na odpověď, nebo ji zastavte.
+error-insufficient-credits = Kredity na otázku nestačí. O další požádejte provozovatele služby.
+error-no-machine = Tento účet nemá stroj, takže na otázky nelze odpovídat.
+error-machine-not-running = Stroj neběží. Nejprve ho spusťte.
+error-model-unavailable = Právě není dostupný žádný model. Zkuste to později.
+error-too-large = To je příliš velké.
+error-rate-limited = Příliš mnoho požadavků. Zkuste to za chvíli.
+error-unavailable = Služba právě není dostupná. Zkuste to za chvíli.
+error-internal = Služba selhala. Zkuste to později.
+error-invalid = Služba to odmítla: { $reason }

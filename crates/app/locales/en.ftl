@@ -1,0 +1,165 @@
+# Texts of the web application in English.
+
+# Around every page
+skip = Skip to the content
+menu = Menu
+account = Account
+new-conversation = New conversation
+conversations = Conversations
+no-conversations = Nothing here yet. Ask your first question.
+more-conversations = { $count ->
+    [one] and one more
+   *[other] and { $count } more
+}
+in-progress = Being answered
+keys = API keys
+machine = Machine
+credits = Credits
+sign-out = Sign out
+
+# Signing in
+sign-in = Sign in
+sign-in-lead = Conversations with your documents.
+sign-in-hint = No account or password? Ask the operator of this service.
+sign-in-denied = The email or the password is wrong.
+sign-in-no-licence = The licence of this account has ended. Ask the operator of this service.
+sign-in-throttled = { $seconds ->
+    [one] Too many attempts. Try again in one second.
+   *[other] Too many attempts. Try again in { $seconds } seconds.
+}
+email = Email
+password = Password
+
+# Asking
+home-title = What would you like to know?
+home-lead = Ask about your documents. Answers cite what they rely on.
+ask-label = Your question
+ask-placeholder = Ask a question …
+ask-blank = Write a question first.
+follow-up-placeholder = Ask a follow-up …
+model = Model
+web = Search the web
+send = Send
+stop = Stop
+
+# A conversation
+conversation-more = More
+delete = Delete conversation
+delete-sure = Delete this conversation with all its answers?
+earlier = Earlier messages
+later = Later messages
+you-asked = You asked
+answer = Answer
+working = Working …
+reasoning = Reasoning
+agent = Agent { $name }
+sources = Sources
+source-page = page { $page }
+source-line = line { $line }
+source-lines = lines { $lines }
+tool-search = Search the documents
+tool-read = Read a document
+tool-list = List a folder
+tool-find = Look for files
+tool-write = Write a file
+tool-edit = Edit a file
+tool-shell = Run a command
+tool-attached-files = Read the attached files
+tool-web-search = Search the web
+tool-web-fetch = Read a web page
+tool-skill = Open a skill
+tool-other = Use { $name }
+answer-stopped = Stopped. What was written stands.
+answer-model-unavailable = The model could not be reached. Ask again later.
+answer-model-rejected = The model rejected the request.
+answer-context-too-long = The conversation has become too long for the model. Start a new one.
+answer-insufficient-credits = The credits of the account ran out.
+answer-spending-limit = The key with which this was asked has reached its limit.
+answer-machine-failed = The machine of the account failed. Ask again later.
+answer-too-many-steps = The answer took too many steps.
+answer-output-exhausted = The model used up its output without an answer.
+answer-model-refused = The model declined to answer.
+answer-internal = The service failed. Ask again later.
+
+# API keys
+keys-lead = Programs use a key to ask questions in your name.
+keys-docs = How to use them
+keys-new = Make a new key
+keys-name = Name
+keys-name-hint = What it is for
+keys-may = Permissions
+keys-all = everything
+keys-life = Valid
+keys-life-licence = as long as the licence
+keys-life-days = { $count ->
+    [one] for one day
+   *[other] for { $count } days
+}
+keys-limit = Spending limit in credits
+keys-limit-hint = none
+keys-make = Make key
+keys-made = The key “{ $name }” is ready
+keys-made-note = Copy it now. It is not shown again.
+keys-created = Made
+keys-used = Last used
+keys-never = never
+keys-expires = Valid until
+keys-spent = Spent
+keys-revoke = Revoke
+keys-revoke-sure = Programs that use this key stop working at once.
+keys-none = There are no keys.
+keys-bad-name = A key needs a name of at most 256 bytes, and a spending limit of at least 1.
+keys-bad-limit = The spending limit is a whole number of credits.
+keys-bad-life = Choose how long the key is valid.
+keys-no-permission = Choose at least one permission.
+permission-read = read conversations
+permission-ask = ask questions
+permission-files = use files
+permission-machine = start and stop the machine
+copy = Copy
+copied = Copied
+
+# The machine
+machine-lead = Your documents are read and commands are run in a machine of your own, shut off from the network.
+machine-running = Running
+machine-running-note = It is ready for questions and stops by itself when it is not used.
+machine-stopped = Stopped
+machine-stopped-note = A question starts it. Your files are kept.
+machine-starting = Starting …
+machine-stopping = Stopping …
+machine-changing-note = This page follows along.
+machine-start = Start machine
+machine-stop = Stop machine
+machine-none = This account has no machine.
+
+# Credits
+credits-available = Available
+credits-reserved = { $amount } reserved for answers in progress
+credits-spent = Spent
+credits-span = in the last 30 days
+credits-licence = Licence until
+credits-by-day = By day
+credits-by-model = By model
+credits-share = Share
+credits-steps-column = Steps
+credits-tokens = Tokens
+credits-no-model = other
+credits-none = Nothing was spent yet.
+
+# Errors
+error-title = That did not work
+error-title-not-found = Not found
+error-home = Back to the start
+error-not-found = This page does not exist, or is not yours.
+error-forbidden = This is not permitted.
+error-foreign-origin = The request came from another site and was not carried out.
+error-conversation-busy = The previous question is still being answered. Wait for its answer or stop it.
+error-insufficient-credits = The credits do not cover a question. Ask the operator of this service for more.
+error-no-machine = This account has no machine, so questions cannot be answered.
+error-machine-not-running = The machine does not run. Start it first.
+error-model-unavailable = No model is available right now. Try again later.
+error-too-large = That is too large.
+error-rate-limited = Too many requests. Try again in a moment.
+error-unavailable = The service is not available right now. Try again in a moment.
+error-internal = The service failed. Try again later.
+error-invalid = The service refused this: { $reason }

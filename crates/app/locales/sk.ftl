@@ -1,0 +1,168 @@
+# Texty webovej aplikácie v slovenčine.
+
+# Okolo každej stránky
+skip = Prejsť na obsah
+menu = Ponuka
+account = Účet
+new-conversation = Nová konverzácia
+conversations = Konverzácie
+no-conversations = Zatiaľ tu nič nie je. Položte prvú otázku.
+more-conversations = { $count ->
+    [one] a jedna ďalšia
+    [few] a { $count } ďalšie
+   *[other] a { $count } ďalších
+}
+in-progress = Vzniká odpoveď
+keys = Kľúče API
+machine = Stroj
+credits = Kredity
+sign-out = Odhlásiť sa
+
+# Prihlásenie
+sign-in = Prihlásiť sa
+sign-in-lead = Rozhovory s vašimi dokumentmi.
+sign-in-hint = Nemáte účet alebo heslo? Obráťte sa na prevádzkovateľa služby.
+sign-in-denied = E-mail alebo heslo nie je správne.
+sign-in-no-licence = Licencia tohto účtu sa skončila. Obráťte sa na prevádzkovateľa služby.
+sign-in-throttled = { $seconds ->
+    [one] Príliš veľa pokusov. Skúste to znova o sekundu.
+    [few] Príliš veľa pokusov. Skúste to znova o { $seconds } sekundy.
+   *[other] Príliš veľa pokusov. Skúste to znova o { $seconds } sekúnd.
+}
+email = E-mail
+password = Heslo
+
+# Otázky
+home-title = Čo by ste chceli vedieť?
+home-lead = Pýtajte sa na svoje dokumenty. Odpovede uvádzajú, z čoho vychádzajú.
+ask-label = Vaša otázka
+ask-placeholder = Položte otázku …
+ask-blank = Najprv napíšte otázku.
+follow-up-placeholder = Pýtajte sa ďalej …
+model = Model
+web = Hľadať na webe
+send = Odoslať
+stop = Zastaviť
+
+# Konverzácia
+conversation-more = Ďalšie
+delete = Zmazať konverzáciu
+delete-sure = Zmazať túto konverzáciu so všetkými odpoveďami?
+earlier = Staršie správy
+later = Novšie správy
+you-asked = Opýtali ste sa
+answer = Odpoveď
+working = Pracujem …
+reasoning = Úvaha
+agent = Agent { $name }
+sources = Zdroje
+source-page = strana { $page }
+source-line = riadok { $line }
+source-lines = riadky { $lines }
+tool-search = Prehľadanie dokumentov
+tool-read = Čítanie dokumentu
+tool-list = Výpis priečinka
+tool-find = Hľadanie súborov
+tool-write = Zápis súboru
+tool-edit = Úprava súboru
+tool-shell = Spustenie príkazu
+tool-attached-files = Čítanie priložených súborov
+tool-web-search = Hľadanie na webe
+tool-web-fetch = Čítanie webovej stránky
+tool-skill = Otvorenie zručnosti
+tool-other = Použitie nástroja { $name }
+answer-stopped = Zastavené. Čo je napísané, zostáva.
+answer-model-unavailable = Model nie je dostupný. Opýtajte sa znova neskôr.
+answer-model-rejected = Model požiadavku odmietol.
+answer-context-too-long = Konverzácia je pre model príliš dlhá. Začnite novú.
+answer-insufficient-credits = Kredity účtu sa minuli.
+answer-spending-limit = Kľúč, s ktorým bola otázka položená, vyčerpal svoj limit.
+answer-machine-failed = Stroj účtu zlyhal. Opýtajte sa znova neskôr.
+answer-too-many-steps = Odpoveď mala príliš veľa krokov.
+answer-output-exhausted = Model vyčerpal svoj výstup bez odpovede.
+answer-model-refused = Model odmietol odpovedať.
+answer-internal = Služba zlyhala. Opýtajte sa znova neskôr.
+
+# Kľúče API
+keys-lead = S kľúčom sa programy pýtajú vo vašom mene.
+keys-docs = Ako ich používať
+keys-new = Vytvoriť nový kľúč
+keys-name = Názov
+keys-name-hint = Na čo slúži
+keys-may = Oprávnenia
+keys-all = všetko
+keys-life = Platnosť
+keys-life-licence = počas licencie
+keys-life-days = { $count ->
+    [one] jeden deň
+    [few] { $count } dni
+   *[other] { $count } dní
+}
+keys-limit = Limit útraty v kreditoch
+keys-limit-hint = žiadny
+keys-make = Vytvoriť kľúč
+keys-made = Kľúč „{ $name }“ je pripravený
+keys-made-note = Skopírujte si ho teraz. Znova sa nezobrazí.
+keys-created = Vytvorený
+keys-used = Naposledy použitý
+keys-never = nikdy
+keys-expires = Platí do
+keys-spent = Minuté
+keys-revoke = Zneplatniť
+keys-revoke-sure = Programy s týmto kľúčom okamžite prestanú fungovať.
+keys-none = Nie sú tu žiadne kľúče.
+keys-bad-name = Kľúč potrebuje názov s najviac 256 bajtmi a limit útraty aspoň 1.
+keys-bad-limit = Limit útraty je celé číslo v kreditoch.
+keys-bad-life = Zvoľte, ako dlho kľúč platí.
+keys-no-permission = Zvoľte aspoň jedno oprávnenie.
+permission-read = čítať konverzácie
+permission-ask = klásť otázky
+permission-files = používať súbory
+permission-machine = spúšťať a zastavovať stroj
+copy = Kopírovať
+copied = Skopírované
+
+# Stroj
+machine-lead = Vaše dokumenty sa čítajú a príkazy spúšťajú vo vašom vlastnom stroji, oddelenom od siete.
+machine-running = Beží
+machine-running-note = Je pripravený na otázky. Keď sa nepoužíva, sám sa zastaví.
+machine-stopped = Zastavený
+machine-stopped-note = Spustí ho otázka. Vaše súbory zostávajú.
+machine-starting = Spúšťa sa …
+machine-stopping = Zastavuje sa …
+machine-changing-note = Stránka sa sama obnovuje.
+machine-start = Spustiť stroj
+machine-stop = Zastaviť stroj
+machine-none = Tento účet nemá stroj.
+
+# Kredity
+credits-available = K dispozícii
+credits-reserved = { $amount } rezervované pre vznikajúce odpovede
+credits-spent = Minuté
+credits-span = za posledných 30 dní
+credits-licence = Licencia do
+credits-by-day = Podľa dňa
+credits-by-model = Podľa modelu
+credits-share = Podiel
+credits-steps-column = Kroky
+credits-tokens = Tokeny
+credits-no-model = ostatné
+credits-none = Zatiaľ sa nič neminulo.
+
+# Chyby
+error-title = To sa nepodarilo
+error-title-not-found = Nenájdené
+error-home = Späť na začiatok
+error-not-found = Táto stránka neexistuje, alebo nie je vaša.
+error-forbidden = To nie je dovolené.
+error-foreign-origin = Požiadavka prišla z iného webu a nebola vykonaná.
+error-conversation-busy = Predchádzajúca otázka sa ešte zodpovedá. Počkajte na odpoveď, alebo ju zastavte.
+error-insufficient-credits = Kredity na otázku nestačia. O ďalšie požiadajte prevádzkovateľa služby.
+error-no-machine = Tento účet nemá stroj, takže na otázky nemožno odpovedať.
+error-machine-not-running = Stroj nebeží. Najprv ho spustite.
+error-model-unavailable = Práve nie je dostupný žiadny model. Skúste to neskôr.
+error-too-large = To je príliš veľké.
+error-rate-limited = Príliš veľa požiadaviek. Skúste to o chvíľu.
+error-unavailable = Služba práve nie je dostupná. Skúste to o chvíľu.
+error-internal = Služba zlyhala. Skúste to neskôr.
+error-invalid = Služba to odmietla: { $reason }

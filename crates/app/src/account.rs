@@ -1,0 +1,94 @@
+//! The page of credits: the balance, the licence, and what answers have cost.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+use control::usage::UsageTotal;
+use control::{Conversations, Environment, Owner};
+
+use crate::error;
+use crate::frame::Frame;
+use crate::moment::Moment;
+use crate::texts::Texts;
+use crate::visit::User;
+
+/// The time over which usage is shown.
+const SPAN: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The steps of the bars' scale: an element `meter` needs no style.
+const SCALE: u64 = 100;
+
+/// A table of usage; none if nothing was used.
+struct Table {
+    title: String,
+    rows: Vec<UsageRow>,
+}
+
+/// A row of a table of usage.
+struct UsageRow {
+    label: String,
+    credits: String,
+    steps: String,
+    tokens: String,
+    /// The share of the largest row, of [`SCALE`].
+    share: u64,
+}
+
+#[derive(Template)]
+#[template(path = "credits.html")]
+struct CreditsPage {
+    frame: Frame,
+    available: String,
+    reserved: Option<String>,
+    licence: Option<Moment>,
+    total: String,
+    tables: Vec<Table>,
+}
+
+/// What the page needs.
+#[derive(Clone)]
+pub(crate) struct Account {
+    pub(crate) owner: Owner,
+    pub(crate) conversations: Conversations,
+    pub(crate) environment: Environment,
+}
+
+/// Shows credits and usage.
+pub(crate) async fn credits(State(account): State<Account>, user: User) -> Result<Response, Response> {
+    let (texts, principal) = (user.visitor.texts, &user.signed_in.principal);
+    let frame = Frame::load(&account.conversations, &user, None).await?;
+    let balance = account.owner.balance(principal).await.map_err(|error| user.failed(error))?;
+    let now = account.environment.now();
+    let since = domain::time::Timestamp::from_micros(
+        now.micros().saturating_sub(i64::try_from(SPAN.as_micros()).unwrap_or(i64::MAX)),
+    );
+    let usage = account.owner.usage(principal, since).await.map_err(|error| user.failed(error))?;
+    let days = usage.days.iter().map(|(day, total)| (Moment::day(texts, *day).text, total));
+    let unknown = || texts.get("credits-no-model");
+    let models = usage.models.iter().map(|(model, total)| (model.clone().unwrap_or_else(unknown), total));
+    let tables = [
+        Table { title: texts.get("credits-by-day"), rows: rows(texts, days.collect()) },
+        Table { title: texts.get("credits-by-model"), rows: rows(texts, models.collect()) },
+    ];
+    Ok(error::rendered(&CreditsPage {
+        frame,
+        available: texts.number(balance.available.0),
+        reserved: (balance.reserved.0 > 0).then(|| texts.number(balance.reserved.0)),
+        licence: user.signed_in.licence_until.map(|until| Moment::last_day(texts, until)),
+        total: texts.number(usage.total.credits.0),
+        tables: tables.into_iter().filter(|table| !table.rows.is_empty()).collect(),
+    }))
+}
+
+fn rows(texts: Texts, usage: Vec<(String, &UsageTotal)>) -> Vec<UsageRow> {
+    let most = usage.iter().map(|(_, total)| total.credits.0).max().unwrap_or(0).max(1);
+    let row = |(label, total): (String, &UsageTotal)| UsageRow {
+        label,
+        credits: texts.number(total.credits.0),
+        steps: texts.number(total.steps),
+        tokens: texts.number(total.tokens.input_tokens.saturating_add(total.tokens.output_tokens)),
+        share: total.credits.0.saturating_mul(SCALE) / most,
+    };
+    usage.into_iter().map(row).collect()
+}

@@ -1,0 +1,217 @@
+//! The page of a conversation.
+
+use std::collections::VecDeque;
+
+use askama::Template;
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use control::conversations::{EXCHANGES_PAGE_MAX, Message};
+use control::{Answers, Conversations, Environment, Principal, UseCaseError};
+use domain::id::ConversationId;
+use http_common::{Budgets, Holder};
+use serde::Deserialize;
+
+use crate::answer::AnswerView;
+use crate::ask::Composer;
+use crate::frame::Frame;
+use crate::moment::Moment;
+use crate::texts::Texts;
+use crate::visit::User;
+use crate::{error, paths};
+
+/// The exchanges that a page shows unless it is shown from an earlier one on.
+const SHOWN_MAX: usize = 40;
+/// The pages of messages that are read to find the last ones. Conversations are shorter.
+const PAGES_MAX: u32 = 500;
+
+/// A question with its answer.
+struct Exchange {
+    question: String,
+    attachments: Vec<Attachment>,
+    asked_at: Moment,
+    /// Rendered; empty if there is none.
+    answer: String,
+}
+
+struct Attachment {
+    name: String,
+    href: String,
+}
+
+#[derive(Template)]
+#[template(path = "conversation.html")]
+struct ConversationPage {
+    frame: Frame,
+    composer: Composer,
+    href: String,
+    title: String,
+    model: String,
+    exchanges: Vec<Exchange>,
+    /// The exchange from which an earlier page begins.
+    earlier: Option<u32>,
+    /// The exchange from which the next page begins.
+    later: Option<u32>,
+    /// True while an answer is in progress.
+    is_open: bool,
+}
+
+/// The query of the page.
+#[derive(Deserialize)]
+pub(crate) struct Position {
+    /// The first exchange to show; the last ones if absent.
+    from: Option<u32>,
+}
+
+/// What the page needs.
+#[derive(Clone)]
+pub(crate) struct Pages {
+    pub(crate) conversations: Conversations,
+    pub(crate) answers: Answers,
+    pub(crate) budgets: Budgets,
+    pub(crate) environment: Environment,
+}
+
+/// Messages, and where they stand in the conversation.
+struct Window {
+    messages: VecDeque<Message>,
+    first: u32,
+    is_last: bool,
+}
+
+/// Shows a conversation.
+pub(crate) async fn show(
+    State(pages): State<Pages>,
+    user: User,
+    Path(conversation): Path<String>,
+    Query(position): Query<Position>,
+) -> Result<Response, Response> {
+    let conversation = id(&conversation).map_err(|error| user.failed(error))?;
+    let composer = Composer::new(&pages.environment);
+    pages.render(&user, conversation, position.from, composer).await
+}
+
+/// Stops the answer in progress.
+pub(crate) async fn stop(
+    State(conversations): State<Conversations>,
+    user: User,
+    Path(conversation): Path<String>,
+) -> Result<Response, Response> {
+    let conversation = id(&conversation).map_err(|error| user.failed(error))?;
+    let stopped = conversations.stop(&user.signed_in.principal, conversation).await;
+    stopped.map_err(|error| user.failed(error))?;
+    Ok(Redirect::to(&paths::conversation(conversation)).into_response())
+}
+
+/// Deletes the conversation.
+pub(crate) async fn delete(
+    State(conversations): State<Conversations>,
+    user: User,
+    Path(conversation): Path<String>,
+) -> Result<Response, Response> {
+    let conversation = id(&conversation).map_err(|error| user.failed(error))?;
+    let deleted = conversations.delete(&user.signed_in.principal, conversation).await;
+    deleted.map_err(|error| user.failed(error))?;
+    Ok(Redirect::to(paths::HOME).into_response())
+}
+
+/// Parses the conversation in a path. One that is not a UUID does not exist.
+pub(crate) fn id(text: &str) -> Result<ConversationId, UseCaseError> {
+    text.parse().map_err(|_| UseCaseError::no_conversation())
+}
+
+impl Pages {
+    /// Renders the page, from an exchange on or with the last ones.
+    pub(crate) async fn render(
+        &self,
+        user: &User,
+        conversation: ConversationId,
+        from: Option<u32>,
+        composer: Composer,
+    ) -> Result<Response, Response> {
+        let principal = &user.signed_in.principal;
+        let failed = |error: UseCaseError| user.failed(error);
+        let summary = self.conversations.summary(principal, conversation).await.map_err(failed)?;
+        let frame = Frame::load(&self.conversations, user, Some(conversation)).await?;
+        // A page of long answers takes memory and time. Few are made at once.
+        let _place = self.budgets.made.enter(Holder::Account(principal.account())).await;
+        let window = self.window(principal, conversation, from).await.map_err(failed)?;
+        let shown = u32::try_from(window.messages.len() / 2).unwrap_or(u32::MAX);
+        let later = (!window.is_last).then(|| window.first.saturating_add(shown));
+        let earlier = (window.first > 0).then(|| window.first.saturating_sub(EXCHANGES_PAGE_MAX));
+        let exchanges =
+            self.exchanges(user.visitor.texts, principal, window.messages).await.map_err(failed)?;
+        let page = ConversationPage {
+            frame,
+            composer,
+            href: paths::conversation(conversation),
+            title: summary.title,
+            model: summary.model,
+            exchanges,
+            earlier,
+            later,
+            is_open: summary.open_answer.is_some(),
+        };
+        Ok(error::rendered(&page))
+    }
+
+    async fn window(
+        &self,
+        principal: &Principal,
+        conversation: ConversationId,
+        from: Option<u32>,
+    ) -> Result<Window, UseCaseError> {
+        let mut window = Window { messages: VecDeque::new(), first: from.unwrap_or(0), is_last: true };
+        let mut next = window.first;
+        for _ in 0..PAGES_MAX {
+            let page = self.conversations.messages_after(principal, conversation, next).await?;
+            next = next.saturating_add(u32::try_from(page.messages.len() / 2).unwrap_or(u32::MAX));
+            window.messages.extend(page.messages);
+            window.is_last = !page.full;
+            if !page.full || from.is_some() {
+                break;
+            }
+            let surplus = (window.messages.len() / 2).saturating_sub(SHOWN_MAX);
+            window.messages.drain(..2 * surplus);
+            window.first = window.first.saturating_add(u32::try_from(surplus).unwrap_or(u32::MAX));
+        }
+        Ok(window)
+    }
+
+    /// Renders answers on a thread for blocking work.
+    async fn exchanges(
+        &self,
+        texts: Texts,
+        principal: &Principal,
+        messages: VecDeque<Message>,
+    ) -> Result<Vec<Exchange>, UseCaseError> {
+        let (answers, principal) = (self.answers.clone(), principal.clone());
+        let rendering = tokio::task::spawn_blocking(move || {
+            let mut exchanges = Vec::<Exchange>::with_capacity(messages.len() / 2);
+            for message in messages {
+                match message {
+                    Message::Question(question) => exchanges.push(Exchange {
+                        question: question.text,
+                        attachments: question.attachments.iter().map(|path| attachment(path)).collect(),
+                        asked_at: Moment::time(texts, question.created_at),
+                        answer: String::new(),
+                    }),
+                    Message::Answer(stored) => {
+                        let snapshot = answers.snapshot_of(&principal, *stored);
+                        let html =
+                            AnswerView::of(texts, &snapshot).render().map_err(UseCaseError::internal)?;
+                        if let Some(exchange) = exchanges.last_mut() {
+                            exchange.answer = html;
+                        }
+                    }
+                }
+            }
+            Ok(exchanges)
+        });
+        rendering.await.unwrap_or_else(|error| Err(UseCaseError::internal(error)))
+    }
+}
+
+fn attachment(path: &str) -> Attachment {
+    let name = path.rsplit('/').next().unwrap_or(path).to_owned();
+    Attachment { name, href: crate::answer::file_href(path) }
+}

@@ -1,0 +1,70 @@
+//! The stream by which an answer grows on its page. Each event has the whole answer as HTML and supersedes those before.
+
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use bytes::Bytes;
+use control::live::{Follower, Snapshot};
+use control::{Answers, Authenticator, Principal, UseCaseError};
+use futures_util::{Stream, StreamExt};
+use http_common::{Event, event_stream};
+use serde::Serialize;
+
+use crate::Ending;
+use crate::answer::AnswerView;
+use crate::texts::Texts;
+use crate::visit::User;
+
+/// The data of an event.
+#[derive(Serialize)]
+struct Data<'a> {
+    html: &'a str,
+}
+
+/// Streams an answer until its end.
+pub(crate) async fn follow(
+    State(answers): State<Answers>,
+    State(access): State<Authenticator>,
+    State(ending): State<Ending>,
+    user: User,
+    Path((conversation, answer)): Path<(String, String)>,
+) -> Result<Response, Response> {
+    let unknown = || user.failed(UseCaseError::no_conversation());
+    let ids = conversation.parse().ok().zip(answer.parse().ok());
+    let (conversation, answer) = ids.ok_or_else(unknown)?;
+    let principal = user.signed_in.principal.clone();
+    let follower = answers.follow(&principal, conversation, answer).await;
+    let follower = follower.map_err(|error| user.failed(error))?;
+    Ok(event_stream(events(follower, user.visitor.texts, access, principal, ending)))
+}
+
+/// Streams states, each the newest at the time of its poll. Ends when the answer has ended, when the session has ended, and
+/// when the service shuts down.
+fn events(
+    follower: Follower,
+    texts: Texts,
+    access: Authenticator,
+    principal: Principal,
+    ending: Ending,
+) -> impl Stream<Item = Event> {
+    let states = futures_util::stream::unfold(follower, move |mut follower| async move {
+        let snapshot = follower.next().await?;
+        Some((event(texts, &snapshot)?, follower))
+    });
+    states.take_until(async move {
+        tokio::select! {
+            () = access.revoked(principal) => {}
+            () = ending.0.cancelled() => {}
+        }
+    })
+}
+
+/// Encodes a state; `None` after a failure, which ends the stream.
+fn event(texts: Texts, snapshot: &Snapshot) -> Option<Event> {
+    let html = AnswerView::of(texts, snapshot).render();
+    let html = html.map_err(UseCaseError::internal).ok()?;
+    let data = serde_json::to_vec(&Data { html: &html }).map_err(UseCaseError::internal).ok()?;
+    let name = if snapshot.ending.is_some() { "completed" } else { "message" };
+    let id = format!("{}.{}", snapshot.stamp.epoch, snapshot.stamp.revision);
+    Some(Event::new(name, &id, &[Bytes::from(data)]))
+}

@@ -1,0 +1,85 @@
+//! What surrounds every page of a signed-in user: conversations, sections, languages.
+
+use axum::response::Response;
+use control::Conversations;
+use domain::id::ConversationId;
+
+use crate::assets::{ADDRESSES, Addresses};
+use crate::language::Language;
+use crate::paths;
+use crate::texts::Texts;
+use crate::visit::User;
+
+/// The conversations that are listed beside a page.
+const LISTED_MAX: u32 = 100;
+
+/// The surroundings of a page.
+pub(crate) struct Frame {
+    pub(crate) texts: Texts,
+    pub(crate) assets: &'static Addresses,
+    pub(crate) email: String,
+    /// The path of the page, to which the choice of a language returns.
+    pub(crate) path: String,
+    pub(crate) conversations: Vec<Entry>,
+    /// The number of conversations that are not listed.
+    pub(crate) unlisted: u64,
+}
+
+/// A conversation in the list.
+pub(crate) struct Entry {
+    pub(crate) href: String,
+    pub(crate) title: String,
+    pub(crate) is_current: bool,
+    pub(crate) is_pinned: bool,
+    pub(crate) is_open: bool,
+}
+
+impl Frame {
+    /// Loads the surroundings of a page, which may be that of a conversation.
+    pub(crate) async fn load(
+        conversations: &Conversations,
+        user: &User,
+        current: Option<ConversationId>,
+    ) -> Result<Self, Response> {
+        let listed = conversations.list(&user.signed_in.principal, 0, LISTED_MAX).await;
+        let page = listed.map_err(|error| user.failed(error))?;
+        let unlisted = page.total.saturating_sub(page.conversations.len() as u64);
+        let entries = page.conversations.into_iter().map(|summary| Entry {
+            href: paths::conversation(summary.id),
+            title: summary.title,
+            is_current: Some(summary.id) == current,
+            is_pinned: summary.pinned,
+            is_open: summary.open_answer.is_some(),
+        });
+        // A refused change is shown at the path of its form, which is no page.
+        let path = current.map_or_else(|| user.visitor.path.clone(), paths::conversation);
+        Ok(Self {
+            texts: user.visitor.texts,
+            assets: &ADDRESSES,
+            email: user.signed_in.email.clone(),
+            path: if path == paths::ASK { paths::HOME.to_owned() } else { path },
+            conversations: entries.collect(),
+            unlisted,
+        })
+    }
+
+    /// Returns a text.
+    pub(crate) fn t(&self, key: &str) -> String {
+        self.texts.get(key)
+    }
+
+    /// Returns true if the page is at this path.
+    pub(crate) fn is_at(&self, path: &str) -> bool {
+        self.path == path
+    }
+
+    /// Returns the languages, and which one is chosen.
+    pub(crate) fn languages(&self) -> [(Language, bool); 3] {
+        languages(self.texts)
+    }
+}
+
+/// Returns the languages, and which one is chosen.
+pub(crate) fn languages(texts: Texts) -> [(Language, bool); 3] {
+    Language::ALL.map(|language| (language, language == texts.0))
+}

@@ -1,0 +1,184 @@
+//! The page of API keys: making, listing and revoking them.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::Form;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Redirect, Response};
+use control::admin::KeyRestrictions;
+use control::owner::Key;
+use control::{Conversations, Environment, ErrorKind, Owner, UseCaseError};
+use domain::credits::Credits;
+use domain::key::SecretKey;
+use domain::scope::{Permission, Scope};
+use serde::Deserialize;
+
+use crate::frame::Frame;
+use crate::moment::Moment;
+use crate::texts::Texts;
+use crate::visit::User;
+use crate::{error, paths};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// The lives of keys that the form offers, in days; 0 for the licence's own.
+const LIVES_DAYS: [u32; 4] = [0, 30, 90, 365];
+
+/// A key in the list.
+struct KeyView {
+    name: String,
+    scope: String,
+    created: Moment,
+    used: Option<Moment>,
+    expires: Option<Moment>,
+    spending: Option<String>,
+    revoke: String,
+}
+
+#[derive(Template)]
+#[template(path = "keys.html")]
+struct KeysPage {
+    frame: Frame,
+    keys: Vec<KeyView>,
+    permissions: Vec<(Permission, String)>,
+    lives: Vec<(u32, String)>,
+    /// The secret of the key that was just made, and its name.
+    made: Option<(SecretKey, String)>,
+    error: Option<String>,
+}
+
+/// What the page needs.
+#[derive(Clone)]
+pub(crate) struct Keys {
+    pub(crate) owner: Owner,
+    pub(crate) conversations: Conversations,
+    pub(crate) environment: Environment,
+}
+
+/// The form of a new key.
+#[derive(Deserialize, Default)]
+pub(crate) struct NewKeyForm {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    days: u32,
+    #[serde(default)]
+    limit: String,
+    // A check box is present or absent.
+    read: Option<String>,
+    ask: Option<String>,
+    files: Option<String>,
+    machine: Option<String>,
+}
+
+impl NewKeyForm {
+    /// Returns the restrictions, or the key of the text that says what is wrong.
+    fn restrictions(&self, environment: &Environment) -> Result<KeyRestrictions, &'static str> {
+        let permitted = |permission: &Permission| match permission {
+            Permission::Read => self.read.is_some(),
+            Permission::Ask => self.ask.is_some(),
+            Permission::Files => self.files.is_some(),
+            Permission::Machine => self.machine.is_some(),
+        };
+        let permissions: Vec<_> = Permission::ALL.into_iter().filter(permitted).collect();
+        let scope = Scope::of(&permissions).ok_or("keys-no-permission")?;
+        let spending_limit = match self.limit.trim() {
+            "" => None,
+            text => Some(Credits(text.parse().map_err(|_| "keys-bad-limit")?)),
+        };
+        if !LIVES_DAYS.contains(&self.days) {
+            return Err("keys-bad-life");
+        }
+        let expires_at = (self.days > 0).then(|| environment.now().plus(DAY * self.days));
+        Ok(KeyRestrictions { expires_at, scope, spending_limit })
+    }
+}
+
+/// Shows the keys.
+pub(crate) async fn show(State(keys): State<Keys>, user: User) -> Result<Response, Response> {
+    keys.page(&user, None, None).await
+}
+
+/// Makes a key, and shows its secret once.
+pub(crate) async fn create(
+    State(keys): State<Keys>,
+    user: User,
+    Form(form): Form<NewKeyForm>,
+) -> Result<Response, Response> {
+    let texts = user.visitor.texts;
+    let refused = match form.restrictions(&keys.environment) {
+        Ok(restrictions) => {
+            match keys.owner.create_key(&user.signed_in.principal, &form.name, restrictions).await {
+                Ok(made) => return keys.page(&user, Some((made.key, form.name)), None).await,
+                Err(error) if error.kind() != ErrorKind::Invalid => return Err(user.failed(error)),
+                Err(_) => texts.get("keys-bad-name"),
+            }
+        }
+        Err(key) => texts.get(key),
+    };
+    let page = keys.page(&user, None, Some(refused)).await?;
+    Ok((StatusCode::BAD_REQUEST, page).into_response())
+}
+
+/// Revokes a key.
+pub(crate) async fn revoke(
+    State(owner): State<Owner>,
+    user: User,
+    Path(key): Path<String>,
+) -> Result<Response, Response> {
+    let unknown = || user.failed(UseCaseError::no_conversation());
+    let key = key.parse().map_err(|_| unknown())?;
+    owner.revoke_key(&user.signed_in.principal, key).await.map_err(|error| user.failed(error))?;
+    Ok(Redirect::to(paths::KEYS).into_response())
+}
+
+impl Keys {
+    async fn page(
+        &self,
+        user: &User,
+        made: Option<(SecretKey, String)>,
+        error: Option<String>,
+    ) -> Result<Response, Response> {
+        let texts = user.visitor.texts;
+        let frame = Frame::load(&self.conversations, user, None).await?;
+        let keys = self.owner.list_keys(&user.signed_in.principal).await;
+        let keys = keys.map_err(|error| user.failed(error))?;
+        let permissions = Permission::ALL.map(|one| (one, permission(texts, one)));
+        let lives = LIVES_DAYS.map(|days| match days {
+            0 => (days, texts.get("keys-life-licence")),
+            days => (days, texts.with("keys-life-days", "count", days)),
+        });
+        let keys = keys.into_iter().rev().map(|key| KeyView::of(texts, key)).collect();
+        let (permissions, lives) = (permissions.to_vec(), lives.to_vec());
+        Ok(error::rendered(&KeysPage { frame, keys, permissions, lives, made, error }))
+    }
+}
+
+impl KeyView {
+    fn of(texts: Texts, key: Key) -> Self {
+        let all = key.scope == Scope::ALL;
+        let names = key.scope.permissions().map(|one| permission(texts, one));
+        let spending = key.spending.map(|spending| {
+            format!("{} / {}", texts.number(spending.spent.0), texts.number(spending.limit.0))
+        });
+        Self {
+            name: key.name,
+            scope: if all { texts.get("keys-all") } else { names.collect::<Vec<_>>().join(", ") },
+            created: Moment::day(texts, key.created_at),
+            used: key.last_used_at.map(|at| Moment::time(texts, at)),
+            expires: key.expires_at.map(|at| Moment::last_day(texts, at)),
+            spending,
+            revoke: format!("{}/{}/revoke", paths::KEYS, key.id),
+        }
+    }
+}
+
+fn permission(texts: Texts, permission: Permission) -> String {
+    match permission {
+        Permission::Read => texts.get("permission-read"),
+        Permission::Ask => texts.get("permission-ask"),
+        Permission::Files => texts.get("permission-files"),
+        Permission::Machine => texts.get("permission-machine"),
+    }
+}

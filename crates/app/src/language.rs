@@ -1,0 +1,123 @@
+//! The languages of the application, and which one a visitor gets: the chosen one, else that of the browser.
+
+use axum::Form;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use serde::Deserialize;
+
+use crate::paths;
+use crate::session_cookie::{cookie, set_cookie};
+
+/// The cookie that keeps the chosen language.
+const COOKIE: &str = "causerie-language";
+/// The life of that cookie, in seconds.
+const COOKIE_SECONDS: u32 = 365 * 24 * 3600;
+
+/// A language with texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Language {
+    #[default]
+    English,
+    Czech,
+    Slovak,
+}
+
+impl Language {
+    pub(crate) const ALL: [Self; 3] = [Self::English, Self::Czech, Self::Slovak];
+
+    /// Returns the code, as in ISO 639-1.
+    pub(crate) const fn code(self) -> &'static str {
+        match self {
+            Self::English => "en",
+            Self::Czech => "cs",
+            Self::Slovak => "sk",
+        }
+    }
+
+    /// Returns the language's own name.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::English => "English",
+            Self::Czech => "Čeština",
+            Self::Slovak => "Slovenčina",
+        }
+    }
+
+    fn of_code(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|language| language.code() == code)
+    }
+
+    /// Returns the language of a request.
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let chosen = cookie(headers, COOKIE).and_then(Self::of_code);
+        let accepted = headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
+        chosen.or_else(|| Self::preferred(accepted?)).unwrap_or_default()
+    }
+
+    /// Returns the language of `Accept-Language` with the highest weight; the first of equal ones.
+    fn preferred(accepted: &str) -> Option<Self> {
+        let ranges = accepted.split(',').filter_map(|range| {
+            let mut parts = range.split(';');
+            let code = parts.next()?.trim().split('-').next()?.to_ascii_lowercase();
+            let weight = parts.find_map(|part| part.trim().strip_prefix("q=")?.parse::<f32>().ok());
+            Some((Self::of_code(&code)?, weight.unwrap_or(1.0)))
+        });
+        let best = |best: Option<(Self, f32)>, (language, weight): (Self, f32)| match best {
+            Some((_, heaviest)) if heaviest >= weight => best,
+            _ if weight > 0.0 => Some((language, weight)),
+            _ => best,
+        };
+        ranges.fold(None, best).map(|(language, _)| language)
+    }
+}
+
+/// The form that chooses a language.
+#[derive(Deserialize)]
+pub(crate) struct Choice {
+    language: String,
+    #[serde(default)]
+    next: String,
+}
+
+/// Keeps the chosen language and returns to the page.
+pub(crate) async fn choose(Form(choice): Form<Choice>) -> Response {
+    let next =
+        paths::own(&choice.next).unwrap_or(if choice.next == paths::SIGN_IN { paths::SIGN_IN } else { "/" });
+    let mut response = Redirect::to(next).into_response();
+    if let Some(language) = Language::of_code(&choice.language) {
+        let kept = set_cookie(COOKIE, language.code(), COOKIE_SECONDS, false);
+        response.headers_mut().append(header::SET_COOKIE, kept);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_heaviest_known_language_is_taken() {
+        for (accepted, language) in [
+            ("cs", Some(Language::Czech)),
+            ("sk-SK,cs;q=0.8,en;q=0.5", Some(Language::Slovak)),
+            ("de-DE, en;q=0.3, CS-cz;q=0.7", Some(Language::Czech)),
+            ("en, cs", Some(Language::English)),
+            ("de", None),
+            ("cs;q=0", None),
+            (";;,q=,", None),
+        ] {
+            assert_eq!(Language::preferred(accepted), language, "{accepted}");
+        }
+    }
+
+    #[test]
+    fn a_choice_outweighs_the_browser() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT_LANGUAGE, "cs".parse().expect("a value"));
+        assert_eq!(Language::of(&headers), Language::Czech);
+        headers.insert(header::COOKIE, "a=b; causerie-language=sk".parse().expect("a value"));
+        assert_eq!(Language::of(&headers), Language::Slovak);
+        headers.insert(header::COOKIE, "causerie-language=xx".parse().expect("a value"));
+        assert_eq!(Language::of(&headers), Language::Czech);
+    }
+}

@@ -1,0 +1,161 @@
+//! The web application of account owners: pages that are rendered by the service, a face of the use cases in [`control`].
+//!
+//! Every request passes [`visit`]: it limits rates and sizes, refuses changes that come from other sites, and resolves the
+//! session. A handler calls its use cases and renders a template. Pages work without scripts: the one script lets an answer
+//! grow in place, and without it the page reloads. The security policy ([`headers`]) permits neither inline scripts nor
+//! inline styles nor anything of other hosts. Texts are in `locales`, a Fluent file for each [`language`].
+
+mod account;
+mod answer;
+mod ask;
+mod assets;
+mod conversation;
+mod error;
+mod events;
+mod files;
+mod frame;
+mod headers;
+mod keys;
+mod language;
+mod machine;
+mod moment;
+mod origin;
+mod paths;
+mod session_cookie;
+mod sign_in;
+mod texts;
+mod visit;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, FromRef};
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use control::{
+    Answers, Authenticator, Catalogs, Conversations, Environment, Files, Owner, Questions, Service, Sessions,
+    Vm,
+};
+use http_common::{Budgets, RateLimiter};
+use tokio_util::sync::CancellationToken;
+
+use crate::sign_in::SignInLimits;
+use crate::visit::VisitLayer;
+
+/// The configuration of the web application.
+#[derive(Clone)]
+pub struct AppConfig {
+    /// The time limit of a form.
+    pub body_timeout: Duration,
+    /// True if the service itself speaks TLS.
+    pub tls: bool,
+    /// The clock and random numbers.
+    pub environment: Environment,
+    /// Cancelled when the service shuts down. Open streams end then.
+    pub ending: CancellationToken,
+}
+
+/// The state of the router. A handler extracts the parts that it needs.
+#[derive(Clone)]
+struct State(Arc<Parts>);
+
+macro_rules! parts {
+    ($($part:ident: $type:ty,)*) => {
+        struct Parts { $($part: $type,)* }
+
+        $(impl FromRef<State> for $type {
+            fn from_ref(state: &State) -> Self {
+                state.0.$part.clone()
+            }
+        })*
+    };
+}
+
+parts! {
+    access: Authenticator,
+    answers: Answers,
+    budgets: Budgets,
+    catalogs: Catalogs,
+    conversations: Conversations,
+    ending: Ending,
+    environment: Environment,
+    files: Files,
+    owner: Owner,
+    questions: Questions,
+    sessions: Sessions,
+    sign_in_limits: Arc<SignInLimits>,
+    vm: Vm,
+}
+
+macro_rules! composed {
+    ($($type:ty { $($part:ident),* },)*) => {
+        $(impl FromRef<State> for $type {
+            fn from_ref(State(parts): &State) -> Self {
+                Self { $($part: parts.$part.clone()),* }
+            }
+        })*
+    };
+}
+
+composed! {
+    account::Account { owner, conversations, environment },
+    ask::Asking { questions, catalogs, conversations, environment },
+    conversation::Pages { conversations, answers, budgets, environment },
+    keys::Keys { owner, conversations, environment },
+    machine::MachineState { vm, conversations },
+}
+
+/// Cancelled when the service shuts down.
+#[derive(Debug, Clone)]
+struct Ending(CancellationToken);
+
+/// Creates the router of the web application, behind the rate limiter `guard`.
+pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> Router {
+    let layer = VisitLayer {
+        sessions: service.sessions.clone(),
+        guard: guard.clone(),
+        body_timeout: config.body_timeout,
+        tls: config.tls,
+    };
+    let state = State(Arc::new(Parts {
+        access: service.access.clone(),
+        answers: service.answers.clone(),
+        budgets: guard.budgets.clone(),
+        catalogs: service.catalogs.clone(),
+        conversations: service.conversations.clone(),
+        ending: Ending(config.ending),
+        environment: config.environment,
+        files: service.files.clone(),
+        owner: service.owner.clone(),
+        questions: service.questions.clone(),
+        sessions: service.sessions.clone(),
+        sign_in_limits: Arc::default(),
+        vm: service.vm.clone(),
+    }));
+    Router::new()
+        .route(paths::HOME, get(ask::show))
+        .route(paths::SIGN_IN, get(sign_in::show).post(sign_in::sign_in))
+        .route(paths::SIGN_OUT, post(sign_in::sign_out))
+        .route(paths::LANGUAGE, post(language::choose))
+        .route(paths::ASK, post(ask::ask))
+        .route(paths::CONVERSATION, get(conversation::show))
+        .route(paths::FOLLOW_UP, post(ask::follow_up))
+        .route(paths::STOP, post(conversation::stop))
+        .route(paths::DELETE, post(conversation::delete))
+        .route(paths::EVENTS, get(events::follow))
+        .route(paths::FILE, get(files::download))
+        .route(paths::KEYS, get(keys::show).post(keys::create))
+        .route(paths::REVOKE_KEY, post(keys::revoke))
+        .route(paths::MACHINE, get(machine::show))
+        .route(paths::START_MACHINE, post(machine::start))
+        .route(paths::STOP_MACHINE, post(machine::stop))
+        .route(paths::CREDITS, get(account::credits))
+        .route(paths::STYLE, get(assets::style))
+        .route(paths::SCRIPT, get(assets::script))
+        .route(paths::ICON, get(assets::icon))
+        // The layer has read the form within its own bounds.
+        .layer(DefaultBodyLimit::disable())
+        .with_state(state)
+        .layer(from_fn_with_state(layer, visit::visit))
+}

@@ -1,0 +1,67 @@
+//! The paths of the pages.
+
+use domain::id::{ConversationId, MessageId};
+
+pub(crate) const HOME: &str = "/";
+pub(crate) const SIGN_IN: &str = "/sign-in";
+pub(crate) const SIGN_OUT: &str = "/sign-out";
+pub(crate) const LANGUAGE: &str = "/language";
+pub(crate) const ASK: &str = "/ask";
+pub(crate) const CONVERSATION: &str = "/c/{conversation}";
+pub(crate) const FOLLOW_UP: &str = "/c/{conversation}/ask";
+pub(crate) const STOP: &str = "/c/{conversation}/stop";
+pub(crate) const DELETE: &str = "/c/{conversation}/delete";
+pub(crate) const EVENTS: &str = "/c/{conversation}/{answer}/events";
+/// The prefix of files; the rest is the path in the workspace.
+pub(crate) const FILES: &str = "/files";
+pub(crate) const FILE: &str = "/files/{*path}";
+pub(crate) const KEYS: &str = "/keys";
+pub(crate) const REVOKE_KEY: &str = "/keys/{key}/revoke";
+pub(crate) const MACHINE: &str = "/machine";
+pub(crate) const START_MACHINE: &str = "/machine/start";
+pub(crate) const STOP_MACHINE: &str = "/machine/stop";
+pub(crate) const CREDITS: &str = "/credits";
+pub(crate) const STYLE: &str = "/assets/app.css";
+pub(crate) const SCRIPT: &str = "/assets/app.js";
+pub(crate) const ICON: &str = "/assets/icon.svg";
+
+/// Returns the page of a conversation.
+pub(crate) fn conversation(id: ConversationId) -> String {
+    format!("/c/{id}")
+}
+
+/// Returns the event stream of an answer.
+pub(crate) fn events(conversation: ConversationId, answer: MessageId) -> String {
+    format!("/c/{conversation}/{answer}/events")
+}
+
+/// Returns the path if it leads to a page of this application, so that nobody is sent to another site after signing in.
+pub(crate) fn own(path: &str) -> Option<&str> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
+    let own = path.starts_with('/') && !path.starts_with("//") && path.bytes().all(plain);
+    (own && path != SIGN_IN).then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_own_pages_are_returned_to() {
+        for path in ["/", "/keys", "/c/0190c8a0-0000-7000-8000-000000000000"] {
+            assert_eq!(own(path), Some(path));
+        }
+        for path in [
+            "",
+            "keys",
+            "//evil.example",
+            "/\\evil.example",
+            "https://evil.example",
+            "/a?b",
+            "/a\r\nb",
+            SIGN_IN,
+        ] {
+            assert_eq!(own(path), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Cookies: the secret of the session, and the chosen language.
+//!
+//! Over HTTPS the cookie of the session is `Secure` and has the prefix `__Host-`, which no other host and no plain connection
+//! can set. Over plain HTTP it has another name, which is ignored wherever the connection is known to be HTTPS: whoever can
+//! write plain HTTP must not be able to sign a visitor in to another account.
+
+use axum::http::{HeaderMap, HeaderValue, header};
+use control::sessions::{AGE_MAX, SessionSecret};
+
+/// The cookie over HTTPS.
+const SECURE: &str = "__Host-causerie";
+/// The cookie over plain HTTP.
+const PLAIN: &str = "causerie-session";
+
+/// Returns the secret in the cookies of a request. `https` is true if the connection is known to be HTTPS.
+pub(crate) fn secret(headers: &HeaderMap, https: bool) -> Option<SessionSecret> {
+    let plain = || if https { None } else { cookie(headers, PLAIN) };
+    cookie(headers, SECURE).or_else(plain).and_then(SessionSecret::parse)
+}
+
+/// Creates the cookie that keeps a secret.
+pub(crate) fn keep(secret: &SessionSecret, https: bool) -> HeaderValue {
+    let seconds = u32::try_from(AGE_MAX.as_secs()).unwrap_or(u32::MAX);
+    set_cookie(if https { SECURE } else { PLAIN }, secret.reveal(), seconds, https)
+}
+
+/// Creates the cookies that remove a secret.
+pub(crate) fn remove() -> [HeaderValue; 2] {
+    [set_cookie(SECURE, "", 0, true), set_cookie(PLAIN, "", 0, false)]
+}
+
+/// Returns the value of the first cookie with this name.
+pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(found, _)| *found == name).map(|(_, value)| value)
+}
+
+/// Creates a cookie that no script reads and no other site sends along with a form. `value` is plain ASCII.
+pub(crate) fn set_cookie(name: &str, value: &str, seconds: u32, secure: bool) -> HeaderValue {
+    let secure = if secure { "; Secure" } else { "" };
+    let text = format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
+    HeaderValue::try_from(text).expect("a cookie of plain ASCII is a header")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(cookies: &str) -> HeaderMap {
+        HeaderMap::from_iter([(header::COOKIE, cookies.parse().expect("a value"))])
+    }
+
+    #[test]
+    fn the_plain_cookie_is_ignored_over_https() {
+        let (one, two) = ("1".repeat(64), "2".repeat(64));
+        let shown = |cookies: &str, https| secret(&headers(cookies), https).map(|it| it.reveal().to_owned());
+        let plain = format!("{PLAIN}={one}");
+        assert_eq!(shown(&plain, false), Some(one.clone()));
+        assert_eq!(shown(&plain, true), None);
+        for https in [false, true] {
+            assert_eq!(shown(&format!("{plain}; {SECURE}={two}"), https), Some(two.clone()));
+        }
+        assert_eq!(shown(&format!("{PLAIN}=x"), false), None);
+    }
+
+    #[test]
+    fn the_cookie_of_a_session_is_bound_to_its_host() {
+        let secret = SessionSecret::parse(&"a".repeat(64)).expect("a secret");
+        let kept = keep(&secret, true);
+        let text = kept.to_str().expect("ASCII");
+        assert!(text.starts_with("__Host-causerie=aaaa"), "{text}");
+        for attribute in ["; Path=/", "; HttpOnly", "; SameSite=Lax", "; Secure"] {
+            assert!(text.contains(attribute), "{text}");
+        }
+    }
+}

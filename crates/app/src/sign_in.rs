@@ -1,0 +1,148 @@
+//! Signing in and out.
+//!
+//! Guessing passwords is throttled for each address and for each email. An attempt counts before the password is compared,
+//! so that attempts at the same time count, too.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use askama::Template;
+use axum::Form;
+use axum::extract::{Query, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use control::Sessions;
+use control::sessions::SignInError;
+use http_common::GcraLimiter;
+use serde::Deserialize;
+
+use crate::assets::{ADDRESSES, Addresses};
+use crate::frame::languages;
+use crate::language::Language;
+use crate::texts::Texts;
+use crate::visit::{User, Visitor};
+use crate::{error, paths, session_cookie};
+
+/// The attempts of one address: one in this time after a burst. Many people may share an address.
+const ADDRESS_INTERVAL: Duration = Duration::from_secs(10);
+const ADDRESS_BURST: u32 = 20;
+/// The attempts for one email from any address.
+const EMAIL_INTERVAL: Duration = Duration::from_secs(30);
+const EMAIL_BURST: u32 = 10;
+
+/// Limits the attempts to sign in.
+pub(crate) struct SignInLimits {
+    addresses: GcraLimiter,
+    emails: GcraLimiter,
+}
+
+impl Default for SignInLimits {
+    fn default() -> Self {
+        Self {
+            addresses: GcraLimiter::every(ADDRESS_INTERVAL, ADDRESS_BURST),
+            emails: GcraLimiter::every(EMAIL_INTERVAL, EMAIL_BURST),
+        }
+    }
+}
+
+impl SignInLimits {
+    /// Takes an attempt, or returns the time to wait for one.
+    fn take(&self, visitor: &Visitor, email: &str) -> Result<(), Duration> {
+        self.addresses.take(&visitor.address)?;
+        self.emails.take(&email.trim().to_lowercase())
+    }
+}
+
+#[derive(Template)]
+#[template(path = "sign_in.html")]
+struct SignInPage<'a> {
+    texts: Texts,
+    assets: &'static Addresses,
+    languages: [(Language, bool); 3],
+    email: &'a str,
+    next: &'a str,
+    error: Option<String>,
+}
+
+/// The page to return to.
+#[derive(Deserialize)]
+pub(crate) struct Next {
+    #[serde(default)]
+    next: String,
+}
+
+/// The form for signing in.
+#[derive(Deserialize)]
+pub(crate) struct Credentials {
+    #[serde(default)]
+    email: String,
+    #[serde(default)]
+    password: String,
+    #[serde(default)]
+    next: String,
+}
+
+/// Shows the form. Whoever is signed in goes on.
+pub(crate) async fn show(visitor: Visitor, Query(query): Query<Next>) -> Response {
+    if visitor.user.is_some() {
+        return Redirect::to(paths::own(&query.next).unwrap_or(paths::HOME)).into_response();
+    }
+    form(&visitor, "", &query.next, None)
+}
+
+/// Signs in.
+pub(crate) async fn sign_in(
+    State(sessions): State<Sessions>,
+    State(limits): State<Arc<SignInLimits>>,
+    visitor: Visitor,
+    Form(given): Form<Credentials>,
+) -> Response {
+    let texts = visitor.texts;
+    let refused = |status: StatusCode, error: String| {
+        let page = form(&visitor, &given.email, &given.next, Some(error));
+        (status, page).into_response()
+    };
+    if let Err(wait) = limits.take(&visitor, &given.email) {
+        let seconds = wait.as_secs() + 1;
+        let text = texts.with("sign-in-throttled", "seconds", seconds);
+        let mut response = refused(StatusCode::TOO_MANY_REQUESTS, text);
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        return response;
+    }
+    match sessions.sign_in(&given.email, &given.password).await {
+        Ok(secret) => {
+            let next = paths::own(&given.next).unwrap_or(paths::HOME);
+            let mut response = Redirect::to(next).into_response();
+            let kept = session_cookie::keep(&secret, visitor.https);
+            response.headers_mut().append(header::SET_COOKIE, kept);
+            response
+        }
+        Err(SignInError::Denied) => refused(StatusCode::UNAUTHORIZED, texts.get("sign-in-denied")),
+        Err(SignInError::NoLicence) => refused(StatusCode::FORBIDDEN, texts.get("sign-in-no-licence")),
+        Err(SignInError::Failed(error)) => visitor.failed(&error),
+    }
+}
+
+/// Ends the session.
+pub(crate) async fn sign_out(State(sessions): State<Sessions>, user: User) -> Result<Response, Response> {
+    let ended = sessions.sign_out(&user.signed_in.principal).await;
+    ended.map_err(|error| user.failed(error))?;
+    let mut response = Redirect::to(paths::SIGN_IN).into_response();
+    for removed in session_cookie::remove() {
+        response.headers_mut().append(header::SET_COOKIE, removed);
+    }
+    Ok(response)
+}
+
+fn form(visitor: &Visitor, email: &str, next: &str, error: Option<String>) -> Response {
+    let texts = visitor.texts;
+    let next = paths::own(next).unwrap_or_default();
+    error::rendered(&SignInPage {
+        texts,
+        assets: &ADDRESSES,
+        languages: languages(texts),
+        email,
+        next,
+        error,
+    })
+}

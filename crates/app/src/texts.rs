@@ -1,0 +1,170 @@
+//! The texts of the application in each language, from the Fluent files in `locales`.
+
+use std::sync::LazyLock;
+
+use fluent_bundle::concurrent::FluentBundle;
+use fluent_bundle::{FluentArgs, FluentResource, FluentValue};
+use unic_langid::LanguageIdentifier;
+
+use crate::language::Language;
+
+type Bundle = FluentBundle<FluentResource>;
+
+static BUNDLES: LazyLock<[Bundle; 3]> = LazyLock::new(|| Language::ALL.map(bundle));
+
+const fn source(language: Language) -> &'static str {
+    match language {
+        Language::English => include_str!("../locales/en.ftl"),
+        Language::Czech => include_str!("../locales/cs.ftl"),
+        Language::Slovak => include_str!("../locales/sk.ftl"),
+    }
+}
+
+fn bundle(language: Language) -> Bundle {
+    let id: LanguageIdentifier = language.code().parse().expect("the code of a language");
+    let mut bundle = FluentBundle::new_concurrent(vec![id]);
+    // Marks of direction around arguments are for languages that are written from right to left.
+    bundle.set_use_isolating(false);
+    let resource = FluentResource::try_new(source(language).to_owned()).expect("a valid Fluent file");
+    bundle.add_resource(resource).expect("each text once");
+    bundle
+}
+
+/// The texts in one language.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Texts(pub(crate) Language);
+
+impl Texts {
+    /// Returns the code of the language.
+    pub(crate) fn language(self) -> &'static str {
+        self.0.code()
+    }
+
+    /// Returns the text of a key; the key itself if there is none, which a test excludes.
+    pub(crate) fn get(self, key: &str) -> String {
+        self.find(key, None).unwrap_or_else(|| key.to_owned())
+    }
+
+    /// Returns the text of a key, if there is one.
+    pub(crate) fn optional(self, key: &str) -> Option<String> {
+        self.find(key, None)
+    }
+
+    /// Returns the text of a key with the value of its argument.
+    pub(crate) fn with<'a>(self, key: &str, argument: &'a str, value: impl Into<FluentValue<'a>>) -> String {
+        let arguments = FluentArgs::from_iter([(argument, value)]);
+        self.find(key, Some(&arguments)).unwrap_or_else(|| key.to_owned())
+    }
+
+    /// Returns a number with separators between thousands.
+    pub(crate) fn number(self, number: u64) -> String {
+        let separator = match self.0 {
+            Language::English => ',',
+            Language::Czech | Language::Slovak => '\u{a0}',
+        };
+        let digits = number.to_string();
+        let mut out = String::with_capacity(digits.len() * 2);
+        for (at, digit) in digits.chars().enumerate() {
+            if at > 0 && (digits.len() - at).is_multiple_of(3) {
+                out.push(separator);
+            }
+            out.push(digit);
+        }
+        out
+    }
+
+    fn find(self, key: &str, arguments: Option<&FluentArgs<'_>>) -> Option<String> {
+        let bundle = &BUNDLES[self.0 as usize];
+        let pattern = bundle.get_message(key)?.value()?;
+        let mut errors = Vec::new();
+        Some(bundle.format_pattern(pattern, arguments, &mut errors).into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    /// The keys of a file with the arguments that their texts use.
+    fn keys(language: Language) -> BTreeMap<String, BTreeSet<String>> {
+        let mut found = BTreeMap::<String, BTreeSet<String>>::new();
+        let mut key = String::new();
+        for line in source(language).lines().filter(|line| !line.starts_with('#')) {
+            if let Some((name, _)) =
+                line.split_once('=').filter(|_| line.starts_with(|c: char| c.is_ascii_lowercase()))
+            {
+                key = name.trim().to_owned();
+                found.entry(key.clone()).or_default();
+            }
+            for used in line.split('$').skip(1) {
+                let name = used.chars().take_while(|c| c.is_ascii_lowercase()).collect();
+                found.entry(key.clone()).or_default().insert(name);
+            }
+        }
+        found
+    }
+
+    /// The templates and the sources without their tests.
+    fn files() -> Vec<String> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let files = ["templates", "src"].iter().flat_map(|folder| {
+            fs::read_dir(root.join(folder)).expect("a folder").map(|entry| entry.expect("an entry").path())
+        });
+        let text = |file| fs::read_to_string(file).expect("a text");
+        files.map(text).map(|text| text.split("#[cfg(test)]").next().unwrap_or_default().to_owned()).collect()
+    }
+
+    /// The keys that files name: `get("key")`, `t("key")`, `with("key"`.
+    fn named() -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        for text in files() {
+            for call in ["get(\"", ".t(\"", "with(\"", "optional(\""] {
+                let calls = text.split(call).skip(1).filter_map(|rest| rest.split('"').next());
+                found.extend(calls.filter(|key| !key.contains(['/', '{'])).map(ToOwned::to_owned));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn every_language_has_the_same_texts_with_the_same_arguments() {
+        let english = keys(Language::English);
+        assert!(english.len() > 50, "keys are found by how they are written: {}", english.len());
+        for language in [Language::Czech, Language::Slovak] {
+            assert_eq!(keys(language), english, "{language:?}");
+        }
+    }
+
+    #[test]
+    fn every_text_that_is_named_exists() {
+        let english = keys(Language::English);
+        let named = named();
+        assert!(named.len() > 40, "calls are found by how they are written: {}", named.len());
+        let missing: Vec<_> = named.iter().filter(|key| !english.contains_key(*key)).collect();
+        assert_eq!(missing, Vec::<&String>::new());
+    }
+
+    #[test]
+    fn every_text_is_used() {
+        let files = files();
+        let is_named = |key: &str| files.iter().any(|text| text.contains(&format!("\"{key}\"")));
+        // The keys of tools are made of their names.
+        let unused =
+            keys(Language::English).into_keys().filter(|key| !key.starts_with("tool-") && !is_named(key));
+        assert_eq!(unused.collect::<Vec<_>>(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn numbers_have_plural_forms_and_separators() {
+        let texts = Texts(Language::Czech);
+        let count = |number: u64| texts.with("more-conversations", "count", number);
+        assert_eq!([1, 3, 5].map(count), ["a jedna další", "a 3 další", "a 5 dalších"]);
+        assert_eq!(texts.number(1_234_567), "1\u{a0}234\u{a0}567");
+        assert_eq!(Texts(Language::English).number(999), "999");
+        assert_eq!(Texts(Language::English).number(10_000), "10,000");
+    }
+}

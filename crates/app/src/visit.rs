@@ -1,0 +1,181 @@
+//! What is done to every request before its page: rates and sizes, the origin of changes, the session.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody as _, to_bytes};
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
+use axum::http::{Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Redirect, Response};
+use control::sessions::SignedIn;
+use control::{ErrorKind, PublicCode, Sessions, UseCaseError};
+use http_common::{BudgetExceeded, HeldShares, Holder, RateLimiter};
+
+use crate::language::Language;
+use crate::texts::Texts;
+use crate::{error, headers, origin, paths, session_cookie};
+
+/// The largest form of a signed-in user: a question whose bytes are all percent-encoded, and its other fields.
+const FORM_MAX_BYTES: usize = 4 << 20;
+/// The largest form of anybody else.
+const STRANGERS_FORM_MAX_BYTES: usize = 16 << 10;
+
+/// The state of the layer.
+#[derive(Clone)]
+pub(crate) struct VisitLayer {
+    pub(crate) sessions: Sessions,
+    pub(crate) guard: Arc<RateLimiter>,
+    pub(crate) body_timeout: Duration,
+    pub(crate) tls: bool,
+}
+
+/// Whoever sent a request.
+#[derive(Clone)]
+pub(crate) struct Visitor {
+    pub(crate) texts: Texts,
+    /// The signed-in user, if any.
+    pub(crate) user: Option<SignedIn>,
+    /// The address that attempts to sign in count for.
+    pub(crate) address: Option<IpAddr>,
+    /// True if the page was loaded over HTTPS, as far as is known.
+    pub(crate) https: bool,
+    /// The path of the request.
+    pub(crate) path: String,
+}
+
+/// A visitor who is signed in. Anybody else is sent to the page for signing in; an event stream answers 401.
+#[derive(Clone)]
+pub(crate) struct User {
+    pub(crate) visitor: Visitor,
+    pub(crate) signed_in: SignedIn,
+}
+
+impl Visitor {
+    /// Creates the response to a failed use case.
+    pub(crate) fn failed(&self, error: &UseCaseError) -> Response {
+        error::page(self.texts, error::status(error.kind()), &error::text(self.texts, error))
+    }
+}
+
+impl User {
+    /// Creates the response to a failed use case.
+    pub(crate) fn failed(&self, error: impl Into<UseCaseError>) -> Response {
+        self.visitor.failed(&error.into())
+    }
+}
+
+/// Passes a request on with its [`Visitor`], within the limits.
+pub(crate) async fn visit(State(layer): State<VisitLayer>, request: Request, next: Next) -> Response {
+    let mut response = match layer.admit(request).await {
+        Ok((request, held)) => {
+            let mut response = next.run(request).await;
+            if let Some((holder, share)) = held {
+                response.extensions_mut().insert(holder);
+                HeldShares::hold(response.extensions_mut(), share);
+            }
+            response
+        }
+        Err(refused) => refused,
+    };
+    headers::harden(response.headers_mut());
+    response
+}
+
+impl VisitLayer {
+    async fn admit(
+        &self,
+        request: Request,
+    ) -> Result<(Request, Option<(Holder, http_common::Share)>), Response> {
+        let texts = Texts(Language::of(request.headers()));
+        let address = self.guard.address(request.extensions(), request.headers());
+        if let Some(address) = address {
+            self.guard.by_address(address).map_err(|_| limited(texts))?;
+        }
+        if http_common::oversize(request.uri(), request.headers()).is_some() {
+            return Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response());
+        }
+        if !origin::is_own(request.method(), request.uri(), request.headers()) {
+            return Err(error::page(texts, StatusCode::FORBIDDEN, &texts.get("error-foreign-origin")));
+        }
+        let https = self.tls || origin::is_https(request.headers());
+        let mut visitor =
+            Visitor { texts, user: None, address, https, path: request.uri().path().to_owned() };
+        if let Some(secret) = session_cookie::secret(request.headers(), https) {
+            visitor.user = self.sessions.resolve(&secret).await.map_err(|error| visitor.failed(&error))?;
+        }
+        let refused = |spent: BudgetExceeded| match spent {
+            BudgetExceeded::Own => limited(texts),
+            BudgetExceeded::All => {
+                visitor.failed(&UseCaseError::new(PublicCode::Unavailable, "the budget is used up"))
+            }
+        };
+        let holder = visitor.user.as_ref().map(|user| Holder::Account(user.principal.account()));
+        let share = holder.map(|holder| self.guard.budgets.requests.take(holder, 1)).transpose();
+        let held = holder.zip(share.map_err(refused)?);
+        let mut request = self.with_form(request, &visitor, holder).await?;
+        request.extensions_mut().insert(visitor);
+        Ok((request, held))
+    }
+
+    /// Reads the form of a request within its bounds.
+    async fn with_form(
+        &self,
+        request: Request,
+        visitor: &Visitor,
+        holder: Option<Holder>,
+    ) -> Result<Request, Response> {
+        if request.body().is_end_stream() {
+            return Ok(request);
+        }
+        let bytes_max = if holder.is_some() { FORM_MAX_BYTES } else { STRANGERS_FORM_MAX_BYTES };
+        let too_large = || {
+            error::page(visitor.texts, StatusCode::PAYLOAD_TOO_LARGE, &visitor.texts.get("error-too-large"))
+        };
+        let announced = request.body().size_hint().upper().unwrap_or(bytes_max as u64);
+        if announced > bytes_max as u64 {
+            return Err(too_large());
+        }
+        // Charged while it is read: afterwards the question has limits of its own.
+        let held = holder.map(|holder| self.guard.budgets.body_bytes.take(holder, announced)).transpose();
+        let _held = held.map_err(|_| limited(visitor.texts))?;
+        let (head, body) = request.into_parts();
+        let read = tokio::time::timeout(self.body_timeout, to_bytes(body, bytes_max)).await;
+        let Ok(read) = read else { return Err(StatusCode::REQUEST_TIMEOUT.into_response()) };
+        Ok(Request::from_parts(head, Body::from(read.map_err(|_| too_large())?)))
+    }
+}
+
+fn limited(texts: Texts) -> Response {
+    error::page(texts, error::status(ErrorKind::RateLimited), &texts.get("error-rate-limited"))
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Visitor {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(parts.extensions.get::<Self>().cloned().expect("every request passes the layer"))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for User {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let Ok(visitor) = Visitor::from_request_parts(parts, state).await;
+        if let Some(signed_in) = visitor.user.clone() {
+            return Ok(Self { visitor, signed_in });
+        }
+        if parts.headers.get(header::ACCEPT).is_some_and(|accepted| accepted == "text/event-stream") {
+            return Err(StatusCode::UNAUTHORIZED.into_response());
+        }
+        let shown = parts.method == Method::GET && visitor.path != paths::HOME;
+        let next = paths::own(&visitor.path).filter(|_| shown);
+        let sign_in = paths::SIGN_IN;
+        Err(Redirect::to(&next.map_or(sign_in.to_owned(), |next| format!("{sign_in}?next={next}")))
+            .into_response())
+    }
+}

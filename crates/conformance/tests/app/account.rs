@@ -1,0 +1,87 @@
+//! Keys, the machine and credits.
+
+use conformance::{NewAccount, poll};
+
+use crate::browser::{Browser, PASSWORD, Page, Stage, attribute};
+use crate::conversations::{ask, completed};
+
+#[test]
+fn a_key_is_shown_once_works_and_is_revoked() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    let fields = [("name", "Script of Ada"), ("read", "on"), ("days", "30"), ("limit", "500")];
+    let made = browser.post("/keys", &fields).expect_page(200);
+    let key =
+        made.split("<code id=\"secret\">").nth(1).and_then(|rest| rest.split('<').next()).expect("a key");
+    let listed = browser.get("/keys").expect_page(200);
+    assert!(listed.contains("Script of Ada") && !listed.contains(key), "{listed}");
+    assert!(listed.contains("read conversations") && listed.contains("0 / 500"), "{listed}");
+    let mut api = stage.service.api(&stage.account);
+    api.key = key.to_owned();
+    assert_eq!(api.chats("").status, 200);
+    assert_eq!(api.send(&serde_json::json!({ "input": "x" })).status, 403, "it may only read");
+    browser.post(&attribute(&listed, "/revoke", "action"), &[]).expect_redirect("/keys");
+    assert_eq!(api.chats("").status, 401);
+    assert!(!browser.get("/keys").expect_page(200).contains("Script of Ada"));
+    let audit = stage.service.admin(&["audit", "list"]).to_string();
+    assert!(audit.contains("create key") && audit.contains("revoke key"), "{audit}");
+    assert!(audit.contains(&stage.account.email) && !audit.contains(key), "{audit}");
+}
+
+#[test]
+fn a_key_with_wrong_fields_is_not_made() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    for fields in [
+        [("name", ""), ("read", "on"), ("limit", "")],
+        [("name", "a\nb"), ("read", "on"), ("limit", "")],
+        [("name", "refused"), ("read", "on"), ("limit", "0")],
+        [("name", "refused"), ("read", "on"), ("limit", "-1")],
+        [("name", "refused"), ("read", "on"), ("days", "31")],
+        [("name", "refused"), ("days", "30"), ("limit", "")],
+    ] {
+        let page = browser.post("/keys", &fields).expect_page(400);
+        assert!(page.contains("role=\"alert\"") && !page.contains("id=\"secret\""), "{page}");
+    }
+    assert!(!browser.get("/keys").expect_page(200).contains("refused"));
+}
+
+#[test]
+fn the_machine_is_started_and_stopped() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    let state = |wanted: &'static str| {
+        poll::until(wanted, || {
+            let page = browser.get("/machine").expect_page(200);
+            page.contains(&format!("panel state {wanted}")).then_some(page)
+        })
+    };
+    state("stopped");
+    browser.post("/machine/start", &[]).expect_redirect("/machine");
+    assert!(state("running").contains("/machine/stop"));
+    browser.post("/machine/stop", &[]).expect_redirect("/machine");
+    assert!(state("stopped").contains("/machine/start"));
+    let without = NewAccount { machine: false, ..NewAccount::default() };
+    let account = stage.service.account_as(&without);
+    let arguments = ["account", "set-password", "--account", &account.email, "--password-stdin"];
+    assert!(stage.service.try_admin_typing(&arguments, b"correct horse\n").status.success());
+    let other = Browser::new(&stage.service);
+    other.sign_in(&account.email, PASSWORD).expect_redirect("/");
+    assert!(other.get("/machine").expect_page(200).contains("This account has no machine."));
+    assert!(other.post("/ask", &[("input", "Hello")]).expect_page(409).contains("no machine"));
+}
+
+#[test]
+fn credits_and_what_was_spent_are_shown() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    let page = browser.get("/credits").expect_page(200);
+    assert!(page.contains(">10,000<") && page.contains("Nothing was spent yet."), "{page}");
+    let path = ask(&browser, "Hello");
+    completed(&browser, &path);
+    let (balance, _) = stage.service.credits(&stage.account);
+    let page = browser.get("/credits").expect_page(200);
+    let shown = format!(">{},{:03}<", balance / 1000, balance % 1000);
+    assert!(page.contains(&shown), "{shown} in {page}");
+    assert!(page.contains("By model") && page.contains("<meter"), "{page}");
+}

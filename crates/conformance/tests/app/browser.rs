@@ -1,0 +1,165 @@
+//! A browser without scripts: it keeps cookies and sends forms.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use conformance::http::Streaming;
+use conformance::{Account, Options, Request, Response, Service, Vendor};
+
+pub(crate) const PASSWORD: &str = "correct horse";
+
+/// A service with an account that has a password.
+pub(crate) struct Stage {
+    pub(crate) vendor: Vendor,
+    pub(crate) service: Service,
+    pub(crate) account: Account,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        let vendor = Vendor::start();
+        let service = Service::start(Options { environment: vendor.environment(), ..Options::default() });
+        let account = account_with_password(&service);
+        Self { vendor, service, account }
+    }
+
+    /// Returns a browser in which the account's owner is signed in.
+    pub(crate) fn signed_in(&self) -> Browser {
+        let browser = Browser::new(&self.service);
+        browser.sign_in(&self.account.email, PASSWORD).expect_redirect("/");
+        browser
+    }
+}
+
+pub(crate) fn account_with_password(service: &Service) -> Account {
+    let account = service.account();
+    let arguments = ["account", "set-password", "--account", &account.email, "--password-stdin"];
+    let set = service.try_admin_typing(&arguments, format!("{PASSWORD}\n").as_bytes());
+    assert!(set.status.success(), "{}", String::from_utf8_lossy(&set.stderr));
+    account
+}
+
+pub(crate) struct Browser {
+    address: String,
+    cookies: RefCell<BTreeMap<String, String>>,
+    /// Further headers of every request.
+    pub(crate) headers: Vec<(&'static str, String)>,
+}
+
+impl Browser {
+    pub(crate) fn new(service: &Service) -> Self {
+        let address = service.address().to_owned();
+        Self { address, cookies: RefCell::default(), headers: Vec::new() }
+    }
+
+    /// Returns a browser with other headers and a copy of the cookies.
+    pub(crate) fn with(&self, name: &'static str, value: &str) -> Self {
+        let headers = [self.headers.as_slice(), &[(name, value.to_owned())]].concat();
+        Self { address: self.address.clone(), cookies: self.cookies.clone(), headers }
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Response {
+        self.keep(self.request("GET", path).send(self.address.as_str()))
+    }
+
+    /// Opens a stream.
+    pub(crate) fn open(&self, path: &str) -> Streaming {
+        self.request("GET", path).header("accept", "text/event-stream").open(self.address.as_str())
+    }
+
+    /// Sends a form from a page of the service.
+    pub(crate) fn post(&self, path: &str, fields: &[(&str, &str)]) -> Response {
+        self.with("origin", &format!("http://{}", self.address)).post_from_anywhere(path, fields, self)
+    }
+
+    /// Sends a form without saying where it comes from.
+    pub(crate) fn post_as_is(&self, path: &str, fields: &[(&str, &str)]) -> Response {
+        self.post_from_anywhere(path, fields, self)
+    }
+
+    fn post_from_anywhere(&self, path: &str, fields: &[(&str, &str)], keeper: &Self) -> Response {
+        let encoded: Vec<_> =
+            fields.iter().map(|(name, value)| format!("{name}={}", percent_encoded(value))).collect();
+        let request = self
+            .request("POST", path)
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(encoded.join("&"));
+        keeper.keep(request.send(self.address.as_str()))
+    }
+
+    pub(crate) fn sign_in(&self, email: &str, password: &str) -> Response {
+        self.post("/sign-in", &[("email", email), ("password", password)])
+    }
+
+    pub(crate) fn cookie(&self, name: &str) -> Option<String> {
+        self.cookies.borrow().get(name).cloned()
+    }
+
+    fn request(&self, method: &str, path: &str) -> Request {
+        let mut request = Request::new(method, path);
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        let cookies = self.cookies.borrow();
+        let pairs: Vec<_> = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        if pairs.is_empty() { request } else { request.header("cookie", &pairs.join("; ")) }
+    }
+
+    fn keep(&self, response: Response) -> Response {
+        if let Some((name, rest)) = response.header("set-cookie").and_then(|set| set.split_once('=')) {
+            let value = rest.split(';').next().unwrap_or_default();
+            let mut cookies = self.cookies.borrow_mut();
+            if rest.contains("Max-Age=0") {
+                // The application removes the cookies of both protocols, of which the client shows the first.
+                cookies.retain(|name, _| name == "causerie-language");
+            } else {
+                cookies.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        response
+    }
+}
+
+fn percent_encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+/// Assertions on pages.
+pub(crate) trait Page {
+    fn expect_page(&self, status: u16) -> String;
+    fn expect_redirect(&self, to: &str);
+}
+
+impl Page for Response {
+    /// Returns the text of a page with this status and the headers of every page.
+    fn expect_page(&self, status: u16) -> String {
+        assert_eq!(self.status, status, "{}", self.text());
+        let kind = self.header("content-type").unwrap_or_default();
+        assert_eq!(kind, "text/html; charset=utf-8");
+        let policy = self.header("content-security-policy").unwrap_or_default();
+        for rule in ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"] {
+            assert!(policy.contains(rule), "{policy}");
+        }
+        assert!(!policy.contains("unsafe"), "{policy}");
+        assert_eq!(self.header("cache-control"), Some("no-store"));
+        assert_eq!(self.header("x-content-type-options"), Some("nosniff"));
+        let page = self.text();
+        assert!(!page.contains(" style=") && !page.contains("<style"), "no inline style: {page}");
+        for script in page.split("<script").skip(1) {
+            assert!(script.starts_with(" src=\"/assets/app.js?v="), "one script of its own: {script}");
+        }
+        page
+    }
+
+    fn expect_redirect(&self, to: &str) {
+        assert_eq!((self.status, self.header("location")), (303, Some(to)), "{}", self.text());
+    }
+}
+
+/// Returns the value of an attribute of the first element that contains `marker`.
+pub(crate) fn attribute(page: &str, marker: &str, name: &str) -> String {
+    let element = page.split('<').find(|element| element.contains(marker));
+    let element = element.unwrap_or_else(|| unreachable!("no element with {marker:?} in {page}"));
+    let value = element.split(&format!(" {name}=\"")).nth(1).and_then(|rest| rest.split('"').next());
+    value.expect("the attribute").to_owned()
+}

@@ -1,0 +1,7 @@
+//! The web application as a browser sees it: pages, forms, cookies and streams over HTTP.
+
+mod account;
+mod browser;
+mod conversations;
+mod hostile;
+mod sign_in;

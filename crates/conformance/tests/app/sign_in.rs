@@ -1,0 +1,148 @@
+//! Signing in and out, and what only a signed-in user sees.
+
+use conformance::{Api, NewAccount, Options, Service};
+
+use crate::browser::{Browser, PASSWORD, Page, Stage, account_with_password};
+
+#[test]
+fn a_session_begins_with_the_password_and_ends_with_signing_out() {
+    let stage = Stage::new();
+    let browser = Browser::new(&stage.service);
+    browser.get("/").expect_redirect("/sign-in");
+    browser.get("/keys").expect_redirect("/sign-in?next=/keys");
+    let form = browser.get("/sign-in?next=/keys").expect_page(200);
+    assert!(form.contains("name=\"next\" value=\"/keys\""), "{form}");
+    for (email, password) in [
+        (stage.account.email.as_str(), "wrong horse"),
+        ("nobody@example.test", PASSWORD),
+        (&stage.account.email, "short"),
+        ("", ""),
+    ] {
+        let refused = browser.sign_in(email, password);
+        assert!(refused.expect_page(401).contains("The email or the password is wrong."));
+        assert_eq!(refused.header("set-cookie"), None);
+    }
+    let fields = [("email", stage.account.email.as_str()), ("password", PASSWORD), ("next", "/keys")];
+    browser.post("/sign-in", &fields).expect_redirect("/keys");
+    assert!(browser.get("/").expect_page(200).contains(&stage.account.email));
+    browser.get("/sign-in").expect_redirect("/");
+    let secret = browser.cookie("causerie-session").expect("a cookie");
+    let thief = browser.with("x-test", "a copy of the cookie");
+    browser.post("/sign-out", &[]).expect_redirect("/sign-in");
+    assert_eq!(browser.cookie("causerie-session"), None);
+    browser.get("/").expect_redirect("/sign-in");
+    assert_eq!(thief.cookie("causerie-session"), Some(secret.clone()));
+    thief.get("/").expect_redirect("/sign-in");
+    let audit = stage.service.admin(&["audit", "list"]).to_string();
+    assert!(audit.contains("sign in") && audit.contains("sign out"), "{audit}");
+    assert!(!stage.service.log().contains(&secret) && !audit.contains(&secret));
+}
+
+#[test]
+fn nobody_is_sent_to_another_site_after_signing_in() {
+    let stage = Stage::new();
+    for next in
+        ["https://evil.example/", "//evil.example", "/\\evil.example", "/sign-in", "javascript:alert(1)"]
+    {
+        let browser = Browser::new(&stage.service);
+        let fields = [("email", stage.account.email.as_str()), ("password", PASSWORD), ("next", next)];
+        browser.post("/sign-in", &fields).expect_redirect("/");
+    }
+}
+
+#[test]
+fn guesses_are_throttled_for_an_email_and_for_an_address() {
+    let service = Service::start(Options::default());
+    let (victim, other) = (account_with_password(&service), account_with_password(&service));
+    let browser = Browser::new(&service);
+    let guess = |email: &str| browser.sign_in(email, "wrong horse").status;
+    let guesses: Vec<_> = (0..11).map(|_| guess(&victim.email)).collect();
+    assert_eq!((&guesses[..10], guesses[10]), ([401; 10].as_slice(), 429), "{guesses:?}");
+    let right = browser.sign_in(&victim.email, PASSWORD);
+    assert_eq!(right.status, 429, "the right password is not compared either");
+    let wait: u64 = right.header("retry-after").and_then(|wait| wait.parse().ok()).expect("a time to wait");
+    assert!((1..=30).contains(&wait), "{wait}");
+    browser.sign_in(&other.email, PASSWORD).expect_redirect("/");
+    let guesses: Vec<_> = (0..20).map(|number| guess(&format!("{number}@example.test"))).collect();
+    assert!(guesses.contains(&429), "one address cannot try many emails: {guesses:?}");
+}
+
+#[test]
+fn a_form_of_another_site_changes_nothing() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    for (name, value) in [
+        ("origin", "https://evil.example"),
+        ("origin", "null"),
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-site", "same-site"),
+        ("x-nothing", "at all"),
+    ] {
+        for path in ["/ask", "/keys", "/machine/start", "/sign-out", "/sign-in", "/language"] {
+            let refused =
+                browser.with(name, value).post_as_is(path, &[("input", "Forged"), ("name", "forged")]);
+            refused.expect_page(403);
+        }
+    }
+    let page = browser.get("/keys").expect_page(200);
+    assert!(!page.contains("Forged") && !page.contains("forged"), "{page}");
+}
+
+#[test]
+fn a_session_ends_with_the_password_and_with_the_licence() {
+    let stage = Stage::new();
+    let (first, second) = (stage.signed_in(), Browser::new(&stage.service));
+    let arguments = ["account", "set-password", "--account", &stage.account.email, "--password-stdin"];
+    let set = stage.service.try_admin_typing(&arguments, b"another horse\n");
+    assert!(set.status.success());
+    first.get("/").expect_redirect("/sign-in");
+    assert_eq!(second.sign_in(&stage.account.email, PASSWORD).status, 401);
+    second.sign_in(&stage.account.email, "another horse").expect_redirect("/");
+    let licence = |until: &str| {
+        stage.service.admin(&["licence", "set", "--account", &stage.account.email, "--until", until])
+    };
+    licence("2020-01-01");
+    second.get("/").expect_redirect("/sign-in");
+    let refused = second.sign_in(&stage.account.email, "another horse");
+    assert!(refused.expect_page(403).contains("licence"));
+}
+
+#[test]
+fn a_key_opens_no_page_and_a_session_no_operation_of_the_interface() {
+    let stage = Stage::new();
+    let with_key = Browser::new(&stage.service).with("x-api-key", &stage.account.key);
+    with_key.get("/").expect_redirect("/sign-in");
+    let browser = stage.signed_in();
+    assert_eq!(browser.get("/api/v1/chats").status, 401);
+    let api = Api { address: stage.service.address().into(), key: stage.account.key.clone() };
+    assert_eq!(api.chats("").json()["totalCount"], 0);
+}
+
+#[test]
+fn over_https_the_cookie_is_bound_to_the_host() {
+    let stage = Stage::new();
+    let plain = stage.signed_in();
+    let origin = format!("https://{}", stage.service.address());
+    let browser = Browser::new(&stage.service).with("origin", &origin);
+    let fields = [("email", stage.account.email.as_str()), ("password", PASSWORD)];
+    let signed_in = browser.post_as_is("/sign-in", &fields);
+    signed_in.expect_redirect("/");
+    let cookie = signed_in.header("set-cookie").expect("a cookie");
+    assert!(cookie.starts_with("__Host-causerie=") && cookie.contains("; Secure"), "{cookie}");
+    // A cookie that was set over plain HTTP does not sign anybody in over HTTPS.
+    plain.with("x-forwarded-proto", "https").get("/").expect_redirect("/sign-in");
+    plain.get("/").expect_page(200);
+}
+
+#[test]
+fn pages_speak_the_language_of_the_browser_or_the_chosen_one() {
+    let service = Service::start(Options::default());
+    let browser = Browser::new(&service).with("accept-language", "sk-SK,cs;q=0.8");
+    assert!(browser.get("/sign-in").expect_page(200).contains("Prihlásiť sa"));
+    browser.post("/language", &[("language", "cs"), ("next", "/sign-in")]).expect_redirect("/sign-in");
+    let czech = browser.get("/sign-in").expect_page(200);
+    assert!(czech.contains("lang=\"cs\"") && czech.contains("Přihlásit se"), "{czech}");
+    browser.post("/language", &[("language", "<b>"), ("next", "//evil.example")]).expect_redirect("/");
+    let account = service.account_as(&NewAccount::default());
+    assert!(browser.sign_in(&account.email, "anything at all").expect_page(401).contains("není správně"));
+}
