@@ -1,12 +1,20 @@
 //! PDF: assembles positioned glyphs into lines, lines into paragraphs, and each page into a segment.
 //!
-//! The library walks a page's drawing instructions and reports each character with its position. It panics on
-//! malformed files, so each walk is guarded.
+//! The library interprets a page's drawing instructions and reports runs of glyphs with their places. Pages are guarded
+//! one by one, because a malformed one may make it panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-use pdf_extract::{Document, MediaBox, Object, ObjectId, OutputDev, OutputError, Transform, output_doc};
+use hayro_interpret::font::{Glyph, GlyphRun, PositionedGlyph};
+use hayro_interpret::hayro_cmap::{BfString, WritingMode};
+use hayro_interpret::hayro_syntax::page::Page;
+use hayro_interpret::hayro_syntax::{DecryptionError, LoadPdfError, Pdf};
+use hayro_interpret::kurbo::{Affine, BezPath, Point, Rect, Vec2};
+use hayro_interpret::{
+    BlendMode, ClipPath, Context, Device, DrawMode, DrawProps, Image, ImageDrawProps, InterpreterCache,
+    InterpreterSettings, SoftMask, interpret_page,
+};
 use unicode_normalization::UnicodeNormalization;
 
 use super::clause;
@@ -14,6 +22,8 @@ use super::{Bounds, ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, PAGES_MAX
 
 /// The maximum number of lines per page; further ones are left out.
 const LINES_MAX: usize = 20_000;
+/// The maximum number of glyphs per page; further ones are left out.
+const GLYPHS_MAX: usize = 1_000_000;
 /// The maximum number of notes about unreadable pages.
 const NOTES_MAX: usize = 20;
 /// A gap of this many font sizes separates words.
@@ -22,37 +32,47 @@ const WORD_GAP: f64 = 0.15;
 const CELL_GAP: f64 = 1.8;
 /// A line step larger than the usual one by this factor separates paragraphs.
 const PARAGRAPH_STEP: f64 = 1.3;
-
-/// The number of pages per walk: after a page that fails, the following pages are walked again.
-const PAGES_AT_ONCE: u32 = 64;
+/// The units of a glyph's own space in a font size.
+const UNITS_PER_SIZE: f64 = 1000.0;
 
 pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, ExtractError> {
-    let mut document = load(bytes)?;
-    let ids: Vec<ObjectId> = document.get_pages().into_values().collect();
-    let pages = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+    let document = load(bytes)?;
+    let pages = catch_unwind(AssertUnwindSafe(|| document.pages().len()))
+        .map_err(|_| ExtractError::broken("PDF", "its structure cannot be read"))?;
+    let pages = u32::try_from(pages).unwrap_or(u32::MAX);
     if pages == 0 {
         return Err(ExtractError::broken("PDF", "it has no pages"));
     }
     let of = pages.min(PAGES_MAX);
     let first = bounds.first_page.max(1);
     let last = bounds.last_page.min(of);
-    let mut device = Device::new(first, bounds);
-    let mut notes = Vec::new();
-    while device.next <= last && !device.over {
-        let start = device.next;
-        let end = last.min(start.saturating_add(PAGES_AT_ONCE - 1));
-        let whole = show(&mut document, &ids[start as usize - 1..end as usize])
-            && fenced(|| output_doc(&document, &mut device));
-        if whole {
-            device.next = end + 1;
-        } else if !device.over {
-            note(&mut notes, device.next);
-            device.finish();
+    let mut cache = InterpreterCache::new();
+    let (mut segments, mut notes) = (Vec::new(), Vec::new());
+    let (mut next, mut read_bytes) = (first, 0);
+    while next <= last {
+        let late = bounds.until.is_some_and(|until| Instant::now() >= until);
+        if next > first && (late || read_bytes >= bounds.text_max_bytes) {
+            break;
         }
+        let mut drawing = Drawing::default();
+        let page = document.pages().get(next as usize - 1);
+        let whole = page.is_some_and(|page| {
+            catch_unwind(AssertUnwindSafe(|| drawing.draw(&document, page, &cache))).is_ok()
+        });
+        if !whole {
+            note(&mut notes, next);
+            // A panic may have left the cache in any state.
+            cache = InterpreterCache::new();
+        }
+        let text = drawing.into_text();
+        read_bytes += text.len();
+        if !text.is_empty() {
+            segments.push(Segment { page: Some(next), lines: None, heading: None, text });
+        }
+        next += 1;
     }
-    let read = device.next - 1;
-    let all = first == 1 && read >= of;
-    if device.segments.is_empty() && all {
+    let read = next - 1;
+    if segments.is_empty() && first == 1 && read >= of {
         return Err(match notes.is_empty() {
             true => ExtractError::NoText { pages },
             false => ExtractError::broken("PDF", "none of its pages can be read"),
@@ -60,7 +80,7 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
     }
     Ok(Extracted {
         format: Format::Pdf,
-        segments: device.segments,
+        segments,
         pages: Some(pages),
         lines: None,
         truncated: pages > of && read >= of,
@@ -69,33 +89,19 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
     })
 }
 
-/// Reduces the document's page tree to these pages, so that a walk visits no others. Inherited attributes are still
-/// resolved through each page's own parents.
-fn show(document: &mut Document, pages: &[ObjectId]) -> bool {
-    let root = document.catalog().and_then(|catalog| catalog.get(b"Pages")).and_then(Object::as_reference);
-    let Ok(root) = root else { return false };
-    let Ok(tree) = document.get_object_mut(root).and_then(Object::as_dict_mut) else { return false };
-    tree.set("Kids", Object::Array(pages.iter().map(|id| Object::Reference(*id)).collect()));
-    true
-}
-
-fn load(bytes: &[u8]) -> Result<Document, ExtractError> {
-    let loaded = catch_unwind(|| Document::load_mem(bytes));
-    let mut document = loaded
-        .map_err(|_| ExtractError::broken("PDF", "its structure cannot be read"))?
-        .map_err(|error| ExtractError::broken("PDF", error))?;
-    if document.is_encrypted() {
-        let opened = catch_unwind(AssertUnwindSafe(|| document.decrypt("").is_ok())).unwrap_or(false);
-        if !opened {
-            return Err(ExtractError::Encrypted("PDF"));
+fn load(bytes: &[u8]) -> Result<Pdf, ExtractError> {
+    let loaded = catch_unwind(|| Pdf::new(bytes.to_vec()));
+    match loaded {
+        Err(_) => Err(ExtractError::broken("PDF", "its structure cannot be read")),
+        Ok(Ok(document)) => Ok(document),
+        Ok(Err(LoadPdfError::Decryption(DecryptionError::PasswordProtected))) => {
+            Err(ExtractError::Encrypted("PDF"))
         }
+        Ok(Err(LoadPdfError::Decryption(_))) => {
+            Err(ExtractError::broken("PDF", "its encryption is of no known kind"))
+        }
+        Ok(Err(LoadPdfError::Invalid)) => Err(ExtractError::broken("PDF", "its structure cannot be read")),
     }
-    Ok(document)
-}
-
-/// Returns true if drawing completed without an error or a panic.
-fn fenced(draw: impl FnOnce() -> Result<(), OutputError>) -> bool {
-    matches!(catch_unwind(AssertUnwindSafe(draw)), Ok(Ok(())))
 }
 
 fn note(notes: &mut Vec<String>, page: u32) {
@@ -104,7 +110,7 @@ fn note(notes: &mut Vec<String>, page: u32) {
     }
 }
 
-/// A line of text as drawn.
+/// A line of text as drawn. Its coordinates are along and across its own direction.
 #[derive(Debug, Clone, PartialEq)]
 struct Line {
     left: f64,
@@ -112,126 +118,185 @@ struct Line {
     /// The distance from the upper edge of the page.
     y: f64,
     size: f64,
+    /// The direction in degrees; 0 is to the right.
+    angle: i32,
     text: String,
 }
 
-struct Device {
-    segments: Vec<Segment>,
+/// The text of a page while it is drawn.
+#[derive(Default)]
+struct Drawing {
     lines: Vec<Line>,
-    /// The page being drawn, or the next one.
-    next: u32,
-    height: f64,
-    word_begins: bool,
-    bytes: usize,
-    first: u32,
-    bounds: Bounds,
-    /// True if a bound was reached, so that no further page is started.
-    over: bool,
+    glyphs: usize,
+    /// The place of the last run that was filled, which may be drawn once more for its outline.
+    filled_at: Option<Point>,
 }
 
-impl Device {
-    fn new(first: u32, bounds: &Bounds) -> Self {
-        Self {
-            segments: Vec::new(),
-            lines: Vec::new(),
-            next: first,
-            height: 0.0,
-            word_begins: false,
-            bytes: 0,
-            first,
-            bounds: *bounds,
-            over: false,
-        }
+impl Drawing {
+    fn draw<'a>(&mut self, document: &'a Pdf, page: &Page<'a>, cache: &InterpreterCache<'a>) {
+        let start = Affine::new(page.initial_transform(true).as_coeffs());
+        let (width, height) = page.render_dimensions();
+        let bounds = Rect::new(0.0, 0.0, f64::from(width), f64::from(height));
+        let mut context = Context::new(start, bounds, cache, document.xref(), InterpreterSettings::default());
+        interpret_page(page, &mut context, self);
     }
 
-    /// Turns the drawn page into a segment.
-    fn finish(&mut self) {
-        let mut text = paragraphs(&std::mem::take(&mut self.lines));
+    fn into_text(self) -> String {
+        let mut lines = self.lines;
+        for line in &mut lines {
+            if line.text.contains(is_right_to_left) {
+                line.text = logical(&line.text);
+            }
+        }
+        let mut text = paragraphs(&lines);
         text.truncate(text.floor_char_boundary(OUTPUT_MAX_BYTES));
-        self.bytes += text.len();
-        if !text.is_empty() {
-            self.segments.push(Segment { page: Some(self.next), lines: None, heading: None, text });
+        text
+    }
+
+    fn add(&mut self, glyph: &PositionedGlyph<'_>, transform: Affine, mode: WritingMode) {
+        self.glyphs += 1;
+        let Some(text) = text_of(glyph) else { return };
+        let origin = transform * Point::ORIGIN;
+        let advance = match &**glyph {
+            Glyph::Outline(outline) => outline.advance_width(),
+            Glyph::Type3(drawn) => drawn.advance_width(),
+        };
+        let size = transform.determinant().abs().sqrt() * UNITS_PER_SIZE;
+        let ahead = match mode {
+            WritingMode::Horizontal => transform * Point::new(1.0, 0.0) - origin,
+            WritingMode::Vertical => transform * Point::new(0.0, -1.0) - origin,
+        };
+        let length = ahead.hypot();
+        if !(origin.is_finite() && size.is_finite() && length > 0.0) || self.lines.len() > LINES_MAX {
+            return;
         }
-        self.word_begins = false;
-        self.next += 1;
+        let direction = ahead / length;
+        let width = match mode {
+            WritingMode::Horizontal => f64::from(advance.unwrap_or(500.0)) * length,
+            WritingMode::Vertical => size,
+        };
+        let across = Vec2::new(-direction.y, direction.x);
+        let (x, y) = (origin.to_vec2().dot(direction), origin.to_vec2().dot(across));
+        let angle = direction.y.atan2(direction.x).to_degrees().round();
+        #[expect(clippy::cast_possible_truncation, reason = "at most 180")]
+        let angle = angle as i32;
+        self.place(&Line { left: x, right: x + width, y, size, angle, text });
+    }
+
+    /// Adds a glyph to the last line or begins another one.
+    fn place(&mut self, glyph: &Line) {
+        let size = glyph.size;
+        let backward = glyph.text.contains(is_right_to_left);
+        let Some(line) = self
+            .lines
+            .last_mut()
+            .filter(|line| line.angle == glyph.angle && (glyph.y - line.y).abs() < 0.5 * size.max(line.size))
+        else {
+            return self.lines.push(begun(glyph));
+        };
+        let room = 2.0 * size.max(1.0);
+        if glyph.left > line.right - room {
+            match glyph.left - line.right {
+                gap if gap > CELL_GAP * size => line.text.push('\t'),
+                gap if gap > WORD_GAP * size && !line.text.ends_with([' ', '\t']) => line.text.push(' '),
+                _ => {}
+            }
+            push_glyph(&mut line.text, &glyph.text);
+        } else if (backward || line.text.contains(is_right_to_left)) && glyph.right < line.left + room {
+            // Drawn from right to left: the line is kept as it is seen.
+            let mut text = String::new();
+            push_glyph(&mut text, &glyph.text);
+            match line.left - glyph.right {
+                gap if gap > CELL_GAP * size => text.push('\t'),
+                gap if gap > WORD_GAP * size => text.push(' '),
+                _ => {}
+            }
+            line.text.insert_str(0, &text);
+        } else {
+            return self.lines.push(begun(glyph));
+        }
+        line.left = line.left.min(glyph.left);
+        line.right = line.right.max(glyph.right);
+        line.size = line.size.max(size);
     }
 }
 
-impl OutputDev for Device {
-    fn begin_page(
-        &mut self,
-        _page: u32,
-        media: &MediaBox,
-        _art: Option<(f64, f64, f64, f64)>,
-    ) -> Result<(), OutputError> {
-        let late = self.bounds.until.is_some_and(|until| Instant::now() >= until);
-        self.over = self.next > self.first && (late || self.bytes >= self.bounds.text_max_bytes);
-        if self.over {
-            // Any error stops the walk.
-            return Err(OutputError::FormatError(std::fmt::Error));
-        }
-        self.lines.clear();
-        self.height = media.ury - media.lly;
-        Ok(())
-    }
+fn begun(glyph: &Line) -> Line {
+    let mut text = String::new();
+    push_glyph(&mut text, &glyph.text);
+    Line { text, ..glyph.clone() }
+}
 
-    fn end_page(&mut self) -> Result<(), OutputError> {
-        self.finish();
-        Ok(())
-    }
-
-    fn output_character(
-        &mut self,
-        place: &Transform,
-        width: f64,
-        _spacing: f64,
-        font_size: f64,
-        text: &str,
-    ) -> Result<(), OutputError> {
-        // The scale of the text, regardless of its rotation.
-        let scale = (place.m11 * place.m22 - place.m12 * place.m21).abs().sqrt();
-        let size = (font_size * scale).abs();
-        let (x, y) = (place.m31, self.height - place.m32);
-        if !(x.is_finite() && y.is_finite() && size.is_finite()) || self.lines.len() > LINES_MAX {
-            return Ok(());
+/// Returns the letters of a glyph, from what the font says about it or else from its code.
+fn text_of(glyph: &Glyph<'_>) -> Option<String> {
+    match glyph.as_unicode() {
+        Some(BfString::Char(letter)) => Some(letter.to_string()),
+        Some(BfString::String(text)) => Some(text),
+        None => {
+            let letter = char::from_u32(glyph.char_code())
+                .filter(|letter| letter.is_ascii_graphic() || *letter == ' ');
+            letter.map(String::from)
         }
-        let right = x + width * size;
-        let word_begins = std::mem::take(&mut self.word_begins);
-        match self.lines.last_mut() {
-            Some(line)
-                if (y - line.y).abs() < 0.5 * size.max(line.size) && x > line.right - 2.0 * size.max(1.0) =>
-            {
-                let gap = x - line.right;
-                if gap > CELL_GAP * size {
-                    line.text.push('\t');
-                } else if word_begins && gap > WORD_GAP * size && !line.text.ends_with([' ', '\t']) {
-                    line.text.push(' ');
-                }
-                push_glyph(&mut line.text, text);
-                line.right = line.right.max(right);
-                line.size = line.size.max(size);
-            }
-            _ => {
-                let mut line = Line { left: x, right, y, size, text: String::new() };
-                push_glyph(&mut line.text, text);
-                self.lines.push(line);
+    }
+}
+
+impl<'a> Device<'a> for Drawing {
+    fn draw_glyph_run(&mut self, run: &GlyphRun<'_, 'a>, props: DrawProps<'a>, mode: &DrawMode) {
+        let transform = props.transform;
+        let at = run.glyphs().first().map(|glyph| transform * glyph.transform() * Point::ORIGIN);
+        if matches!(mode, DrawMode::Stroke(_)) && at.is_some() && self.filled_at == at {
+            return;
+        }
+        self.filled_at = at;
+        for glyph in run.glyphs() {
+            if self.glyphs < GLYPHS_MAX {
+                self.add(glyph, transform * glyph.transform(), run.writing_mode());
             }
         }
-        Ok(())
     }
 
-    fn begin_word(&mut self) -> Result<(), OutputError> {
-        self.word_begins = true;
-        Ok(())
-    }
+    fn draw_path(&mut self, _: &BezPath, _: DrawProps<'a>, _: &DrawMode) {}
+    fn push_clip_path(&mut self, _: &ClipPath) {}
+    fn push_clip_rect(&mut self, _: &Rect) {}
+    fn push_transparency_group(&mut self, _: f32, _: Option<SoftMask<'a>>, _: BlendMode) {}
+    fn draw_image(&mut self, _: Image<'a, '_>, _: ImageDrawProps<'a>) {}
+    fn draw_rect(&mut self, _: &Rect, _: DrawProps<'a>, _: &DrawMode) {}
+    fn pop_clip(&mut self) {}
+    fn pop_transparency_group(&mut self) {}
+}
 
-    fn end_word(&mut self) -> Result<(), OutputError> {
-        Ok(())
-    }
+/// Returns true for letters of Hebrew, Arabic and scripts like them.
+fn is_right_to_left(letter: char) -> bool {
+    matches!(letter, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}')
+}
 
-    fn end_line(&mut self) -> Result<(), OutputError> {
-        Ok(())
+/// Turns a line from the order in which it is seen into the order in which it is read: words of other scripts and numbers
+/// keep their own order.
+fn logical(line: &str) -> String {
+    let mut read = String::with_capacity(line.len());
+    let mut forward: Vec<char> = Vec::new();
+    for letter in line.chars().rev() {
+        if is_right_to_left(letter) || letter == '\t' {
+            end_forward(&mut forward, &mut read);
+            // Shapes of letters are letters again.
+            read.extend(letter.nfkc());
+        } else {
+            forward.push(letter);
+        }
     }
+    end_forward(&mut forward, &mut read);
+    read
+}
+
+/// Appends a piece that is read from left to right; the spaces and marks around it stay where they are.
+fn end_forward(forward: &mut Vec<char>, read: &mut String) {
+    let is_word = |letter: &char| letter.is_alphanumeric();
+    let first = forward.iter().position(is_word).unwrap_or(forward.len());
+    let last = forward.iter().rposition(is_word).map_or(first, |last| last + 1);
+    read.extend(&forward[..first]);
+    read.extend(forward[first..last].iter().rev());
+    read.extend(&forward[last..]);
+    forward.clear();
 }
 
 /// Expands ligatures and drops non-characters.
@@ -382,7 +447,7 @@ mod tests {
     use super::*;
 
     fn line(left: f64, right: f64, y: f64, text: &str) -> Line {
-        Line { left, right, y, size: 10.0, text: text.to_owned() }
+        Line { left, right, y, size: 10.0, angle: 0, text: text.to_owned() }
     }
 
     #[test]
@@ -404,6 +469,13 @@ mod tests {
              smluvních stran podle § 12 se platí předem.\n\nKauce činí trojnásobek nájemného a skládá se při podpisu \
              této smlouvy.\n\nByt\tCena\nA\t1 000"
         );
+    }
+
+    #[test]
+    fn lines_from_right_to_left_are_read_so() {
+        assert_eq!(logical("םולש"), "שלום");
+        assert_eq!(logical(".2024 תנשב םולש"), "שלום בשנת 2024.");
+        assert_eq!(logical("PDF 2.0 ץבוק"), "קובץ PDF 2.0");
     }
 
     #[test]
