@@ -10,7 +10,7 @@ use control::{Conversations, Environment, Owner};
 
 use crate::error;
 use crate::frame::Frame;
-use crate::moment::Moment;
+use crate::shown_time::ShownTime;
 use crate::texts::Texts;
 use crate::visit::User;
 
@@ -41,12 +41,12 @@ struct CreditsPage {
     frame: Frame,
     available: String,
     reserved: Option<String>,
-    licence: Option<Moment>,
+    licence: Option<ShownTime>,
     total: String,
     tables: Vec<Table>,
 }
 
-/// What the page needs.
+/// The use cases of the page.
 #[derive(Clone)]
 pub(crate) struct Account {
     pub(crate) owner: Owner,
@@ -64,7 +64,7 @@ pub(crate) async fn credits(State(account): State<Account>, user: User) -> Resul
         now.micros().saturating_sub(i64::try_from(SPAN.as_micros()).unwrap_or(i64::MAX)),
     );
     let usage = account.owner.usage(principal, since).await.map_err(|error| user.failed(error))?;
-    let days = usage.days.iter().map(|(day, total)| (Moment::day(texts, *day).text, total));
+    let days = usage.days.iter().map(|(day, total)| (ShownTime::day(texts, *day).text, total));
     let unknown = || texts.get("credits-no-model");
     let models = usage.models.iter().map(|(model, total)| (model.clone().unwrap_or_else(unknown), total));
     let tables = [
@@ -75,7 +75,7 @@ pub(crate) async fn credits(State(account): State<Account>, user: User) -> Resul
         frame,
         available: texts.number(balance.available.0),
         reserved: (balance.reserved.0 > 0).then(|| texts.number(balance.reserved.0)),
-        licence: user.signed_in.licence_until.map(|until| Moment::last_day(texts, until)),
+        licence: user.signed_in.licence_until.map(|until| ShownTime::last_day(texts, until)),
         total: texts.number(usage.total.credits.0),
         tables: tables.into_iter().filter(|table| !table.rows.is_empty()).collect(),
     }))

@@ -1,39 +1,20 @@
-//! Asking: a new conversation, and further questions.
+//! AskPages: a new conversation, and further questions.
 
 use askama::Template;
 use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
-use control::questions::{AskOutcome, AskRequest, Idempotency};
+use control::questions::AskOutcome;
 use control::{Catalogs, Conversations, Environment, Questions, UseCaseError};
 use domain::id::ConversationId;
-use serde::Deserialize;
-use sha2::{Digest, Sha256};
 
+use crate::composer::{Composer, QuestionForm};
 use crate::conversation::{self, Pages};
 use crate::frame::Frame;
 use crate::language::Language;
 use crate::visit::User;
 use crate::{error, paths};
-
-/// The form of a question. It is shown again with a text that was refused.
-#[derive(Debug, Default)]
-pub(crate) struct Composer {
-    /// The text so far.
-    pub(crate) input: String,
-    /// Identifies the form, so that a question that is sent twice is asked once.
-    pub(crate) once: String,
-    /// The reason why the question was refused.
-    pub(crate) error: Option<String>,
-}
-
-impl Composer {
-    /// Creates an empty form.
-    pub(crate) fn new(environment: &Environment) -> Self {
-        Self { once: domain::hex::encode(&environment.bytes::<16>()), ..Self::default() }
-    }
-}
 
 /// A model to choose.
 struct ModelOption {
@@ -52,46 +33,14 @@ struct HomePage {
     web: bool,
 }
 
-/// A question as a form sends it.
-#[derive(Deserialize, Default)]
-pub(crate) struct QuestionForm {
-    #[serde(default)]
-    input: String,
-    #[serde(default)]
-    once: String,
-    /// The model, for a new conversation only, like the next.
-    #[serde(default)]
-    model: String,
-    /// Present if web search is permitted.
-    web: Option<String>,
-}
-
-impl QuestionForm {
-    /// Returns the question. Both the form and its text identify it, because a text may be corrected and sent again.
-    fn request(&self, conversation: Option<ConversationId>) -> AskRequest {
-        let known = domain::hex::decode_array::<16>(&self.once).is_some();
-        let body_hash: [u8; 32] = Sha256::digest(self.input.as_bytes()).into();
-        let key = format!("page-{}-{}", self.once, domain::hex::encode(&body_hash[..16]));
-        AskRequest {
-            // Forms have other line ends than texts.
-            input: self.input.replace("\r\n", "\n"),
-            conversation,
-            model: Some(self.model.clone()).filter(|model| !model.is_empty()),
-            web_search: self.web.is_some(),
-            idempotency: known.then_some(Idempotency { key, body_hash }),
-            ..AskRequest::default()
-        }
-    }
-}
-
 /// Shows the form of a new conversation.
-pub(crate) async fn show(State(state): State<Asking>, user: User) -> Result<Response, Response> {
+pub(crate) async fn show(State(state): State<AskPages>, user: User) -> Result<Response, Response> {
     state.home(&user, Composer::new(&state.environment), &QuestionForm::default()).await
 }
 
 /// Asks the first question of a new conversation.
 pub(crate) async fn ask(
-    State(state): State<Asking>,
+    State(state): State<AskPages>,
     user: User,
     Form(form): Form<QuestionForm>,
 ) -> Result<Response, Response> {
@@ -107,7 +56,7 @@ pub(crate) async fn ask(
 
 /// Asks a further question.
 pub(crate) async fn follow_up(
-    State(state): State<Asking>,
+    State(state): State<AskPages>,
     State(pages): State<Pages>,
     user: User,
     Path(conversation): Path<String>,
@@ -128,16 +77,16 @@ pub(crate) async fn follow_up(
     }
 }
 
-/// What asking needs.
+/// The use cases of asking.
 #[derive(Clone)]
-pub(crate) struct Asking {
+pub(crate) struct AskPages {
     pub(crate) questions: Questions,
     pub(crate) catalogs: Catalogs,
     pub(crate) conversations: Conversations,
     pub(crate) environment: Environment,
 }
 
-impl Asking {
+impl AskPages {
     /// Returns the form of a refused question.
     fn again(&self, user: &User, form: &QuestionForm, refused: &UseCaseError) -> Composer {
         let blank = form.input.trim().is_empty();

@@ -5,21 +5,21 @@ use std::collections::VecDeque;
 use askama::Template;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use control::conversations::{EXCHANGES_PAGE_MAX, Message};
+use control::conversations::Message;
 use control::{Answers, Conversations, Environment, Principal, UseCaseError};
 use domain::id::ConversationId;
 use http_common::{Budgets, Holder};
 use serde::Deserialize;
 
 use crate::answer::AnswerView;
-use crate::ask::Composer;
+use crate::composer::Composer;
 use crate::frame::Frame;
-use crate::moment::Moment;
+use crate::shown_time::ShownTime;
 use crate::texts::Texts;
 use crate::visit::User;
 use crate::{error, paths};
 
-/// The exchanges that a page shows unless it is shown from an earlier one on.
+/// The most exchanges of a page.
 const SHOWN_MAX: usize = 40;
 /// The pages of messages that are read to find the last ones. Conversations are shorter.
 const PAGES_MAX: u32 = 500;
@@ -28,7 +28,7 @@ const PAGES_MAX: u32 = 500;
 struct Exchange {
     question: String,
     attachments: Vec<Attachment>,
-    asked_at: Moment,
+    asked_at: ShownTime,
     /// Rendered; empty if there is none.
     answer: String,
 }
@@ -62,7 +62,7 @@ pub(crate) struct Position {
     from: Option<u32>,
 }
 
-/// What the page needs.
+/// The use cases of the page.
 #[derive(Clone)]
 pub(crate) struct Pages {
     pub(crate) conversations: Conversations,
@@ -76,6 +76,13 @@ struct Window {
     messages: VecDeque<Message>,
     first: u32,
     is_last: bool,
+}
+
+impl Window {
+    /// Returns the number of exchanges.
+    fn exchanges(&self) -> u32 {
+        u32::try_from(self.messages.len() / 2).unwrap_or(u32::MAX)
+    }
 }
 
 /// Shows a conversation.
@@ -135,9 +142,8 @@ impl Pages {
         // A page of long answers takes memory and time. Few are made at once.
         let _place = self.budgets.made.enter(Holder::Account(principal.account())).await;
         let window = self.window(principal, conversation, from).await.map_err(failed)?;
-        let shown = u32::try_from(window.messages.len() / 2).unwrap_or(u32::MAX);
-        let later = (!window.is_last).then(|| window.first.saturating_add(shown));
-        let earlier = (window.first > 0).then(|| window.first.saturating_sub(EXCHANGES_PAGE_MAX));
+        let later = (!window.is_last).then(|| window.first.saturating_add(window.exchanges()));
+        let earlier = (window.first > 0).then(|| window.first.saturating_sub(SHOWN_MAX as u32));
         let exchanges =
             self.exchanges(user.visitor.texts, principal, window.messages).await.map_err(failed)?;
         let page = ConversationPage {
@@ -161,18 +167,22 @@ impl Pages {
         from: Option<u32>,
     ) -> Result<Window, UseCaseError> {
         let mut window = Window { messages: VecDeque::new(), first: from.unwrap_or(0), is_last: true };
-        let mut next = window.first;
         for _ in 0..PAGES_MAX {
+            let next = window.first.saturating_add(window.exchanges());
             let page = self.conversations.messages_after(principal, conversation, next).await?;
-            next = next.saturating_add(u32::try_from(page.messages.len() / 2).unwrap_or(u32::MAX));
             window.messages.extend(page.messages);
             window.is_last = !page.full;
-            if !page.full || from.is_some() {
+            let surplus = (window.messages.len() / 2).saturating_sub(SHOWN_MAX);
+            if from.is_some() {
+                window.is_last &= surplus == 0;
+                window.messages.truncate(2 * SHOWN_MAX);
                 break;
             }
-            let surplus = (window.messages.len() / 2).saturating_sub(SHOWN_MAX);
             window.messages.drain(..2 * surplus);
             window.first = window.first.saturating_add(u32::try_from(surplus).unwrap_or(u32::MAX));
+            if window.is_last {
+                break;
+            }
         }
         Ok(window)
     }
@@ -192,7 +202,7 @@ impl Pages {
                     Message::Question(question) => exchanges.push(Exchange {
                         question: question.text,
                         attachments: question.attachments.iter().map(|path| attachment(path)).collect(),
-                        asked_at: Moment::time(texts, question.created_at),
+                        asked_at: ShownTime::time(texts, question.created_at),
                         answer: String::new(),
                     }),
                     Message::Answer(stored) => {

@@ -1,4 +1,4 @@
-//! What surrounds every page of a signed-in user: conversations, sections, languages.
+//! The surroundings of every page of a signed-in user: conversations, sections, languages.
 
 use axum::response::Response;
 use control::Conversations;

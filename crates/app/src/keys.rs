@@ -7,7 +7,7 @@ use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
-use control::admin::KeyRestrictions;
+use control::api_keys::KeyRestrictions;
 use control::owner::Key;
 use control::{Conversations, Environment, ErrorKind, Owner, UseCaseError};
 use domain::credits::Credits;
@@ -16,7 +16,7 @@ use domain::scope::{Permission, Scope};
 use serde::Deserialize;
 
 use crate::frame::Frame;
-use crate::moment::Moment;
+use crate::shown_time::ShownTime;
 use crate::texts::Texts;
 use crate::visit::User;
 use crate::{error, paths};
@@ -29,9 +29,9 @@ const LIVES_DAYS: [u32; 4] = [0, 30, 90, 365];
 struct KeyView {
     name: String,
     scope: String,
-    created: Moment,
-    used: Option<Moment>,
-    expires: Option<Moment>,
+    created: ShownTime,
+    used: Option<ShownTime>,
+    expires: Option<ShownTime>,
     spending: Option<String>,
     revoke: String,
 }
@@ -48,7 +48,7 @@ struct KeysPage {
     error: Option<String>,
 }
 
-/// What the page needs.
+/// The use cases of the page.
 #[derive(Clone)]
 pub(crate) struct Keys {
     pub(crate) owner: Owner,
@@ -165,9 +165,9 @@ impl KeyView {
         Self {
             name: key.name,
             scope: if all { texts.get("keys-all") } else { names.collect::<Vec<_>>().join(", ") },
-            created: Moment::day(texts, key.created_at),
-            used: key.last_used_at.map(|at| Moment::time(texts, at)),
-            expires: key.expires_at.map(|at| Moment::last_day(texts, at)),
+            created: ShownTime::day(texts, key.created_at),
+            used: key.last_used_at.map(|at| ShownTime::time(texts, at)),
+            expires: key.expires_at.map(|at| ShownTime::last_day(texts, at)),
             spending,
             revoke: format!("{}/{}/revoke", paths::KEYS, key.id),
         }

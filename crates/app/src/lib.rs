@@ -9,6 +9,7 @@ mod account;
 mod answer;
 mod ask;
 mod assets;
+mod composer;
 mod conversation;
 mod error;
 mod events;
@@ -18,10 +19,10 @@ mod headers;
 mod keys;
 mod language;
 mod machine;
-mod moment;
 mod origin;
 mod paths;
 mod session_cookie;
+mod shown_time;
 mod sign_in;
 mod texts;
 mod visit;
@@ -100,7 +101,7 @@ macro_rules! composed {
 
 composed! {
     account::Account { owner, conversations, environment },
-    ask::Asking { questions, catalogs, conversations, environment },
+    ask::AskPages { questions, catalogs, conversations, environment },
     conversation::Pages { conversations, answers, budgets, environment },
     keys::Keys { owner, conversations, environment },
     machine::MachineState { vm, conversations },

@@ -27,7 +27,7 @@ struct StatusView {
     is_running: bool,
 }
 
-/// What the page needs.
+/// The use cases of the page.
 #[derive(Clone)]
 pub(crate) struct MachineState {
     pub(crate) vm: Vm,

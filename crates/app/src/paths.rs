@@ -21,6 +21,8 @@ pub(crate) const MACHINE: &str = "/machine";
 pub(crate) const START_MACHINE: &str = "/machine/start";
 pub(crate) const STOP_MACHINE: &str = "/machine/stop";
 pub(crate) const CREDITS: &str = "/credits";
+/// The prefix of the style sheet, the script and the icon.
+pub(crate) const ASSETS: &str = "/assets/";
 pub(crate) const STYLE: &str = "/assets/app.css";
 pub(crate) const SCRIPT: &str = "/assets/app.js";
 pub(crate) const ICON: &str = "/assets/icon.svg";

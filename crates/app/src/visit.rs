@@ -1,4 +1,4 @@
-//! What is done to every request before its page: rates and sizes, the origin of changes, the session.
+//! The checks of every request before its page: rates and sizes, the origin of changes, the session.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -104,7 +104,9 @@ impl VisitLayer {
         let https = self.tls || origin::is_https(request.headers());
         let mut visitor =
             Visitor { texts, user: None, address, https, path: request.uri().path().to_owned() };
-        if let Some(secret) = session_cookie::secret(request.headers(), https) {
+        // Style and script are the same for everybody.
+        let secret = session_cookie::secret(request.headers(), https);
+        if let Some(secret) = secret.filter(|_| !visitor.path.starts_with(paths::ASSETS)) {
             visitor.user = self.sessions.resolve(&secret).await.map_err(|error| visitor.failed(&error))?;
         }
         let refused = |spent: BudgetExceeded| match spent {

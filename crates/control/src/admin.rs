@@ -20,17 +20,16 @@ use store::{Store, StoreError, audit, usage};
 use workspace::{WorkspaceError, Workspaces};
 
 pub use self::machines::{MachineSummary, ShownMachine};
+pub use crate::api_keys::{CreatedKey, KeyRestrictions};
 
+use crate::api_keys::{GRANT_MAX, KEY_NAME_MAX_BYTES, key_name};
 use crate::backup::{self, BackupError, BackupReport, Summary};
-use crate::owner::{KEY_NAME_MAX_BYTES, key_name};
 use crate::passwords::{Password, PasswordError, Passwords};
 use crate::usage::UsageReport;
 use crate::{Authenticator, Environment, Vm};
 
 /// The maximum length of an email, in bytes.
 const EMAIL_MAX_BYTES: usize = 320;
-/// The most credits of one grant. Millions of such grants still fit into a balance.
-pub(crate) const GRANT_MAX: u64 = 1_000_000_000_000;
 
 /// The error of an operator's command.
 #[derive(Debug, thiserror::Error)]
@@ -77,32 +76,6 @@ pub enum AdminError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-}
-
-/// A new key, which is shown only once.
-#[derive(Debug)]
-pub struct CreatedKey {
-    /// The identifier of the key.
-    pub id: KeyId,
-    /// The secret key.
-    pub key: SecretKey,
-}
-
-/// Restrictions of a key compared to its account.
-#[derive(Debug, Clone, Copy)]
-pub struct KeyRestrictions {
-    /// The expiry of the key, if it is earlier than the licence's.
-    pub expires_at: Option<Timestamp>,
-    /// The permissions of the key.
-    pub scope: Scope,
-    /// The most credits that the key's questions may cost together.
-    pub spending_limit: Option<Credits>,
-}
-
-impl Default for KeyRestrictions {
-    fn default() -> Self {
-        Self { expires_at: None, scope: Scope::ALL, spending_limit: None }
-    }
 }
 
 /// The operations of operators. Works with and without a running service. Cheap to clone.

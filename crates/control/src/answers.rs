@@ -21,10 +21,10 @@ const RENDERED_AT_ONCE_MAX_BYTES: usize = 128 << 10;
 /// The answers of all accounts. Cheap to clone.
 #[derive(Clone)]
 pub struct Answers {
-    pub(crate) store: Store,
-    pub(crate) live: Arc<Live>,
-    pub(crate) dispatch: Dispatch,
-    pub(crate) access: Authenticator,
+    store: Store,
+    live: Arc<Live>,
+    dispatch: Dispatch,
+    access: Authenticator,
 }
 
 /// The longest wait of [`Answers::wait_for_end`].
@@ -40,6 +40,12 @@ pub enum WaitOutcome {
 }
 
 impl Answers {
+    /// Creates the answers of this store.
+    pub(crate) fn new(store: &Store, live: &Arc<Live>, dispatch: &Dispatch, access: &Authenticator) -> Self {
+        let (store, live) = (store.clone(), live.clone());
+        Self { store, live, dispatch: dispatch.clone(), access: access.clone() }
+    }
+
     /// Returns an answer in its present state.
     ///
     /// # Errors

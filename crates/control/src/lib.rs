@@ -8,6 +8,7 @@
 pub mod access;
 pub mod admin;
 pub mod answers;
+pub mod api_keys;
 mod ask_error;
 pub mod backup;
 pub mod catalogs;

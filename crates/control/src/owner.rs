@@ -10,25 +10,27 @@ use store::keys::{self, KeyError, NewKey};
 pub use store::keys::{Key, Spending};
 use store::{Store, credits, usage};
 
-use crate::admin::{CreatedKey, GRANT_MAX, KeyRestrictions};
+use crate::api_keys::{CreatedKey, GRANT_MAX, KeyRestrictions, key_name};
 use crate::error::{PublicCode, UseCaseError};
 use crate::principal::Principal;
 use crate::sessions::no_session;
 use crate::usage::UsageReport;
 use crate::{Authenticator, Environment};
 
-/// The maximum length of a key's name, in bytes.
-pub const KEY_NAME_MAX_BYTES: usize = 256;
-
 /// The owners' own operations. Cheap to clone.
 #[derive(Clone)]
 pub struct Owner {
-    pub(crate) store: Store,
-    pub(crate) environment: Environment,
-    pub(crate) access: Authenticator,
+    store: Store,
+    environment: Environment,
+    access: Authenticator,
 }
 
 impl Owner {
+    /// Creates the operations on this store.
+    pub(crate) fn new(store: &Store, environment: &Environment, access: &Authenticator) -> Self {
+        Self { store: store.clone(), environment: environment.clone(), access: access.clone() }
+    }
+
     /// Lists the account's keys, oldest first.
     ///
     /// # Errors
@@ -117,13 +119,6 @@ impl Owner {
     }
 }
 
-/// Returns the name of a key without surrounding white space; `None` if it is empty, too long, or has control characters.
-pub(crate) fn key_name(text: &str) -> Option<&str> {
-    let name = text.trim();
-    let valid = !name.is_empty() && name.len() <= KEY_NAME_MAX_BYTES && !name.chars().any(char::is_control);
-    valid.then_some(name)
-}
-
 /// Requires a session. A key must not create, list or revoke keys, whatever its scope.
 fn signed_in(principal: &Principal) -> Result<(), UseCaseError> {
     if principal.session_id().is_some() { Ok(()) } else { Err(no_session()) }
@@ -147,5 +142,32 @@ fn entry(account: &Account, at: Timestamp, action: &str, key: KeyId, detail: &st
         subject: key.to_string(),
         detail: detail.to_owned(),
         trace: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::account::{Licence, Role};
+    use domain::id::{AccountId, SessionId, UserId};
+
+    use super::*;
+
+    #[test]
+    fn only_a_session_may_do_anything_here() {
+        let now = Timestamp::from_micros(1_000);
+        let account = Account {
+            id: AccountId::from_random(1),
+            user: UserId::from_random(2),
+            role: Role::Owner,
+            email: "ada@example.test".to_owned(),
+            licence: Licence { until: Some(Timestamp::from_micros(2_000)) },
+            created_at: now,
+            conversations: 0,
+            has_machine: true,
+        };
+        let session = Principal::session(&account, SessionId::from_random(3).to_string(), now);
+        assert!(signed_in(&session.expect("it is valid")).is_ok());
+        let service = Principal::service(&account, now).expect("it is valid");
+        assert_eq!(signed_in(&service).expect_err("it is no user").code(), PublicCode::Forbidden);
     }
 }

@@ -169,6 +169,7 @@ impl Service {
             limits: config.limits,
         })
         .await?;
+        let passwords = Passwords::new(store.clone(), environment.clone());
         let (tasks, shutdown) = (TaskTracker::new(), CancellationToken::new());
         spawn_refreshes(&tasks, &catalog, &plugins, &environment, &shutdown);
         tasks.spawn(disk.clone().run(shutdown.clone()));
@@ -181,22 +182,11 @@ impl Service {
         let vm = Vm { machines: machines.clone(), dispatch: dispatch.clone() };
         let (folders, running) = (machine_folders(&config.data), Some((vm.clone(), access.clone())));
         let admin = Admin::new(store.clone(), environment.clone(), workspaces.clone(), folders, running);
-        let passwords = Passwords::new(store.clone(), environment.clone());
         Ok(Self {
             admin,
-            answers: Answers {
-                store: store.clone(),
-                live: live.clone(),
-                dispatch: dispatch.clone(),
-                access: access.clone(),
-            },
-            owner: Owner { store: store.clone(), environment: environment.clone(), access: access.clone() },
-            sessions: Sessions {
-                store: store.clone(),
-                environment: environment.clone(),
-                passwords: passwords.clone(),
-                workspaces: workspaces.clone(),
-            },
+            answers: Answers::new(&store, &live, &dispatch, &access),
+            owner: Owner::new(&store, &environment, &access),
+            sessions: Sessions::new(&store, &environment, &passwords, &workspaces),
             access,
             catalogs: Catalogs {
                 store: store.clone(),

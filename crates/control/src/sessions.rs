@@ -88,13 +88,24 @@ pub enum SignInError {
 /// The sessions of all accounts. Cheap to clone.
 #[derive(Clone)]
 pub struct Sessions {
-    pub(crate) store: Store,
-    pub(crate) environment: Environment,
-    pub(crate) passwords: Passwords,
-    pub(crate) workspaces: Workspaces,
+    store: Store,
+    environment: Environment,
+    passwords: Passwords,
+    workspaces: Workspaces,
 }
 
 impl Sessions {
+    /// Creates the sessions of this store.
+    pub(crate) fn new(
+        store: &Store,
+        environment: &Environment,
+        passwords: &Passwords,
+        workspaces: &Workspaces,
+    ) -> Self {
+        let (store, environment) = (store.clone(), environment.clone());
+        Self { store, environment, passwords: passwords.clone(), workspaces: workspaces.clone() }
+    }
+
     /// Signs a user in and opens a session. Callers bound how often an email and an address may try.
     ///
     /// # Errors

@@ -1,11 +1,18 @@
 //! Asking, growing answers, citations, stopping, further questions.
 
 use std::io::{BufRead, BufReader};
+use std::time::{Duration, Instant};
 
+use conformance::api::id;
 use conformance::{Say, poll};
 use serde_json::{Value, json};
 
 use crate::browser::{Browser, Page, Stage, account_with_password, attribute};
+
+/// The time within which the stream of a session that has ended must end, on a busy host.
+const ENDED_WITHIN: Duration = Duration::from_secs(9);
+/// More exchanges than a page shows.
+const MANY: usize = 42;
 
 /// Asks a question and returns the path of its conversation.
 pub(crate) fn ask(browser: &Browser, question: &str) -> String {
@@ -86,6 +93,29 @@ fn a_conversation_goes_on_with_further_questions_and_is_listed() {
     browser.post(&format!("{path}/delete"), &[]).expect_redirect("/");
     browser.get(&path).expect_page(404);
     assert!(!browser.get("/").expect_page(200).contains(&path));
+}
+
+#[test]
+fn a_long_conversation_is_shown_from_its_end_and_leads_to_its_beginning() {
+    let stage = Stage::new();
+    let (browser, api) = (stage.signed_in(), stage.service.api(&stage.account));
+    let first = api.completed(&api.ask("Question 0."));
+    let chat = id(&first, "chatId");
+    for number in 1..MANY {
+        let question = json!({ "input": format!("Question {number}."), "chatId": chat });
+        api.completed(&api.accepted(&question));
+    }
+    let asked =
+        |page: &str| (0..MANY).filter(|n| page.contains(&format!(">Question {n}.</p>"))).collect::<Vec<_>>();
+    let page = browser.get(&format!("/c/{chat}")).expect_page(200);
+    assert_eq!(asked(&page), (2..MANY).collect::<Vec<_>>());
+    let earlier = attribute(&page, "?from=", "href");
+    let page = browser.get(&earlier).expect_page(200);
+    assert_eq!(asked(&page)[..3], [0, 1, 2]);
+    let later = attribute(&page, "?from=", "href");
+    let rest = browser.get(&later).expect_page(200);
+    let whole = [asked(&page), asked(&rest)].concat();
+    assert_eq!(whole, (0..MANY).collect::<Vec<_>>(), "nothing is left out or shown twice");
 }
 
 #[test]
@@ -175,8 +205,11 @@ fn a_stream_ends_with_its_session() {
     let mut lines = BufReader::new(browser.open(&events).into_body());
     event(&mut lines, |_, html| html.contains("Half"));
     browser.post("/sign-out", &[]).expect_redirect("/sign-in");
-    let mut rest = Vec::new();
-    std::io::Read::read_to_end(&mut lines, &mut rest).expect("the stream ends whole");
+    let signed_out = Instant::now();
+    // A comment comes every ten seconds, so that no read waits for long.
+    while lines.read_line(&mut String::new()).expect("the stream ends whole") > 0 {
+        assert!(signed_out.elapsed() < ENDED_WITHIN, "the stream goes on");
+    }
     assert_eq!(browser.open(&events).status, 401);
     assert_eq!(other.open(&events).status, 200, "another session of the same user remains");
 }

@@ -6,14 +6,14 @@ use crate::language::Language;
 use crate::texts::Texts;
 
 /// A time as a page shows it.
-pub(crate) struct Moment {
+pub(crate) struct ShownTime {
     /// ISO 8601.
     pub(crate) iso: String,
     /// In the visitor's language.
     pub(crate) text: String,
 }
 
-impl Moment {
+impl ShownTime {
     /// Returns a time of a day.
     pub(crate) fn time(texts: Texts, at: Timestamp) -> Self {
         Self::of(
@@ -56,12 +56,12 @@ mod tests {
     #[test]
     fn a_time_reads_as_in_its_language() {
         let at = Timestamp::from_micros(1_795_422_600_000_000);
-        let time = |language| Moment::time(Texts(language), at).text;
+        let time = |language| ShownTime::time(Texts(language), at).text;
         assert_eq!(time(Language::English), "23 Nov 2026, 08:30 UTC");
         assert_eq!(time(Language::Czech), "23. 11. 2026 8:30 UTC");
-        assert_eq!(Moment::day(Texts(Language::Slovak), at).text, "23. 11. 2026");
+        assert_eq!(ShownTime::day(Texts(Language::Slovak), at).text, "23. 11. 2026");
         let midnight = Timestamp::from_micros(1_795_392_000_000_000);
-        assert_eq!(Moment::last_day(Texts(Language::Czech), midnight).text, "22. 11. 2026");
-        assert_eq!(Moment::day(Texts(Language::English), at).iso, "2026-11-23T08:30:00.000Z");
+        assert_eq!(ShownTime::last_day(Texts(Language::Czech), midnight).text, "22. 11. 2026");
+        assert_eq!(ShownTime::day(Texts(Language::English), at).iso, "2026-11-23T08:30:00.000Z");
     }
 }
