@@ -37,7 +37,7 @@ setup: ## Install the Debian packages that are missing (as root or by sudo)
 	@sh tools/setup.sh packages
 
 tools: # What the tests need besides
-	@sh tools/setup.sh packages nextest python
+	@sh tools/setup.sh packages nextest python browser
 
 guest: ## Build the guest program: a static program that runs in the accounts' machines
 	$(STATIC) $(CARGO) build $(OPTIMISED) --bin causerie-guest

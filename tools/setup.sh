@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what is missing and touches nothing that is there. Arguments: packages, nextest, python, fuzz, deny, typos.
+# Installs what is missing and touches nothing that is there. Arguments: packages, nextest, python, browser, fuzz, deny, typos.
 set -eu
 
 # gcc and libc6-dev link the programs, uidmap gives an ordinary user the ids that a machine runs under, user-mode-linux is the
@@ -8,6 +8,10 @@ PACKAGES="gcc libc6-dev uidmap user-mode-linux"
 # The tests start PostgreSQL servers of their own; flock and setpriv are for those. Quotas of disks are tried in a guest with a
 # kernel and a disk of its own. Images of machines are built by mmdebstrap and mkfs.erofs.
 TEST_PACKAGES="postgresql util-linux e2fsprogs mmdebstrap erofs-utils"
+# The web application is tried in a real browser, with a font that has the letters of all its languages.
+BROWSER_PACKAGES="chromium chromium-driver fonts-dejavu-core"
+# The rules of accessibility that its pages are held against.
+AXE_VERSION="4.14.1"
 # Beside which files are measured.
 BENCH_PACKAGES="nginx-light"
 # The published schema is tried by programs in Python, of these versions.
@@ -62,6 +66,18 @@ python() {
     cp "$requirements" "$folder/requirements.txt"
 }
 
+# A file of the npm package, which is fetched anew when another version is asked for.
+axe() {
+    folder="${CARGO_TARGET_DIR:-target}/axe"
+    grep -qsF "axe v$AXE_VERSION" "$folder/axe.min.js" && return
+    command -v npm >/dev/null 2>&1 || packages npm
+    echo "fetching axe-core $AXE_VERSION into $folder"
+    mkdir -p "$folder"
+    npm pack --silent --pack-destination "$folder" "axe-core@$AXE_VERSION" >/dev/null
+    tar -xzf "$folder/axe-core-$AXE_VERSION.tgz" -C "$folder" --strip-components 1 package/axe.min.js package/LICENSE
+    rm "$folder/axe-core-$AXE_VERSION.tgz"
+}
+
 # shellcheck disable=SC2086 # lists of words
 for what in "$@"; do
     case "$what" in
@@ -74,6 +90,10 @@ for what in "$@"; do
         python)
             packages $PYTHON_PACKAGES
             python
+            ;;
+        browser)
+            packages $BROWSER_PACKAGES
+            axe
             ;;
         fuzz)
             rustup toolchain list | grep -q '^nightly' || rustup toolchain install nightly --profile minimal

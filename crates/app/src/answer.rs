@@ -6,12 +6,10 @@ use control::live::{Citation, PartKind, Rope, Snapshot};
 use domain::answer::{Ending, ErrorCode, RunState};
 use domain::citation::Place;
 
+use crate::answer_html::AnswerHtml;
 use crate::paths;
 use crate::texts::Texts;
 
-/// Links to files in rendered HTML: the beginning of a real link, because text has no `<`.
-const API_FILE_LINK: &str = "<a href=\"/api/v1/files/";
-const OWN_FILE_LINK: &str = "<a href=\"/files/";
 /// The prefix of the public interface's files.
 const API_FILES: &str = "/api/v1/files";
 
@@ -64,17 +62,22 @@ impl AnswerView {
     /// Creates the view of a snapshot.
     pub(crate) fn of(texts: Texts, snapshot: &Snapshot) -> Self {
         let mut blocks = Vec::new();
+        let mut fitted = AnswerHtml::new();
         let mut sources = Vec::<SourceView>::new();
         for part in &snapshot.parts {
             let block = match &part.shape {
                 PartKind::Text { html, citations } => {
                     add_sources(texts, &mut sources, citations);
-                    Block::Text(page_html(html))
+                    Block::Text(fitted.fit(&whole(html)))
                 }
-                PartKind::Reasoning { html } => Block::Reasoning(page_html(html)),
+                PartKind::Reasoning { html } => Block::Reasoning(fitted.fit(&whole(html))),
                 PartKind::Agent { agent, state, html, citations } => {
                     add_sources(texts, &mut sources, citations);
-                    Block::Agent { name: agent.name.clone(), state: word(*state), html: page_html(html) }
+                    Block::Agent {
+                        name: agent.name.clone(),
+                        state: word(*state),
+                        html: fitted.fit(&whole(html)),
+                    }
                 }
                 PartKind::File { path } => {
                     Block::File { name: name_of(path).to_owned(), href: file_href(path) }
@@ -198,10 +201,8 @@ fn own_href(href: &str) -> String {
     href.strip_prefix(API_FILES).map_or_else(|| href.to_owned(), |path| format!("{}{path}", paths::FILES))
 }
 
-/// Returns rendered HTML with links to the application's own files.
-fn page_html(html: &Rope) -> String {
-    let whole: String = html.segments().iter().map(|segment| segment.text()).collect();
-    whole.replace(API_FILE_LINK, OWN_FILE_LINK)
+fn whole(html: &Rope) -> String {
+    html.segments().iter().map(|segment| segment.text()).collect()
 }
 
 #[cfg(test)]
@@ -211,12 +212,6 @@ mod tests {
 
     #[test]
     fn links_to_files_lead_to_the_application() {
-        let html =
-            "<p><a href=\"/api/v1/files/uploads/a.pdf#page=2\">[1]</a> &lt;a href=\"/api/v1/files/x\"</p>";
-        assert_eq!(
-            page_html(&Rope::of(html)),
-            "<p><a href=\"/files/uploads/a.pdf#page=2\">[1]</a> &lt;a href=\"/api/v1/files/x\"</p>"
-        );
         assert_eq!(file_href("/uploads/a b.pdf"), "/files/uploads/a%20b.pdf");
         assert_eq!(own_href("https://example.org/api/v1/files/x"), "https://example.org/api/v1/files/x");
     }

@@ -7,6 +7,7 @@
 
 mod account;
 mod answer;
+mod answer_html;
 mod ask;
 mod assets;
 mod composer;

@@ -26,6 +26,7 @@ pub mod schema;
 pub mod service;
 pub mod site;
 pub mod vendor;
+pub mod webdriver;
 mod wire;
 
 pub use address::Address;
@@ -37,3 +38,4 @@ pub use http::{Request, Response};
 pub use service::{Account, DATABASE, NewAccount, Options, Service, caller};
 pub use site::Site;
 pub use vendor::{Say, Vendor};
+pub use webdriver::{Key, View, WebDriver};

@@ -1,0 +1,100 @@
+//! The HTML of answers, fitted into a page: links to the application's own files, headings below those of the page, and wide
+//! code and tables that the keyboard can scroll.
+//!
+//! The HTML comes from the renderer, so `<` begins a tag and nothing else, and tags have no more attributes than it writes.
+
+/// The link to a file in rendered HTML, without `<`.
+const API_FILE_LINK: &str = "a href=\"/api/v1/files/";
+const OWN_FILE_LINK: &str = "a href=\"/files/";
+/// The level of the heading above each answer.
+const ABOVE: u8 = 2;
+/// The lowest level of a heading.
+const LOWEST: u8 = 6;
+
+/// Fits the texts of an answer into its page, in their order.
+pub(crate) struct AnswerHtml {
+    /// The level of the last heading, as shown.
+    level: u8,
+}
+
+impl AnswerHtml {
+    pub(crate) const fn new() -> Self {
+        Self { level: ABOVE }
+    }
+
+    /// Returns the HTML of the next text.
+    pub(crate) fn fit(&mut self, html: &str) -> String {
+        let mut out = String::with_capacity(html.len());
+        let mut pieces = html.split('<');
+        out.push_str(pieces.next().unwrap_or_default());
+        for piece in pieces {
+            out.push('<');
+            self.fit_tag(piece, &mut out);
+        }
+        out
+    }
+
+    fn fit_tag(&mut self, tag: &str, out: &mut String) {
+        let replaced = [
+            (API_FILE_LINK, OWN_FILE_LINK),
+            ("pre>", "pre tabindex=\"0\">"),
+            ("table>", "div class=\"scroll\" tabindex=\"0\"><table>"),
+            ("/table>", "/table></div>"),
+        ];
+        let replaced = replaced.iter().find_map(|(from, to)| Some((tag.strip_prefix(from)?, to)));
+        if let Some((rest, to)) = replaced {
+            out.push_str(to);
+            out.push_str(rest);
+        } else if let Some((level, rest)) = heading(tag) {
+            // A level is never skipped, whatever the model writes.
+            self.level = (level + ABOVE).min(self.level + 1).min(LOWEST);
+            out.push_str(&format!("h{}>{rest}", self.level));
+        } else if let Some((_, rest)) = tag.strip_prefix('/').and_then(heading) {
+            out.push_str(&format!("/h{}>{rest}", self.level));
+        } else {
+            out.push_str(tag);
+        }
+    }
+}
+
+/// Splits a heading's tag into its level and what follows the tag.
+fn heading(tag: &str) -> Option<(u8, &str)> {
+    let (level, rest) = tag.strip_prefix('h')?.split_once('>')?;
+    let level = level.parse().ok().filter(|level| (1..=LOWEST).contains(level))?;
+    Some((level, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_to_files_lead_to_the_application() {
+        let html =
+            "<p><a href=\"/api/v1/files/uploads/a.pdf#page=2\">[1]</a> &lt;a href=\"/api/v1/files/x\"</p>";
+        assert_eq!(
+            AnswerHtml::new().fit(html),
+            "<p><a href=\"/files/uploads/a.pdf#page=2\">[1]</a> &lt;a href=\"/api/v1/files/x\"</p>"
+        );
+    }
+
+    #[test]
+    fn headings_stand_below_those_of_the_page_and_skip_no_level() {
+        let mut answer = AnswerHtml::new();
+        assert_eq!(answer.fit("<h3>a</h3><hr><h4>b</h4>"), "<h3>a</h3><hr><h4>b</h4>");
+        assert_eq!(answer.fit("<h1>c <em>d</em></h1>"), "<h3>c <em>d</em></h3>");
+        assert_eq!(
+            answer.fit("<h6>e</h6><h6>f</h6>"),
+            "<h4>e</h4><h5>f</h5>",
+            "goes on from the text before"
+        );
+    }
+
+    #[test]
+    fn wide_things_are_reached_by_the_keyboard() {
+        let html = "<pre><code>x</code></pre><table><tbody></tbody></table>";
+        let fitted = "<pre tabindex=\"0\"><code>x</code></pre>\
+                      <div class=\"scroll\" tabindex=\"0\"><table><tbody></tbody></table></div>";
+        assert_eq!(AnswerHtml::new().fit(html), fitted);
+    }
+}

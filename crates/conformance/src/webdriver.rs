@@ -1,0 +1,304 @@
+//! Headless Chromium, driven over WebDriver (W3C) and, where that has no command, over the browser's own protocol.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::http::Request;
+use crate::poll;
+
+/// The name of the member that identifies an element in the protocol.
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+/// The line by which the driver says that it listens.
+const STARTED: &str = "ChromeDriver was started successfully on port ";
+/// The longest asynchronous script.
+const SCRIPT_TIMEOUT_MS: u64 = 30_000;
+/// The beginning of the browser's own pages, which no page of a site can request.
+const OWN_PAGES: &str = "chrome://";
+/// The options of the browser. Nothing but what pages ask for leaves it.
+const OPTIONS: [&str; 11] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--no-proxy-server",
+    "--hide-scrollbars",
+];
+
+/// A key of the keyboard that is no letter.
+#[derive(Debug, Clone, Copy)]
+pub enum Key {
+    Enter,
+    Escape,
+    Tab,
+}
+
+impl Key {
+    const fn code(self) -> &'static str {
+        match self {
+            Self::Enter => "\u{e007}",
+            Self::Escape => "\u{e00c}",
+            Self::Tab => "\u{e004}",
+        }
+    }
+}
+
+/// How a page is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct View {
+    /// The width of the window, in CSS pixels.
+    pub width: u32,
+    /// Its height.
+    pub height: u32,
+    /// True for the dark theme.
+    pub dark: bool,
+    /// The language that the browser prefers, as in `Accept-Language`.
+    pub language: &'static str,
+}
+
+/// A running browser with a profile of its own. It ends when it is dropped.
+#[derive(Debug)]
+pub struct WebDriver {
+    driver: Child,
+    address: String,
+    /// The prefix of all commands.
+    session: String,
+    _profile: TempDir,
+}
+
+/// An element of the page.
+#[derive(Debug, Clone)]
+pub struct Element(String);
+
+impl WebDriver {
+    /// Starts a browser.
+    ///
+    /// # Panics
+    /// If Chromium and its driver are not installed, or do not start.
+    #[must_use]
+    pub fn start(view: View) -> Self {
+        let profile = tempfile::Builder::new().prefix("browser-").tempdir().expect("a temporary folder");
+        let mut command = Command::new("chromedriver");
+        command.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut driver = command.spawn().expect("chromedriver: `make tools` installs it");
+        let mut lines = BufReader::new(driver.stdout.take().expect("a pipe")).lines();
+        let port = lines.find_map(|line| {
+            let port = line.ok()?.strip_prefix(STARTED)?.trim_end_matches('.').to_owned();
+            Some(port)
+        });
+        let address = format!("127.0.0.1:{}", port.expect("a port"));
+        // The driver goes on writing, so somebody has to read.
+        std::thread::spawn(move || lines.count());
+        let mut browser = Self { driver, address, session: String::new(), _profile: profile };
+        browser.begin();
+        browser.look(view);
+        browser
+    }
+
+    fn begin(&mut self) {
+        let folder = format!("--user-data-dir={}", self._profile.path().display());
+        let options: Vec<&str> = OPTIONS.into_iter().chain([folder.as_str()]).collect();
+        let capabilities = json!({
+            "goog:chromeOptions": { "args": options },
+            "goog:loggingPrefs": { "browser": "ALL", "performance": "ALL" },
+            "timeouts": { "script": SCRIPT_TIMEOUT_MS },
+        });
+        let begun =
+            self.send("POST", "/session", &json!({ "capabilities": { "alwaysMatch": capabilities } }));
+        self.session = format!("/session/{}", begun["sessionId"].as_str().expect("a session"));
+        // The browser's own page for new tabs is none of the service's.
+        self.open("about:blank");
+        let _ = self.requested();
+    }
+
+    /// Changes how pages are looked at. It holds for pages that are opened afterwards.
+    pub fn look(&self, view: View) {
+        let (width, height) = (view.width, view.height);
+        let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.cdp("Emulation.setDeviceMetricsOverride", &metrics);
+        let theme = if view.dark { "dark" } else { "light" };
+        let features = json!([
+            { "name": "prefers-color-scheme", "value": theme },
+            // So that no state between two others is looked at.
+            { "name": "prefers-reduced-motion", "value": "reduce" },
+        ]);
+        self.cdp("Emulation.setEmulatedMedia", &json!({ "features": features }));
+        let headers = json!({ "headers": { "accept-language": view.language } });
+        self.cdp("Network.enable", &json!({}));
+        self.cdp("Network.setExtraHTTPHeaders", &headers);
+    }
+
+    /// Opens an address and waits until the page is loaded.
+    pub fn open(&self, url: &str) {
+        self.command("/url", &json!({ "url": url }));
+    }
+
+    /// Returns the address of the page.
+    ///
+    /// # Panics
+    /// If the browser has ended.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let url = self.send("GET", &format!("{}/url", self.session), &Value::Null);
+        url.as_str().expect("an address").to_owned()
+    }
+
+    /// Waits until an element of this CSS selector is on the page.
+    ///
+    /// # Panics
+    /// If there is none in time.
+    #[must_use]
+    pub fn find(&self, selector: &str) -> Element {
+        poll::until(selector, || self.find_now(selector))
+    }
+
+    /// Returns the first element of this CSS selector, if there is one.
+    #[must_use]
+    pub fn find_now(&self, selector: &str) -> Option<Element> {
+        let wanted = json!({ "using": "css selector", "value": selector });
+        let found = self.try_send("POST", &format!("{}/element", self.session), &wanted).ok()?;
+        Some(Element(found[ELEMENT].as_str()?.to_owned()))
+    }
+
+    /// Waits until there is no element of this CSS selector.
+    ///
+    /// # Panics
+    /// If there still is one after the longest wait.
+    pub fn wait_gone(&self, selector: &str) {
+        poll::until(&format!("no {selector}"), || self.find_now(selector).is_none().then_some(()));
+    }
+
+    /// Waits until the page contains this text.
+    ///
+    /// # Panics
+    /// If it does not in time.
+    pub fn wait_text(&self, text: &str) {
+        let shown = "return document.body?.innerText.includes(arguments[0]) ?? false";
+        poll::until(text, || (self.run(shown, &[json!(text)]) == true).then_some(()));
+    }
+
+    /// Clicks on the element as a person would: it has to be in view and not covered.
+    pub fn click(&self, element: &Element) {
+        self.command(&format!("/element/{}/click", element.0), &json!({}));
+    }
+
+    /// Types into the element.
+    pub fn write(&self, element: &Element, text: &str) {
+        self.command(&format!("/element/{}/value", element.0), &json!({ "text": text }));
+    }
+
+    /// Presses and releases a key, wherever the focus is.
+    pub fn press(&self, key: Key) {
+        let strokes = [("keyDown", key.code()), ("keyUp", key.code())];
+        let strokes = strokes.map(|(kind, code)| json!({ "type": kind, "value": code }));
+        let keyboard = json!({ "type": "key", "id": "keyboard", "actions": strokes });
+        self.command("/actions", &json!({ "actions": [keyboard] }));
+    }
+
+    /// Runs the body of a function on the page and returns its result.
+    pub fn run(&self, body: &str, arguments: &[Value]) -> Value {
+        self.command("/execute/sync", &json!({ "script": body, "args": arguments }))
+    }
+
+    /// Runs the body of an asynchronous function on the page, which awaits what it needs, and returns its result.
+    pub fn run_async(&self, body: &str, arguments: &[Value]) -> Value {
+        let last = "const done = arguments[arguments.length - 1];";
+        let script =
+            format!("{last} (async () => {{ {body} }})().then(done, (e) => done({{ error: String(e) }}));");
+        self.command("/execute/async", &json!({ "script": script, "args": arguments }))
+    }
+
+    /// Runs this script in every page that is opened afterwards, before its own.
+    pub fn run_first(&self, script: &str) {
+        self.cdp("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": script }));
+    }
+
+    /// Sends a command of the browser's own protocol.
+    pub fn cdp(&self, command: &str, parameters: &Value) -> Value {
+        self.command("/goog/cdp/execute", &json!({ "cmd": command, "params": parameters }))
+    }
+
+    /// Returns a picture of the window, as PNG.
+    ///
+    /// # Panics
+    /// If the browser has ended.
+    #[must_use]
+    pub fn screenshot(&self) -> Vec<u8> {
+        let shot = self.send("GET", &format!("{}/screenshot", self.session), &Value::Null);
+        STANDARD.decode(shot.as_str().expect("a picture")).expect("Base64")
+    }
+
+    /// Returns the messages of the console since the last call, violations of the security policy among them.
+    ///
+    /// # Panics
+    /// If the browser has ended.
+    #[must_use]
+    pub fn console(&self) -> Vec<String> {
+        let entries = self.command("/se/log", &json!({ "type": "browser" }));
+        let entries = entries.as_array().expect("a list").clone();
+        entries.iter().filter_map(|entry| entry["message"].as_str().map(str::to_owned)).collect()
+    }
+
+    /// Returns the addresses that the pages have requested since the last call.
+    ///
+    /// # Panics
+    /// If the browser has ended.
+    #[must_use]
+    pub fn requested(&self) -> Vec<String> {
+        let entries = self.command("/se/log", &json!({ "type": "performance" }));
+        let entries = entries.as_array().expect("a list").clone();
+        let requested = |entry: &Value| {
+            let event: Value = serde_json::from_str(entry["message"].as_str()?).ok()?;
+            let sent = event["message"]["method"] == "Network.requestWillBeSent";
+            let url = &event["message"]["params"]["request"]["url"];
+            url.as_str().filter(|url| sent && !url.starts_with(OWN_PAGES)).map(str::to_owned)
+        };
+        entries.iter().filter_map(requested).collect()
+    }
+
+    fn command(&self, command: &str, parameters: &Value) -> Value {
+        self.send("POST", &format!("{}{command}", self.session), parameters)
+    }
+
+    fn send(&self, method: &str, path: &str, parameters: &Value) -> Value {
+        match self.try_send(method, path, parameters) {
+            Ok(value) => value,
+            Err(error) => refuse(&format!("{method} {path}: {error}")),
+        }
+    }
+
+    fn try_send(&self, method: &str, path: &str, parameters: &Value) -> Result<Value, String> {
+        let mut request = Request::new(method, path).header("content-type", "application/json");
+        if !parameters.is_null() {
+            request = request.body(parameters.to_string());
+        }
+        let response = request.try_send(self.address.as_str()).map_err(|error| error.to_string())?;
+        let value = response.json()["value"].take();
+        if response.status == 200 { Ok(value) } else { Err(value["message"].to_string()) }
+    }
+}
+
+impl Drop for WebDriver {
+    fn drop(&mut self) {
+        if !self.session.is_empty() {
+            // It ends the browser; otherwise nobody would.
+            let _ = self.try_send("DELETE", &self.session, &Value::Null);
+        }
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
+
+#[expect(clippy::panic, reason = "this is how a test of the suite fails")]
+fn refuse(what: &str) -> ! {
+    panic!("{what}")
+}

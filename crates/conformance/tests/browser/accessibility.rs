@@ -1,0 +1,149 @@
+//! Every page in every view against the rules of axe-core, and within the width of the window.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use conformance::{Say, View, WebDriver};
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, desktop, views};
+
+/// Everything that Markdown can be, so that its styles are looked at.
+const PROSE: &str = "# Heading\n\nText with **strong**, *emphasis*, `code` and a [link](https://example.org).\n\n\
+    - one\n- two\n\n1. first\n2. second\n\n> A quotation.\n\n```rust\nlet a_long_line = \"of code that is wider than \
+    the column of a phone, so that it scrolls by itself\";\n```\n\n| column | another |\n|---|---|\n| cell | cell |\n\n---\n\nEnd.";
+
+/// Returns axe-core, which `make tools` fetches.
+fn axe() -> String {
+    let folder = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target")), PathBuf::from);
+    std::fs::read_to_string(folder.join("axe/axe.min.js")).expect("axe-core: `make tools` fetches it")
+}
+
+/// Returns the violations of the page that is open: rule, and the elements.
+fn violations(browser: &WebDriver) -> Vec<String> {
+    let options = json!({ "resultTypes": ["violations"], "rules": { "target-size": { "enabled": true } } });
+    let found = browser.run_async("return (await axe.run(document, arguments[0])).violations", &[options]);
+    let found = found.as_array().expect("violations").clone();
+    let told = |violation: &Value| {
+        let places = violation["nodes"].as_array().into_iter().flatten();
+        let places = places.map(|node| format!("{} {}", node["html"], node["any"][0]["message"]));
+        format!("{}: {}", violation["id"], places.collect::<Vec<_>>().join("\n    "))
+    };
+    found.iter().map(told).collect()
+}
+
+/// Violations of the rules, with the first view of each.
+#[derive(Default)]
+struct Findings(BTreeMap<String, String>);
+
+impl Findings {
+    /// Looks at the page that is open for what holds of every page.
+    fn look(&mut self, stage: &Stage, view: View, name: &str) {
+        let mut found = violations(&stage.browser);
+        let wide = stage.browser.run("return document.documentElement.scrollWidth", &[]);
+        if wide.as_u64() > Some(u64::from(view.width)) {
+            found.push(format!("{name} is {wide} wide"));
+        }
+        let language = stage.browser.run("return document.documentElement.lang", &[]);
+        if language != view.language {
+            found.push(format!("{name} is in {language}"));
+        }
+        for violation in found {
+            self.0.entry(violation).or_insert_with(|| format!("{name} in {view:?}"));
+        }
+    }
+
+    fn assert_none(&self) {
+        assert!(self.0.is_empty(), "{:#?}", self.0);
+    }
+}
+
+/// Writes an answer with every kind of part and returns the path of its conversation.
+fn rich_conversation(stage: &Stage) -> String {
+    let api = stage.service.api(&stage.account);
+    assert_eq!(
+        api.upload("lease.txt", b"The rent of flat 7 is due on the fifth of each month.\n").status,
+        201
+    );
+    let search = Say::Call { tool: "search".to_owned(), arguments: json!({ "query": "rent flat 7 due" }) };
+    let failing = Say::Call { tool: "no-such-tool".to_owned(), arguments: json!({}) };
+    stage.vendor.will([Say::Reasoning("I look it **up**.".to_owned()), search, failing]);
+    stage.vendor.will([Say::text(&format!("It is due on the fifth [1].\n\n{PROSE}"))]);
+    let question = json!({ "input": "When is the rent due?", "filePaths": ["/uploads/lease.txt"] });
+    let answer = api.completed(&api.accepted(&question));
+    format!("/c/{}", answer["chatId"].as_str().expect("an id"))
+}
+
+#[test]
+fn pages_for_everybody_keep_the_rules() {
+    let stage = Stage::new(desktop(false, "en"));
+    stage.browser.run_first(&axe());
+    let mut findings = Findings::default();
+    for view in views() {
+        stage.browser.look(view);
+        stage.open("/sign-in");
+        findings.look(&stage, view, "signing in");
+        stage.assert_quiet();
+        stage.open("/c/none");
+        findings.look(&stage, view, "signing in before a page");
+    }
+    findings.assert_none();
+}
+
+#[test]
+fn pages_of_owners_keep_the_rules() {
+    let stage = Stage::signed_in(desktop(false, "en"));
+    stage.browser.run_first(&axe());
+    let conversation = rich_conversation(&stage);
+    let mut findings = Findings::default();
+    for view in views() {
+        stage.browser.look(view);
+        for path in ["/", &conversation, "/machine", "/credits"] {
+            stage.open(path);
+            open_sections(&stage);
+            findings.look(&stage, view, path);
+        }
+        stage.assert_quiet();
+        stage.open("/c/none");
+        findings.look(&stage, view, "an error");
+        // The browser reports the status of the page in its console.
+        let complaints = stage.browser.console();
+        assert!(complaints.iter().all(|text| text.contains("404")), "{complaints:?}");
+    }
+    findings.assert_none();
+}
+
+#[test]
+fn the_pages_of_keys_and_of_an_answer_in_progress_keep_the_rules() {
+    let stage = Stage::signed_in(desktop(false, "en"));
+    stage.browser.run_first(&axe());
+    stage.vendor.will([Say::text("Half of it"), Say::Hold]);
+    let open = stage.service.api(&stage.account).ask("Never finish");
+    let open = format!("/c/{}", open["chatId"].as_str().expect("an id"));
+    stage.vendor.wait_held(1);
+    let mut findings = Findings::default();
+    for view in views() {
+        stage.browser.look(view);
+        stage.open(&open);
+        stage.browser.wait_text("Half of it");
+        findings.look(&stage, view, "an answer in progress");
+        stage.open("/keys");
+        open_sections(&stage);
+        findings.look(&stage, view, "keys");
+        stage.browser.write(&stage.browser.find("[name=name]"), "A key");
+        stage.browser.click(&stage.browser.find("form.fields .primary"));
+        let _ = stage.browser.find("#secret");
+        findings.look(&stage, view, "a new key");
+        stage.assert_quiet();
+    }
+    findings.assert_none();
+}
+
+/// Opens what is folded, so that it is looked at, too.
+fn open_sections(stage: &Stage) {
+    stage.browser.run(
+        "document.querySelectorAll('main details:not(.more)').forEach((it) => { it.open = true; })",
+        &[],
+    );
+}

@@ -1,0 +1,176 @@
+//! The steps of owners, taken as people take them: they look, click and type.
+
+use conformance::{Key, Say, View};
+
+use crate::stage::{Stage, desktop, phone};
+
+/// The flows are the same in each view; together these have both sizes, both themes and every language.
+const VIEWS: [View; 3] = [desktop(false, "en"), phone(true, "cs"), phone(false, "sk")];
+
+fn in_each_view(flow: impl Fn(&Stage)) {
+    let stage = Stage::signed_in(VIEWS[0]);
+    for view in VIEWS {
+        stage.browser.look(view);
+        stage.open("/");
+        assert_eq!(stage.browser.run("return document.documentElement.lang", &[]), view.language);
+        flow(&stage);
+        stage.assert_quiet();
+    }
+}
+
+/// Opens the menu where it is not always open.
+fn open_menu(stage: &Stage) {
+    let menu = stage.browser.find(".bar button");
+    if stage.browser.run("return document.querySelector('.bar').offsetHeight > 0", &[]) == true {
+        stage.browser.click(&menu);
+    }
+}
+
+#[test]
+fn signing_in_is_refused_then_works_and_ends() {
+    let stage = Stage::new(VIEWS[0]);
+    let browser = &stage.browser;
+    for view in VIEWS {
+        browser.look(view);
+        stage.open("/keys");
+        assert!(browser.url().ends_with("/sign-in?next=/keys"), "{}", browser.url());
+        stage.sign_in("wrong horse");
+        let _ = browser.find("[role=alert]");
+        let complaints = browser.console();
+        assert!(complaints.iter().all(|text| text.contains("401")), "the status alone: {complaints:?}");
+        stage.sign_in(crate::stage::PASSWORD);
+        let _ = browser.find("main.page");
+        assert!(browser.url().ends_with("/keys"));
+        open_menu(&stage);
+        browser.click(&browser.find("[action='/sign-out'] button"));
+        let _ = browser.find("[name=password]");
+        stage.open("/");
+        assert!(browser.url().ends_with("/sign-in"));
+        stage.assert_quiet();
+    }
+}
+
+#[test]
+fn the_keyboard_is_enough_to_sign_in_and_to_ask() {
+    let stage = Stage::new(desktop(true, "sk"));
+    let browser = &stage.browser;
+    stage.open("/sign-in");
+    let focused = || browser.run("return document.activeElement.name ?? ''", &[]);
+    assert_eq!(focused(), "email", "the first field has the focus");
+    browser.write(&browser.find(":focus"), &stage.account.email);
+    browser.press(Key::Tab);
+    assert_eq!(focused(), "password");
+    browser.write(&browser.find(":focus"), crate::stage::PASSWORD);
+    browser.press(Key::Enter);
+    let _ = browser.find("main.home");
+    assert_eq!(focused(), "input", "the question has the focus");
+    browser.write(&browser.find(":focus"), "By keyboard?");
+    browser.press(Key::Enter);
+    let _ = browser.find(".conversation[data-state=idle] .answer .prose");
+    // From the beginning of the page, the first stop leads to its content.
+    browser.run("document.activeElement.blur(); window.scrollTo(0, 0);", &[]);
+    stage.open("/keys");
+    browser.press(Key::Tab);
+    browser.press(Key::Enter);
+    assert!(browser.url().ends_with("#main"), "{}", browser.url());
+    stage.assert_quiet();
+}
+
+#[test]
+fn an_answer_grows_in_place_and_a_follow_up_is_asked() {
+    in_each_view(|stage| {
+        let browser = &stage.browser;
+        stage.vendor.will([Say::text("The **first** half"), Say::Hold, Say::text(" and the second.")]);
+        browser.write(&browser.find("textarea"), "Tell me both halves");
+        browser.press(Key::Enter);
+        stage.vendor.wait_held(1);
+        browser.wait_text("The first half");
+        let _ = browser.find("[aria-busy=true]");
+        // What is there stays the same element, so that a selection survives.
+        browser.run("window.kept = document.querySelector('.answer strong')", &[]);
+        stage.vendor.release();
+        browser.wait_text("The first half and the second.");
+        let _ = browser.find(".conversation[data-state=idle]");
+        assert_eq!(browser.run("return window.kept.isConnected", &[]), true, "neither replaced nor reloaded");
+        assert!(browser.find_now("[aria-busy]").is_none());
+        stage.vendor.will([Say::text("The follow-up.")]);
+        browser.write(&browser.find("textarea"), "And then?");
+        browser.click(&browser.find(".send"));
+        browser.wait_text("The follow-up.");
+    });
+}
+
+#[test]
+fn an_answer_is_stopped() {
+    in_each_view(|stage| {
+        let browser = &stage.browser;
+        stage.vendor.will([Say::text("Half of it"), Say::Hold, Say::text(" and the rest")]);
+        browser.write(&browser.find("textarea"), "Tell me everything");
+        browser.click(&browser.find(".send"));
+        browser.wait_text("Half of it");
+        browser.click(&browser.find(".stop"));
+        let _ = browser.find(".conversation[data-state=idle] .answer .note");
+        browser.wait_text("Half of it");
+        assert!(browser.find_now(".alert").is_none());
+    });
+}
+
+#[test]
+fn a_conversation_is_deleted_after_a_second_thought() {
+    in_each_view(|stage| {
+        let browser = &stage.browser;
+        let path = stage.answered("Delete me");
+        stage.open(&path);
+        browser.click(&browser.find(".head .more summary"));
+        browser.click(&browser.find(".head .more .danger"));
+        let _ = browser.find("main.home");
+        assert!(browser.find_now(&format!("[href='{path}']")).is_none());
+    });
+}
+
+#[test]
+fn a_key_is_shown_once_and_revoked() {
+    in_each_view(|stage| {
+        let browser = &stage.browser;
+        stage.open("/keys");
+        if browser.find_now("details.panel[open]").is_none() {
+            browser.click(&browser.find("details.panel summary"));
+        }
+        browser.write(&browser.find("[name=name]"), "Script of Ada");
+        browser.click(&browser.find("form.fields .primary"));
+        let _ = browser.find("#secret");
+        let key = browser.run("return document.querySelector('#secret').textContent", &[]);
+        let mut api = stage.service.api(&stage.account);
+        key.as_str().expect("a key").clone_into(&mut api.key);
+        assert_eq!(api.chats("").status, 200);
+        stage.open("/keys");
+        let page = browser.run("return document.documentElement.outerHTML", &[]);
+        assert!(!page.as_str().expect("a page").contains(&api.key), "it is shown once");
+        // The newest key is the first.
+        browser.click(&browser.find(".cards li:first-child summary"));
+        browser.click(&browser.find(".cards li:first-child .danger"));
+        conformance::poll::until("the key is revoked", || (api.chats("").status == 401).then_some(()));
+    });
+}
+
+#[test]
+fn the_machine_is_started_and_stopped() {
+    let stage = Stage::signed_in(phone(true, "cs"));
+    let browser = &stage.browser;
+    stage.open("/machine");
+    browser.click(&browser.find(".state.stopped button"));
+    // The page follows by itself.
+    browser.click(&browser.find(".state.running button"));
+    let _ = browser.find(".state.stopped");
+    stage.assert_quiet();
+}
+
+#[test]
+fn credits_are_shown() {
+    in_each_view(|stage| {
+        stage.answered("What does it cost?");
+        stage.open("/credits");
+        let _ = stage.browser.find(".figure");
+        let _ = stage.browser.find("table meter");
+    });
+}

@@ -1,0 +1,96 @@
+//! A service with a signed-in owner in front of a browser.
+
+use conformance::{Account, Options, Service, Vendor, View, WebDriver};
+
+pub(crate) const PASSWORD: &str = "correct horse";
+
+/// A phone, upright.
+const PHONE: (u32, u32) = (390, 844);
+const DESKTOP: (u32, u32) = (1280, 800);
+
+/// The views of a page: each size in each theme and each language.
+pub(crate) fn views() -> Vec<View> {
+    let languages = ["en", "cs", "sk"];
+    let views = [PHONE, DESKTOP].into_iter().flat_map(|(width, height)| {
+        let themes = [false, true];
+        themes
+            .into_iter()
+            .flat_map(move |dark| languages.map(|language| View { width, height, dark, language }))
+    });
+    views.collect()
+}
+
+/// A view of a phone.
+pub(crate) const fn phone(dark: bool, language: &'static str) -> View {
+    View { width: PHONE.0, height: PHONE.1, dark, language }
+}
+
+/// A view of a desktop.
+pub(crate) const fn desktop(dark: bool, language: &'static str) -> View {
+    View { width: DESKTOP.0, height: DESKTOP.1, dark, language }
+}
+
+pub(crate) struct Stage {
+    pub(crate) vendor: Vendor,
+    pub(crate) service: Service,
+    pub(crate) account: Account,
+    pub(crate) browser: WebDriver,
+}
+
+impl Stage {
+    /// Starts a service and a browser in which nobody is signed in.
+    pub(crate) fn new(view: View) -> Self {
+        let vendor = Vendor::start();
+        let service = Service::start(Options { environment: vendor.environment(), ..Options::default() });
+        let account = service.account();
+        let arguments = ["account", "set-password", "--account", &account.email, "--password-stdin"];
+        let set = service.try_admin_typing(&arguments, format!("{PASSWORD}\n").as_bytes());
+        assert!(set.status.success(), "{}", String::from_utf8_lossy(&set.stderr));
+        Self { vendor, service, account, browser: WebDriver::start(view) }
+    }
+
+    /// Starts both and signs the owner in.
+    pub(crate) fn signed_in(view: View) -> Self {
+        let stage = Self::new(view);
+        stage.open("/sign-in");
+        stage.sign_in(PASSWORD);
+        let _ = stage.browser.find("main.home");
+        stage
+    }
+
+    /// Fills the form for signing in and sends it.
+    pub(crate) fn sign_in(&self, password: &str) {
+        let browser = &self.browser;
+        browser.run("document.querySelector('[name=email]').value = ''", &[]);
+        browser.write(&browser.find("[name=email]"), &self.account.email);
+        browser.write(&browser.find("[name=password]"), password);
+        browser.click(&browser.find("form.fields button"));
+    }
+
+    /// Opens a page of the service.
+    pub(crate) fn open(&self, path: &str) {
+        self.browser.open(&self.url(path));
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.service.address())
+    }
+
+    /// Asks a question by the interface and returns the path of its conversation.
+    pub(crate) fn answered(&self, question: &str) -> String {
+        let api = self.service.api(&self.account);
+        let answer = api.completed(&api.ask(question));
+        format!("/c/{}", answer["chatId"].as_str().expect("an id"))
+    }
+
+    /// Requires that nothing was complained of in the console, violations of the security policy above all, and that
+    /// nothing was requested of another host.
+    pub(crate) fn assert_quiet(&self) {
+        let complaints = self.browser.console();
+        assert_eq!(complaints, Vec::<String>::new());
+        let own = self.url("/");
+        let foreign = self.browser.requested().into_iter().filter(|url| !url.starts_with(&own));
+        let foreign: Vec<_> = foreign.collect();
+        assert_eq!(foreign, Vec::<String>::new());
+    }
+}
