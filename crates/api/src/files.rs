@@ -258,6 +258,7 @@ impl From<UploadError> for ApiError {
             UploadError::NotAForm
             | UploadError::Malformed(_)
             | UploadError::TooManyParts
+            | UploadError::TooManyFiles
             | UploadError::PartTooLarge(_)
             | UploadError::Duplicate(_)
             | UploadError::FileMissing

@@ -83,6 +83,47 @@ answer-output-exhausted = Model vyčerpal svůj výstup bez odpovědi.
 answer-model-refused = Model odmítl odpovědět.
 answer-internal = Služba selhala. Zeptejte se znovu později.
 
+# Soubory
+files = Soubory
+files-home = Soubory
+files-path = Cesta
+files-choose = Vybrat soubory
+files-upload = Nahrát
+files-uploaded = Nahráno
+files-drop = Pusťte soubory a nahrají se sem
+files-new-folder = Nová složka
+files-folder-name = Název složky
+files-make-folder = Vytvořit
+files-archive = Stáhnout jako ZIP
+files-download = Stáhnout
+files-delete = Smazat
+files-delete-sure = Smazat „{ $name }“ natrvalo?
+files-delete-folder-sure = Smazat složku „{ $name }“ se vším, co v ní je?
+files-more = Další možnosti: { $name }
+files-choose-one = Vybrat { $name }
+files-ask = Zeptat se
+files-ask-chosen = Zeptat se na vybrané
+files-empty = Zatím tu nic není. Nahrajte dokumenty a pak se na ně ptejte.
+files-count = { $count ->
+    [one] Jedna položka
+    [few] { $count } položky
+   *[other] { $count } položek
+}
+files-pages = Stránky složky
+files-previous = Předchozí stránka
+files-next = Další stránka
+files-no-preview = Tento soubor se tu nezobrazuje. Stáhněte si ho.
+files-cut = Zobrazen je jen začátek. Celý soubor si stáhněte.
+files-none-chosen = Nejprve vyberte soubor.
+files-too-many = Najednou lze nahrát nejvýše { $count } souborů.
+files-broken-off = Nahrávání se přerušilo. Zkuste to znovu.
+files-empty-file = Soubor je prázdný.
+files-exists = Soubor nebo složka s tímto názvem už existuje.
+files-bad-name = Tento název nelze použít.
+files-full = Úložiště je plné. Nejprve něco smažte.
+files-archive-too-large = Tato složka je na archiv příliš velká. Stáhněte její složky po jedné.
+attach = Přiložit soubory
+
 # Klíče API
 keys-lead = S klíčem se programy ptají vaším jménem.
 keys-docs = Jak je používat

@@ -81,6 +81,46 @@ answer-output-exhausted = The model used up its output without an answer.
 answer-model-refused = The model declined to answer.
 answer-internal = The service failed. Ask again later.
 
+# Files
+files = Files
+files-home = Files
+files-path = Path
+files-choose = Choose files
+files-upload = Upload
+files-uploaded = Uploaded
+files-drop = Drop files to upload them here
+files-new-folder = New folder
+files-folder-name = Name of the folder
+files-make-folder = Create
+files-archive = Download as ZIP
+files-download = Download
+files-delete = Delete
+files-delete-sure = Delete “{ $name }” for good?
+files-delete-folder-sure = Delete the folder “{ $name }” with all that is in it?
+files-more = More about { $name }
+files-choose-one = Choose { $name }
+files-ask = Ask about it
+files-ask-chosen = Ask about the chosen
+files-empty = Nothing here yet. Upload documents, then ask about them.
+files-count = { $count ->
+    [one] One entry
+   *[other] { $count } entries
+}
+files-pages = Pages of the folder
+files-previous = Previous page
+files-next = Next page
+files-no-preview = This file is not shown here. Download it to read it.
+files-cut = Only the beginning is shown. Download the file to see all of it.
+files-none-chosen = Choose a file first.
+files-too-many = At most { $count } files can be uploaded at once.
+files-broken-off = The upload broke off. Try again.
+files-empty-file = The file is empty.
+files-exists = A file or folder of this name exists already.
+files-bad-name = This name cannot be used.
+files-full = The workspace is full. Delete something first.
+files-archive-too-large = This folder is too large for an archive. Download its folders one by one.
+attach = Attach files
+
 # API keys
 keys-lead = Programs use a key to ask questions in your name.
 keys-docs = How to use them

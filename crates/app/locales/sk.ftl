@@ -83,6 +83,47 @@ answer-output-exhausted = Model vyčerpal svoj výstup bez odpovede.
 answer-model-refused = Model odmietol odpovedať.
 answer-internal = Služba zlyhala. Opýtajte sa znova neskôr.
 
+# Súbory
+files = Súbory
+files-home = Súbory
+files-path = Cesta
+files-choose = Vybrať súbory
+files-upload = Nahrať
+files-uploaded = Nahrané
+files-drop = Pustite súbory a nahrajú sa sem
+files-new-folder = Nový priečinok
+files-folder-name = Názov priečinka
+files-make-folder = Vytvoriť
+files-archive = Stiahnuť ako ZIP
+files-download = Stiahnuť
+files-delete = Zmazať
+files-delete-sure = Zmazať „{ $name }“ natrvalo?
+files-delete-folder-sure = Zmazať priečinok „{ $name }“ so všetkým, čo v ňom je?
+files-more = Ďalšie možnosti: { $name }
+files-choose-one = Vybrať { $name }
+files-ask = Opýtať sa
+files-ask-chosen = Opýtať sa na vybrané
+files-empty = Zatiaľ tu nič nie je. Nahrajte dokumenty a potom sa na ne pýtajte.
+files-count = { $count ->
+    [one] Jedna položka
+    [few] { $count } položky
+   *[other] { $count } položiek
+}
+files-pages = Stránky priečinka
+files-previous = Predchádzajúca stránka
+files-next = Ďalšia stránka
+files-no-preview = Tento súbor sa tu nezobrazuje. Stiahnite si ho.
+files-cut = Zobrazený je len začiatok. Celý súbor si stiahnite.
+files-none-chosen = Najprv vyberte súbor.
+files-too-many = Naraz možno nahrať najviac { $count } súborov.
+files-broken-off = Nahrávanie sa prerušilo. Skúste to znova.
+files-empty-file = Súbor je prázdny.
+files-exists = Súbor alebo priečinok s týmto názvom už existuje.
+files-bad-name = Tento názov nemožno použiť.
+files-full = Úložisko je plné. Najprv niečo zmažte.
+files-archive-too-large = Tento priečinok je na archív príliš veľký. Stiahnite jeho priečinky po jednom.
+attach = Priložiť súbory
+
 # Kľúče API
 keys-lead = S kľúčom sa programy pýtajú vo vašom mene.
 keys-docs = Ako ich používať

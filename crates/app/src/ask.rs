@@ -1,8 +1,7 @@
 //! AskPages: a new conversation, and further questions.
 
 use askama::Template;
-use axum::Form;
-use axum::extract::{Path, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use control::questions::AskOutcome;
@@ -33,16 +32,22 @@ struct HomePage {
     web: bool,
 }
 
-/// Shows the form of a new conversation.
-pub(crate) async fn show(State(state): State<AskPages>, user: User) -> Result<Response, Response> {
-    state.home(&user, Composer::new(&state.environment), &QuestionForm::default()).await
+/// Shows the form of a new conversation, with the files that the query names.
+pub(crate) async fn show(
+    State(state): State<AskPages>,
+    user: User,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Response> {
+    let form = QuestionForm::parse(query.unwrap_or_default().as_bytes());
+    let composer = Composer { files: form.attached(), ..Composer::new(&state.environment) };
+    state.home(&user, composer, &form).await
 }
 
 /// Asks the first question of a new conversation.
 pub(crate) async fn ask(
     State(state): State<AskPages>,
     user: User,
-    Form(form): Form<QuestionForm>,
+    form: QuestionForm,
 ) -> Result<Response, Response> {
     match state.questions.ask(&user.signed_in.principal, form.request(None)).await {
         Ok(outcome) => Ok(Redirect::to(&paths::conversation(conversation_of(&outcome))).into_response()),
@@ -60,7 +65,7 @@ pub(crate) async fn follow_up(
     State(pages): State<Pages>,
     user: User,
     Path(conversation): Path<String>,
-    Form(form): Form<QuestionForm>,
+    form: QuestionForm,
 ) -> Result<Response, Response> {
     let conversation = conversation::id(&conversation).map_err(|error| user.failed(error))?;
     match state.questions.ask(&user.signed_in.principal, form.request(Some(conversation))).await {
@@ -92,7 +97,12 @@ impl AskPages {
         let blank = form.input.trim().is_empty();
         let texts = user.visitor.texts;
         let error = if blank { texts.get("ask-blank") } else { error::text(texts, refused) };
-        Composer { input: form.input.clone(), error: Some(error), ..Composer::new(&self.environment) }
+        Composer {
+            input: form.input.clone(),
+            files: form.attached(),
+            error: Some(error),
+            ..Composer::new(&self.environment)
+        }
     }
 
     async fn home(&self, user: &User, composer: Composer, form: &QuestionForm) -> Result<Response, Response> {
@@ -112,7 +122,7 @@ impl AskPages {
             composer,
             models: usable.collect(),
             offers_web: self.questions.offers_web(),
-            web: form.web.is_some(),
+            web: form.web,
         }))
     }
 }

@@ -9,8 +9,8 @@ use sha2::{Digest, Sha256};
 
 use crate::paths;
 
-const STYLE: &str = include_str!("../assets/app.css");
-const SCRIPT: &str = include_str!("../assets/app.js");
+const STYLE: &str = concat!(include_str!("../assets/app.css"), include_str!("../assets/files.css"));
+const SCRIPT: &str = concat!(include_str!("../assets/app.js"), include_str!("../assets/files.js"));
 const ICON: &str = include_str!("../assets/icon.svg");
 /// The digits of a digest in an address.
 const VERSION_DIGITS: usize = 12;

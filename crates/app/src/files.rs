@@ -1,35 +1,111 @@
-//! Downloads of workspace files that answers cite.
+//! Files of the workspace: folders, previews, downloads, uploads, archives.
+//!
+//! A file leaves as an attachment of no type, so that it cannot act in a browser. Only pictures that begin as their format
+//! does keep their type, which a page shows by `<img>`. Everything else that a page shows of a file is text, or HTML that
+//! `render` made of Markdown.
 
-use axum::extract::{OriginalUri, State};
-use axum::http::{HeaderMap, HeaderValue, Method, header};
+mod archive;
+mod change;
+mod folder;
+mod preview;
+mod shown_size;
+mod table;
+mod zip;
+
+use axum::extract::{OriginalUri, Query, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use control::{Authenticator, Files, UseCaseError};
-use workspace::{AskedPath, WorkspaceError};
+use control::{Authenticator, Conversations, Files, UseCaseError};
+use http_common::Budgets;
+use serde::Deserialize;
+use workspace::{AskedPath, OpenFile, WorkspaceError};
+
+pub(crate) use change::{UploadLimits, create_folder, delete, upload};
 
 use crate::paths;
 use crate::visit::User;
 
-/// Sends a file as an attachment. Its type says nothing to the browser, so that a file of the workspace cannot become a
-/// script or a style of a page.
-pub(crate) async fn download(
-    State(files): State<Files>,
-    State(access): State<Authenticator>,
+/// The bytes by which the format of a picture is recognized.
+const MAGIC_BYTES: u64 = 16;
+
+/// The use cases of the pages of files.
+#[derive(Clone)]
+pub(crate) struct FilePages {
+    pub(crate) files: Files,
+    pub(crate) access: Authenticator,
+    pub(crate) conversations: Conversations,
+    pub(crate) budgets: Budgets,
+}
+
+/// The query of a path.
+#[derive(Deserialize)]
+pub(crate) struct Shown {
+    /// Present to see a page about the file instead of downloading it.
+    view: Option<String>,
+    /// Present to get a picture with its type.
+    image: Option<String>,
+    /// Present to download a folder as an archive.
+    archive: Option<String>,
+    /// The page of a large folder, counted from 1.
+    #[serde(default)]
+    page: usize,
+}
+
+/// Shows a folder, or sends or shows a file.
+pub(crate) async fn show(
+    State(pages): State<FilePages>,
     user: User,
     OriginalUri(uri): OriginalUri,
+    Query(shown): Query<Shown>,
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
-    let principal = &user.signed_in.principal;
-    let failed = |error: UseCaseError| user.failed(error);
+    let failed = |error: WorkspaceError| user.failed(error);
     let raw = uri.path().strip_prefix(paths::FILES).unwrap_or_default();
-    let path = AskedPath::from_url(raw).map_err(|error| failed(WorkspaceError::from(error).into()))?;
-    let workspace = files.of(principal).map_err(failed)?;
-    let file = Box::pin(workspace.open_file(&path)).await.map_err(|error| failed(error.into()))?;
-    let mut response = http_common::download_response(&file, &method, &headers).map_err(|refused| {
-        let range = [(header::CONTENT_RANGE, refused.content_range())];
-        (axum::http::StatusCode::RANGE_NOT_SATISFIABLE, range).into_response()
-    })?;
-    let opaque = HeaderValue::from_static("application/octet-stream");
-    response.headers_mut().insert(header::CONTENT_TYPE, opaque);
-    Ok(http_common::until(response, || access.clone().revoked(principal.clone())))
+    let path = AskedPath::from_url(raw).map_err(|error| failed(error.into()))?;
+    let workspace = pages.files.of(&user.signed_in.principal).map_err(|error| user.failed(error))?;
+    match Box::pin(workspace.open_file(&path)).await {
+        Ok(file) if shown.view.is_some() => pages.preview(&user, &file).await,
+        Ok(file) => pages.download(&user, &file, shown.image.is_some(), &method, &headers).await,
+        Err(WorkspaceError::IsFolder) if shown.archive.is_some() => {
+            pages.archive(&user, &workspace, &path).await
+        }
+        Err(WorkspaceError::IsFolder) => pages.folder(&user, &workspace, &path, shown.page, None).await,
+        Err(error) => Err(failed(error)),
+    }
+}
+
+impl FilePages {
+    async fn download(
+        &self,
+        user: &User,
+        file: &OpenFile,
+        as_image: bool,
+        method: &Method,
+        headers: &HeaderMap,
+    ) -> Result<Response, Response> {
+        let principal = &user.signed_in.principal;
+        let image = if as_image { image_type(file).await.map_err(|error| user.failed(error))? } else { None };
+        let mut response = http_common::download_response(file, method, headers).map_err(|refused| {
+            let range = [(header::CONTENT_RANGE, refused.content_range())];
+            (StatusCode::RANGE_NOT_SATISFIABLE, range).into_response()
+        })?;
+        let shown = HeaderValue::from_static(image.unwrap_or("application/octet-stream"));
+        response.headers_mut().insert(header::CONTENT_TYPE, shown);
+        Ok(http_common::until(response, || self.access.clone().revoked(principal.clone())))
+    }
+}
+
+/// Returns the type of a picture whose first bytes are those of its format. A picture in SVG is a document with scripts, so
+/// it is none here.
+async fn image_type(file: &OpenFile) -> Result<Option<&'static str>, UseCaseError> {
+    let head = preview::beginning(file, MAGIC_BYTES).await?;
+    Ok(match head.as_slice() {
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        [_, _, _, _, b'f', b't', b'y', b'p', b'a', b'v', b'i', b'f', ..] => Some("image/avif"),
+        _ => None,
+    })
 }

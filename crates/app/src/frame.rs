@@ -57,7 +57,11 @@ impl Frame {
             texts: user.visitor.texts,
             assets: &ADDRESSES,
             email: user.signed_in.email.clone(),
-            path: if path == paths::ASK { paths::HOME.to_owned() } else { path },
+            path: match path.as_str() {
+                paths::ASK => paths::HOME.to_owned(),
+                paths::NEW_FOLDER => paths::FILES.to_owned(),
+                _ => path,
+            },
             conversations: entries.collect(),
             unlisted,
         })
@@ -71,6 +75,11 @@ impl Frame {
     /// Returns true if the page is at this path.
     pub(crate) fn is_at(&self, path: &str) -> bool {
         self.path == path
+    }
+
+    /// Returns true if the page is at this path or below it.
+    pub(crate) fn is_within(&self, path: &str) -> bool {
+        self.path.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
     /// Returns the languages, and which one is chosen.

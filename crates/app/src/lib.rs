@@ -42,6 +42,7 @@ use control::{
 use http_common::{Budgets, RateLimiter};
 use tokio_util::sync::CancellationToken;
 
+use crate::files::UploadLimits;
 use crate::sign_in::SignInLimits;
 use crate::visit::VisitLayer;
 
@@ -50,6 +51,10 @@ use crate::visit::VisitLayer;
 pub struct AppConfig {
     /// The time limit of a form.
     pub body_timeout: Duration,
+    /// The largest upload, in bytes; `None` to leave it to the quota.
+    pub upload_max_bytes: Option<u64>,
+    /// The time without progress after which an upload is given up.
+    pub stall_timeout: Duration,
     /// True if the service itself speaks TLS.
     pub tls: bool,
     /// The clock and random numbers.
@@ -87,6 +92,7 @@ parts! {
     questions: Questions,
     sessions: Sessions,
     sign_in_limits: Arc<SignInLimits>,
+    upload_limits: UploadLimits,
     vm: Vm,
 }
 
@@ -103,6 +109,7 @@ macro_rules! composed {
 composed! {
     account::Account { owner, conversations, environment },
     ask::AskPages { questions, catalogs, conversations, environment },
+    files::FilePages { files, access, conversations, budgets },
     conversation::Pages { conversations, answers, budgets, environment },
     keys::Keys { owner, conversations, environment },
     machine::MachineState { vm, conversations },
@@ -133,6 +140,10 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         questions: service.questions.clone(),
         sessions: service.sessions.clone(),
         sign_in_limits: Arc::default(),
+        upload_limits: UploadLimits {
+            size_max_bytes: config.upload_max_bytes,
+            stall_timeout: config.stall_timeout,
+        },
         vm: service.vm.clone(),
     }));
     Router::new()
@@ -146,7 +157,11 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         .route(paths::STOP, post(conversation::stop))
         .route(paths::DELETE, post(conversation::delete))
         .route(paths::EVENTS, get(events::follow))
-        .route(paths::FILE, get(files::download))
+        .route(paths::FILES, get(files::show))
+        .route(paths::FILE, get(files::show))
+        .route(paths::UPLOAD, post(files::upload))
+        .route(paths::NEW_FOLDER, post(files::create_folder))
+        .route(paths::DELETE_FILE, post(files::delete))
         .route(paths::KEYS, get(keys::show).post(keys::create))
         .route(paths::REVOKE_KEY, post(keys::revoke))
         .route(paths::MACHINE, get(machine::show))

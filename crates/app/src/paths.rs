@@ -12,9 +12,13 @@ pub(crate) const FOLLOW_UP: &str = "/c/{conversation}/ask";
 pub(crate) const STOP: &str = "/c/{conversation}/stop";
 pub(crate) const DELETE: &str = "/c/{conversation}/delete";
 pub(crate) const EVENTS: &str = "/c/{conversation}/{answer}/events";
-/// The prefix of files; the rest is the path in the workspace.
+/// The home folder, and the prefix of files; the rest is the path in the workspace.
 pub(crate) const FILES: &str = "/files";
 pub(crate) const FILE: &str = "/files/{*path}";
+/// Changes of files are apart from their paths, which may have any name.
+pub(crate) const UPLOAD: &str = "/workspace/upload";
+pub(crate) const NEW_FOLDER: &str = "/workspace/folder";
+pub(crate) const DELETE_FILE: &str = "/workspace/delete";
 pub(crate) const KEYS: &str = "/keys";
 pub(crate) const REVOKE_KEY: &str = "/keys/{key}/revoke";
 pub(crate) const MACHINE: &str = "/machine";

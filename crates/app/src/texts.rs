@@ -111,9 +111,9 @@ mod tests {
     /// The templates and the sources without their tests.
     fn files() -> Vec<String> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let files = ["templates", "src"].iter().flat_map(|folder| {
-            fs::read_dir(root.join(folder)).expect("a folder").map(|entry| entry.expect("an entry").path())
-        });
+        let within = |folder: &str| fs::read_dir(root.join(folder)).expect("a folder");
+        let files = ["templates", "src", "src/files"].into_iter().flat_map(within);
+        let files = files.map(|entry| entry.expect("an entry").path()).filter(|path| path.is_file());
         let text = |file| fs::read_to_string(file).expect("a text");
         files.map(text).map(|text| text.split("#[cfg(test)]").next().unwrap_or_default().to_owned()).collect()
     }

@@ -13,7 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use control::sessions::SignedIn;
 use control::{ErrorKind, PublicCode, Sessions, UseCaseError};
-use http_common::{BudgetExceeded, HeldShares, Holder, RateLimiter};
+use http_common::{BudgetExceeded, HeldShares, Holder, RateLimiter, Share};
 
 use crate::language::Language;
 use crate::texts::Texts;
@@ -73,9 +73,11 @@ pub(crate) async fn visit(State(layer): State<VisitLayer>, request: Request, nex
     let mut response = match layer.admit(request).await {
         Ok((request, held)) => {
             let mut response = next.run(request).await;
-            if let Some((holder, share)) = held {
+            if let Some((holder, shares)) = held {
                 response.extensions_mut().insert(holder);
-                HeldShares::hold(response.extensions_mut(), share);
+                for share in shares {
+                    HeldShares::hold(response.extensions_mut(), share);
+                }
             }
             response
         }
@@ -86,10 +88,7 @@ pub(crate) async fn visit(State(layer): State<VisitLayer>, request: Request, nex
 }
 
 impl VisitLayer {
-    async fn admit(
-        &self,
-        request: Request,
-    ) -> Result<(Request, Option<(Holder, http_common::Share)>), Response> {
+    async fn admit(&self, request: Request) -> Result<(Request, Option<(Holder, Vec<Share>)>), Response> {
         let texts = Texts(Language::of(request.headers()));
         let address = self.guard.address(request.extensions(), request.headers());
         if let Some(address) = address {
@@ -116,11 +115,22 @@ impl VisitLayer {
             }
         };
         let holder = visitor.user.as_ref().map(|user| Holder::Account(user.principal.account()));
-        let share = holder.map(|holder| self.guard.budgets.requests.take(holder, 1)).transpose();
-        let held = holder.zip(share.map_err(refused)?);
-        let mut request = self.with_form(request, &visitor, holder).await?;
+        let shares = holder.map(|holder| self.shares(holder, &visitor.path)).transpose();
+        let held = holder.zip(shares.map_err(refused)?);
+        // Files are received by the handler, and by nobody else.
+        let is_upload = holder.is_some() && visitor.path == paths::UPLOAD;
+        let mut request = if is_upload { request } else { self.with_form(request, &visitor, holder).await? };
         request.extensions_mut().insert(visitor);
         Ok((request, held))
+    }
+
+    /// Takes the shares of a request to a path: one of requests, and one of transfers if it may move a file.
+    fn shares(&self, holder: Holder, path: &str) -> Result<Vec<Share>, BudgetExceeded> {
+        let budgets = &self.guard.budgets;
+        let request = budgets.requests.take(holder, 1)?;
+        let moves_file = path == paths::UPLOAD || path.starts_with(paths::FILES);
+        let transfer = moves_file.then(|| budgets.transfers.take(holder, 1)).transpose()?;
+        Ok([Some(request), transfer].into_iter().flatten().collect())
     }
 
     /// Reads the form of a request within its bounds.

@@ -264,6 +264,8 @@ pub(crate) async fn start(mut settings: Settings) -> Result<Running, ServeError>
         api::router(&service, limits, api::Ending(ending.clone()), guard.clone(), requests.clone());
     let pages = app::AppConfig {
         body_timeout: settings.connections.body_timeout,
+        upload_max_bytes: limits.upload_max_bytes,
+        stall_timeout: limits.stall_timeout,
         tls: tls.is_some(),
         environment,
         ending: ending.clone(),

@@ -112,17 +112,7 @@ impl Api {
     /// Creates the request of [`Api::upload_form`].
     #[must_use]
     pub fn upload_request(&self, parts: &[Part]) -> Request {
-        let boundary = "----conformance-7MA4YWxkTrZu0gW";
-        let mut body = Vec::new();
-        for part in parts {
-            body.extend_from_slice(format!("--{boundary}\r\ncontent-disposition: form-data; ").as_bytes());
-            body.extend_from_slice(&part.disposition);
-            body.extend_from_slice(b"\r\n\r\n");
-            body.extend_from_slice(&part.content);
-            body.extend_from_slice(b"\r\n");
-        }
-        body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
-        let kind = format!("multipart/form-data; boundary={boundary}");
+        let (kind, body) = multipart_form(parts);
         self.request("POST", "/api/v1/files").header("content-type", &kind).body(body)
     }
 
@@ -377,6 +367,22 @@ impl Part {
     pub fn raw(disposition: impl AsRef<[u8]>, content: &[u8]) -> Self {
         Self { disposition: disposition.as_ref().to_vec(), content: content.to_vec() }
     }
+}
+
+/// Returns the content type and the body of a form with these parts in this order.
+#[must_use]
+pub fn multipart_form(parts: &[Part]) -> (String, Vec<u8>) {
+    let boundary = "----conformance-7MA4YWxkTrZu0gW";
+    let mut body = Vec::new();
+    for part in parts {
+        body.extend_from_slice(format!("--{boundary}\r\ncontent-disposition: form-data; ").as_bytes());
+        body.extend_from_slice(&part.disposition);
+        body.extend_from_slice(b"\r\n\r\n");
+        body.extend_from_slice(&part.content);
+        body.extend_from_slice(b"\r\n");
+    }
+    body.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
+    (format!("multipart/form-data; boundary={boundary}"), body)
 }
 
 /// Assertions on responses.

@@ -26,6 +26,7 @@ mod raw_head;
 mod raw_sse;
 mod segments;
 mod upload;
+mod upload_many;
 
 pub use address::{InvalidNetwork, Network, Peer, client_address, counted};
 pub use body::{BodyError, limited_json_body};
@@ -46,3 +47,4 @@ pub use raw_file::{is_file, send_file, until};
 pub use raw_sse::{EventWriter, is_event_stream};
 pub use segments::{SHARED_MIN_BYTES, SegmentsError, to_segments};
 pub use upload::{UploadError, UploadForm, receive_upload, upload_form};
+pub use upload_many::receive_uploads;

@@ -36,6 +36,9 @@ pub const UPLOAD_FLUSH_AFTER: Duration = Duration::from_secs(1);
 /// The most parts of an upload form.
 pub const FORM_PARTS_MAX: usize = 16;
 
+/// The most files of one upload form of a page.
+pub const UPLOADED_TOGETHER_MAX: usize = 100;
+
 /// The largest part of an upload form except the file, in bytes.
 pub const FORM_FIELD_MAX_BYTES: usize = 64 << 10;
 

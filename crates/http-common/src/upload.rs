@@ -14,7 +14,9 @@ use workspace::{AskedPath, Destination, EntryKind, FileName, Staged, Uploaded, W
 
 use crate::body::{Allowance, Incoming, IncomingError, discard};
 use crate::disposition::{field_name, file_name};
-use crate::limits::{FORM_FIELD_MAX_BYTES, FORM_HEADERS_MAX_BYTES, FORM_PARTS_MAX, UPLOAD_FLUSH_AFTER};
+use crate::limits::{
+    FORM_FIELD_MAX_BYTES, FORM_HEADERS_MAX_BYTES, FORM_PARTS_MAX, UPLOAD_FLUSH_AFTER, UPLOADED_TOGETHER_MAX,
+};
 
 /// The reason why an upload was rejected.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +30,9 @@ pub enum UploadError {
     /// The form has too many parts (400).
     #[error("the form has more than {FORM_PARTS_MAX} parts")]
     TooManyParts,
+    /// The form of a page has too many files (400).
+    #[error("more than {UPLOADED_TOGETHER_MAX} files at once")]
+    TooManyFiles,
     /// A part other than the file is too large (400).
     #[error("the part {0:?} is larger than {FORM_FIELD_MAX_BYTES} bytes")]
     PartTooLarge(String),
@@ -117,7 +122,7 @@ pub async fn upload_form(
     read
 }
 
-fn boundary(headers: &HeaderMap) -> Result<String, UploadError> {
+pub(crate) fn boundary(headers: &HeaderMap) -> Result<String, UploadError> {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     multer::parse_boundary(content_type.unwrap_or_default()).map_err(|_| UploadError::NotAForm)
 }
@@ -175,49 +180,17 @@ impl<'a> Form<'a> {
                 });
                 Ok(())
             }
-            _ => text_bytes(part).await.map(drop),
+            _ => skip(part).await,
         }
     }
 
-    async fn take_file(&mut self, mut part: Field<'_>) -> Result<(), UploadError> {
-        let header = part.headers().get(CONTENT_DISPOSITION);
-        let name = header.and_then(|header| file_name(header.as_bytes()));
-        let name = FileName::from_upload(name.unwrap_or_default()).map_err(WorkspaceError::from)?;
-        let mut staging = self.workspace.begin_upload().await?;
-        let mut size = 0u64;
-        loop {
-            let next = match timeout(UPLOAD_FLUSH_AFTER, part.chunk()).await {
-                Ok(next) => next?,
-                // A stalled upload releases its memory.
-                Err(_) => {
-                    staging.flush().await?;
-                    part.chunk().await?
-                }
-            };
-            let Some(bytes) = next else { break };
-            size = size.saturating_add(bytes.len() as u64);
-            if let Some(size_max) = self.size_max_bytes.filter(|size_max| size > *size_max) {
-                return Err(UploadError::TooLarge(size_max));
-            }
-            staging.write(bytes).await?;
-        }
-        self.file = Some((staging.finish().await?, name));
+    async fn take_file(&mut self, part: Field<'_>) -> Result<(), UploadError> {
+        self.file = Some(receive_file(self.workspace, part, self.size_max_bytes).await?);
         Ok(())
     }
 
-    /// Checks the destination before the file if it comes first, so that an error is reported before a long
-    /// upload. An empty field counts as absent.
     async fn take_destination(&mut self, text: &str) -> Result<(), UploadError> {
-        if text.is_empty() {
-            self.destination = Some(None);
-            return Ok(());
-        }
-        let asked = AskedPath::from_text(text).map_err(WorkspaceError::from)?;
-        let found = self.workspace.find(&asked).await?;
-        if found.kind != EntryKind::Folder {
-            return Err(WorkspaceError::NotAFolder.into());
-        }
-        self.destination = Some(Some(asked));
+        self.destination = Some(checked_destination(self.workspace, text).await?);
         Ok(())
     }
 
@@ -233,7 +206,56 @@ impl<'a> Form<'a> {
     }
 }
 
-async fn text(part: Field<'_>) -> Result<String, UploadError> {
+/// Receives the file of a part, without a place yet.
+pub(crate) async fn receive_file(
+    workspace: &Workspace,
+    mut part: Field<'_>,
+    size_max_bytes: Option<u64>,
+) -> Result<(Staged, FileName), UploadError> {
+    let header = part.headers().get(CONTENT_DISPOSITION);
+    let name = header.and_then(|header| file_name(header.as_bytes()));
+    let name = FileName::from_upload(name.unwrap_or_default()).map_err(WorkspaceError::from)?;
+    let mut staging = workspace.begin_upload().await?;
+    let mut size = 0u64;
+    loop {
+        let next = match timeout(UPLOAD_FLUSH_AFTER, part.chunk()).await {
+            Ok(next) => next?,
+            // A stalled upload releases its memory.
+            Err(_) => {
+                staging.flush().await?;
+                part.chunk().await?
+            }
+        };
+        let Some(bytes) = next else { break };
+        size = size.saturating_add(bytes.len() as u64);
+        if let Some(size_max) = size_max_bytes.filter(|size_max| size > *size_max) {
+            return Err(UploadError::TooLarge(size_max));
+        }
+        staging.write(bytes).await?;
+    }
+    Ok((staging.finish().await?, name))
+}
+
+/// Checks the destination before the file if it comes first, so that an error is reported before a long upload. An empty
+/// field counts as absent.
+pub(crate) async fn checked_destination(
+    workspace: &Workspace,
+    text: &str,
+) -> Result<Option<AskedPath>, UploadError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let asked = AskedPath::from_text(text).map_err(WorkspaceError::from)?;
+    let found = workspace.find(&asked).await?;
+    if found.kind == EntryKind::Folder { Ok(Some(asked)) } else { Err(WorkspaceError::NotAFolder.into()) }
+}
+
+/// Reads a part within the bounds of a field and drops it.
+pub(crate) async fn skip(part: Field<'_>) -> Result<(), UploadError> {
+    text_bytes(part).await.map(drop)
+}
+
+pub(crate) async fn text(part: Field<'_>) -> Result<String, UploadError> {
     String::from_utf8(text_bytes(part).await?)
         .map_err(|_| UploadError::Malformed("a part is not UTF-8".to_owned()))
 }

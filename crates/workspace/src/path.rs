@@ -118,6 +118,12 @@ impl WorkspacePath {
         })
     }
 
+    /// Returns the path of an entry with this name in the folder.
+    #[must_use]
+    pub fn in_folder(&self, name: &FileName) -> Self {
+        self.join(name.as_bytes())
+    }
+
     /// Appends a name. It is one component: from a folder or a [`FileName`].
     pub(crate) fn join(&self, name: &[u8]) -> Self {
         let mut joined = Vec::with_capacity(self.0.len() + 1 + name.len());

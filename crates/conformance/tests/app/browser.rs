@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use conformance::api::{Part, multipart_form};
 use conformance::http::Streaming;
 use conformance::{Account, Options, Request, Response, Service, Vendor};
 
@@ -85,6 +86,16 @@ impl Browser {
             .header("content-type", "application/x-www-form-urlencoded")
             .body(encoded.join("&"));
         keeper.keep(request.send(self.address.as_str()))
+    }
+
+    /// Sends files with the form of a folder's page.
+    pub(crate) fn upload(&self, destination: &str, files: &[(&str, &[u8])]) -> Response {
+        let mut parts = vec![Part::field("destination", destination)];
+        parts.extend(files.iter().map(|(name, content)| Part::file(name, content)));
+        let (content_type, body) = multipart_form(&parts);
+        let from_here = self.with("origin", &format!("http://{}", self.address));
+        let request = from_here.request("POST", "/workspace/upload");
+        self.keep(request.header("content-type", &content_type).body(body).send(self.address.as_str()))
     }
 
     pub(crate) fn sign_in(&self, email: &str, password: &str) -> Response {

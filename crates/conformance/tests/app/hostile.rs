@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::browser::{Browser, PASSWORD, Page, Stage, account_with_password};
 use crate::conversations::{ask, completed};
 
-const PAYLOADS: [&str; 8] = [
+pub(crate) const PAYLOADS: [&str; 8] = [
     "<script>alert(1)</script>",
     "<img src=x onerror=alert(1)>",
     "\"><svg onload=alert(1)>",
@@ -18,7 +18,7 @@ const PAYLOADS: [&str; 8] = [
 ];
 
 /// Requires that no payload became an element or an attribute of the page.
-fn assert_harmless(page: &str) {
+pub(crate) fn assert_harmless(page: &str) {
     for element in page.split('<').skip(1) {
         let tag = element.split('>').next().unwrap_or_default();
         let name: String =

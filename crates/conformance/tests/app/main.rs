@@ -3,5 +3,6 @@
 mod account;
 mod browser;
 mod conversations;
+mod files;
 mod hostile;
 mod sign_in;

@@ -1,0 +1,151 @@
+
+// Files: uploads with their progress, by choosing, dropping and pasting.
+
+// The uploads at one time; the others wait.
+const UPLOADS_AT_ONCE = 2;
+
+// Sends a file and resolves to its path, or rejects with the text of the reason.
+const send = (file, destination, failed, onProgress) => new Promise((resolve, reject) => {
+  const form = new FormData();
+  form.append("destination", destination);
+  form.append("file", file);
+  const request = new XMLHttpRequest();
+  request.open("POST", "/workspace/upload");
+  request.setRequestHeader("Accept", "application/json");
+  request.responseType = "json";
+  request.upload.addEventListener("progress", ({ loaded, total }) => onProgress(loaded, total));
+  request.addEventListener("load", () => {
+    const answer = request.response ?? {};
+    if (request.status === 201) resolve(answer.files[0]);
+    else reject(answer.error ?? failed);
+  });
+  request.addEventListener("error", () => reject(failed));
+  request.send(form);
+});
+
+// Runs a task for each file, a few at a time.
+const each = async (files, task) => {
+  const waiting = [...files];
+  const work = async () => {
+    while (waiting.length > 0) await task(waiting.shift());
+  };
+  await Promise.all(Array.from({ length: UPLOADS_AT_ONCE }, work));
+};
+
+// Calls `take` with the files that are dropped on the page.
+const acceptDrops = (take) => {
+  const hint = document.querySelector("[data-drop-hint]");
+  const show = (over) => {
+    document.body.classList.toggle("dropping", over);
+    if (hint) hint.hidden = !over;
+  };
+  const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
+  document.addEventListener("dragover", (event) => {
+    if (!hasFiles(event)) return;
+    event.preventDefault();
+    show(true);
+  });
+  document.addEventListener("dragleave", (event) => {
+    if (!event.relatedTarget) show(false);
+  });
+  document.addEventListener("drop", (event) => {
+    if (!hasFiles(event)) return;
+    event.preventDefault();
+    show(false);
+    take([...event.dataTransfer.files]);
+  });
+};
+
+// The page of a folder: uploads are listed with their progress, then the folder is loaded again.
+const uploadHere = (form) => {
+  const list = document.querySelector("[data-uploads]");
+  const picker = form.querySelector("input[type=file]");
+  const destination = form.querySelector("[name=destination]").value;
+  const take = async (files) => {
+    list.hidden = files.length === 0;
+    let whole = true;
+    await each(files, async (file) => {
+      const line = document.createElement("li");
+      const bar = document.createElement("progress");
+      bar.max = 1;
+      bar.value = 0;
+      bar.setAttribute("aria-label", file.name);
+      line.append(file.name, bar);
+      list.append(line);
+      try {
+        await send(file, destination, form.dataset.failed, (loaded, total) => { bar.value = loaded / total; });
+        bar.value = 1;
+      } catch (reason) {
+        whole = false;
+        const note = document.createElement("span");
+        note.className = "failed";
+        note.textContent = reason;
+        line.append(note);
+      }
+    });
+    // What was refused stays to be read.
+    if (whole) window.location.reload();
+  };
+  picker.addEventListener("change", () => take([...picker.files]));
+  acceptDrops(take);
+};
+
+// The form of a question: files become its attachments.
+const attach = (link) => {
+  const form = link.closest("form");
+  const picker = document.createElement("input");
+  picker.type = "file";
+  picker.multiple = true;
+  const list = form.querySelector(".attached") ?? document.createElement("ul");
+  list.className = "attached";
+  if (!list.parentNode) form.querySelector("textarea").before(list);
+  const take = (files) => each(files, async (file) => {
+    const line = document.createElement("li");
+    const label = document.createElement("label");
+    const name = document.createElement("span");
+    name.textContent = file.name;
+    label.append(name);
+    line.append(label);
+    list.append(line);
+    const bar = document.createElement("progress");
+    bar.max = 1;
+    label.append(bar);
+    try {
+      const stored = await send(file, "", link.dataset.failed, (loaded, total) => { bar.value = loaded / total; });
+      const box = document.createElement("input");
+      Object.assign(box, { type: "checkbox", name: "file", value: stored.path, checked: true });
+      label.prepend(box);
+    } catch (reason) {
+      name.className = "failed";
+      name.textContent = `${file.name}: ${reason}`;
+    }
+    bar.remove();
+  });
+  link.addEventListener("click", (event) => {
+    event.preventDefault();
+    picker.click();
+  });
+  picker.addEventListener("change", () => take([...picker.files]));
+  form.addEventListener("paste", (event) => {
+    const files = [...event.clipboardData.files];
+    if (files.length === 0) return;
+    event.preventDefault();
+    take(files);
+  });
+  acceptDrops(take);
+};
+
+// A menu closes when the visitor goes elsewhere.
+const closeMenus = (except) => {
+  for (const menu of document.querySelectorAll("details.more[open]")) {
+    if (!menu.contains(except)) menu.open = false;
+  }
+};
+
+document.documentElement.classList.add("scripted");
+document.querySelectorAll("[data-upload]").forEach(uploadHere);
+document.querySelectorAll("[data-attach]").forEach(attach);
+document.addEventListener("click", ({ target }) => closeMenus(target));
+document.addEventListener("keydown", ({ key }) => {
+  if (key === "Escape") closeMenus(null);
+});

@@ -1,0 +1,157 @@
+//! Downloads a folder as a ZIP archive. The archive is made while it is sent and is never in memory whole. Hidden entries
+//! and links are left out.
+
+use std::collections::VecDeque;
+use std::io;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use domain::time::Timestamp;
+use futures_util::{TryStreamExt, stream};
+use http_common::{Holder, Until, attachment};
+use workspace::{AskedPath, EntryKind, FileStream, Workspace, WorkspaceError, WorkspacePath};
+
+use super::FilePages;
+use super::zip::{BYTES_MAX, ENTRIES_MAX, ZipWriter};
+use crate::error;
+use crate::visit::User;
+
+/// An entry of the archive to be.
+struct Archived {
+    /// The name in the archive: the path from the folder on.
+    name: String,
+    path: WorkspacePath,
+    is_folder: bool,
+    modified: Timestamp,
+}
+
+/// The reason why there is no archive.
+enum Refusal {
+    TooLarge,
+    Workspace(WorkspaceError),
+}
+
+impl FilePages {
+    /// Sends a folder as an archive.
+    pub(super) async fn archive(
+        &self,
+        user: &User,
+        workspace: &Workspace,
+        asked: &AskedPath,
+    ) -> Result<Response, Response> {
+        let principal = &user.signed_in.principal;
+        let found = {
+            let _place = self.budgets.made.enter(Holder::Account(principal.account())).await;
+            entries(workspace, asked).await
+        };
+        let (folder, entries) = found.map_err(|refusal| match refusal {
+            Refusal::TooLarge => {
+                let text = user.visitor.texts.get("files-archive-too-large");
+                error::page(user.visitor.texts, StatusCode::PAYLOAD_TOO_LARGE, &text)
+            }
+            Refusal::Workspace(error) => user.failed(error),
+        })?;
+        let name = folder.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("files");
+        let archive = Archive {
+            workspace: workspace.clone(),
+            entries,
+            zip: ZipWriter::default(),
+            current: None,
+            is_finished: false,
+        };
+        let pieces = stream::try_unfold(archive, |mut archive| async move {
+            Ok::<_, io::Error>(archive.next().await?.map(|piece| (piece, archive)))
+        });
+        let body = Until::new(Body::from_stream(pieces), self.access.clone().revoked(principal.clone()));
+        let headers = [
+            (header::CONTENT_TYPE, HeaderValue::from_static("application/zip")),
+            (header::CONTENT_DISPOSITION, attachment(&format!("{name}.zip"))),
+            (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox")),
+        ];
+        Ok((headers, Body::new(body)).into_response())
+    }
+}
+
+/// Returns the path of the folder and what is in it, folders before their contents.
+async fn entries(workspace: &Workspace, asked: &AskedPath) -> Result<(String, VecDeque<Archived>), Refusal> {
+    let root = workspace.list(asked).await.map_err(Refusal::Workspace)?;
+    let folder = root.path.to_string();
+    let prefix = if root.path.is_home() { 1 } else { folder.len() + 1 };
+    let (mut found, mut bytes, mut listings) = (VecDeque::new(), 0u64, vec![root]);
+    while let Some(listing) = listings.pop() {
+        for entry in listing.entries {
+            let is_folder = match entry.kind {
+                EntryKind::Folder => true,
+                EntryKind::File => false,
+                EntryKind::Link | EntryKind::Other => continue,
+            };
+            bytes = bytes.saturating_add(entry.size);
+            if found.len() == ENTRIES_MAX || bytes > BYTES_MAX {
+                return Err(Refusal::TooLarge);
+            }
+            let shown = entry.path.to_string();
+            let name = shown.get(prefix..).unwrap_or(&shown).to_owned();
+            found.push_back(Archived { name, path: entry.path.clone(), is_folder, modified: entry.modified });
+            if is_folder {
+                match workspace.list(&entry.path.into()).await {
+                    Ok(inner) => listings.push(inner),
+                    // It was removed or replaced in the meantime.
+                    Err(WorkspaceError::NotFound | WorkspaceError::NotAFolder) => {}
+                    Err(WorkspaceError::TooManyEntries(_)) => return Err(Refusal::TooLarge),
+                    Err(other) => return Err(Refusal::Workspace(other)),
+                }
+            }
+        }
+    }
+    Ok((folder, found))
+}
+
+/// An archive that is being sent.
+struct Archive {
+    workspace: Workspace,
+    entries: VecDeque<Archived>,
+    zip: ZipWriter,
+    /// The file that is being sent.
+    current: Option<FileStream>,
+    is_finished: bool,
+}
+
+impl Archive {
+    /// Returns the next bytes; `None` at the end. An error breaks the download off, so that it never looks complete.
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        loop {
+            if let Some(file) = &mut self.current {
+                let Some(bytes) = file.try_next().await? else {
+                    self.current = None;
+                    return Ok(Some(self.zip.end_file().into()));
+                };
+                self.zip.content(&bytes);
+                return Ok(Some(bytes));
+            }
+            let Some(entry) = self.entries.pop_front() else {
+                return Ok(if std::mem::replace(&mut self.is_finished, true) {
+                    None
+                } else {
+                    Some(self.zip.finish().into())
+                });
+            };
+            if entry.is_folder {
+                return Ok(Some(self.zip.folder(&entry.name, entry.modified).into()));
+            }
+            match Box::pin(self.workspace.open_file(&entry.path.into())).await {
+                Ok(file) if self.zip.len().saturating_add(file.size) > BYTES_MAX => {
+                    return Err(io::Error::other("the files grew beyond the size of an archive"));
+                }
+                Ok(file) => {
+                    self.current = Some(file.stream(0..file.size));
+                    return Ok(Some(self.zip.begin_file(&entry.name, entry.modified).into()));
+                }
+                // It was removed or replaced in the meantime.
+                Err(WorkspaceError::NotFound | WorkspaceError::IsFolder | WorkspaceError::NotAFile) => {}
+                Err(other) => return Err(io::Error::other(other)),
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Uploads, new folders, deletions.
+
+use std::time::Duration;
+
+use axum::Form;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Json, Redirect, Response};
+use control::UseCaseError;
+use http_common::UploadError;
+use serde::{Deserialize, Serialize};
+use workspace::{AskedPath, FileName, NameError, Uploaded, Workspace, WorkspaceError};
+
+use super::FilePages;
+use super::folder::folder_href;
+use crate::error;
+use crate::texts::Texts;
+use crate::visit::User;
+
+/// The bounds of an upload.
+#[derive(Clone, Copy)]
+pub(crate) struct UploadLimits {
+    /// The largest file, in bytes; `None` to leave it to the quota.
+    pub(crate) size_max_bytes: Option<u64>,
+    /// The time without progress after which an upload is given up.
+    pub(crate) stall_timeout: Duration,
+}
+
+/// A file that was uploaded, for the script.
+#[derive(Serialize)]
+struct Stored {
+    name: String,
+    path: String,
+}
+
+/// The response to the script.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Outcome {
+    Stored { files: Vec<Stored> },
+    Refused { error: String },
+}
+
+/// Receives files. A form is led to the folder; the script, which accepts JSON, gets the paths of the files.
+pub(crate) async fn upload(
+    State(pages): State<FilePages>,
+    State(limits): State<UploadLimits>,
+    user: User,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Response> {
+    let principal = &user.signed_in.principal;
+    let workspace = pages.files.of(principal).map_err(|error| user.failed(error))?;
+    let receiving =
+        http_common::receive_uploads(&workspace, &headers, body, limits.size_max_bytes, limits.stall_timeout);
+    let received = tokio::select! {
+        received = Box::pin(receiving) => received,
+        // An upload may take hours.
+        () = pages.access.clone().revoked(principal.clone()) => return Err(StatusCode::UNAUTHORIZED.into_response()),
+    };
+    let texts = user.visitor.texts;
+    let accepts_json = headers.get(header::ACCEPT).is_some_and(|accepted| accepted == "application/json");
+    match received {
+        Ok(stored) if accepts_json => Ok((StatusCode::CREATED, Json(Outcome::of(stored))).into_response()),
+        Ok(stored) => Ok(Redirect::to(&folder_of(&stored)).into_response()),
+        Err(refused) => {
+            let (status, error) = refusal(texts, refused);
+            if accepts_json {
+                return Ok((status, Json(Outcome::Refused { error })).into_response());
+            }
+            Err(error::page(texts, status, &error))
+        }
+    }
+}
+
+impl Outcome {
+    fn of(stored: Vec<Uploaded>) -> Self {
+        let stored_file =
+            |file: Uploaded| Stored { name: file.name.to_string(), path: file.path.to_string() };
+        Self::Stored { files: stored.into_iter().map(stored_file).collect() }
+    }
+}
+
+/// Returns the page of the folder in which files were stored.
+fn folder_of(stored: &[Uploaded]) -> String {
+    let folder = stored.first().and_then(|file| file.path.split());
+    folder_href(&folder.map_or_else(|| "/".to_owned(), |(folder, _)| folder.to_string()))
+}
+
+/// Returns the status and the text of a refused upload.
+fn refusal(texts: Texts, error: UploadError) -> (StatusCode, String) {
+    match error {
+        UploadError::Workspace(error) => refused(texts, error),
+        UploadError::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, texts.get("error-too-large")),
+        UploadError::TooSlow | UploadError::Broken => {
+            (StatusCode::REQUEST_TIMEOUT, texts.get("files-broken-off"))
+        }
+        UploadError::FileMissing => (StatusCode::BAD_REQUEST, texts.get("files-none-chosen")),
+        UploadError::TooManyFiles => (
+            StatusCode::BAD_REQUEST,
+            texts.with("files-too-many", "count", http_common::limits::UPLOADED_TOGETHER_MAX),
+        ),
+        UploadError::NotAForm
+        | UploadError::Malformed(_)
+        | UploadError::TooManyParts
+        | UploadError::PartTooLarge(_)
+        | UploadError::Duplicate(_)
+        | UploadError::InvalidTemporary
+        | UploadError::TemporaryWithDestination => {
+            (StatusCode::BAD_REQUEST, texts.with("error-invalid", "reason", error.to_string()))
+        }
+    }
+}
+
+/// Returns the status and the text of a refused change.
+fn refused(texts: Texts, error: WorkspaceError) -> (StatusCode, String) {
+    let key = match error {
+        WorkspaceError::Empty => "files-empty-file",
+        WorkspaceError::AlreadyExists => "files-exists",
+        WorkspaceError::InvalidName(_) | WorkspaceError::InvalidPath(_) => "files-bad-name",
+        WorkspaceError::QuotaExceeded => "files-full",
+        other => {
+            let error = UseCaseError::from(other);
+            return (error::status(error.kind()), error::text(texts, &error));
+        }
+    };
+    (error::status(UseCaseError::from(error).kind()), texts.get(key))
+}
+
+/// The form of a new folder.
+#[derive(Deserialize)]
+pub(crate) struct NewFolder {
+    /// The folder in which it is made.
+    folder: String,
+    name: String,
+}
+
+/// Makes a folder and shows it.
+pub(crate) async fn create_folder(
+    State(pages): State<FilePages>,
+    user: User,
+    Form(new): Form<NewFolder>,
+) -> Result<Response, Response> {
+    let texts = user.visitor.texts;
+    let workspace = pages.files.of(&user.signed_in.principal).map_err(|error| user.failed(error))?;
+    match make_folder(&workspace, &new).await {
+        Ok(path) => Ok(Redirect::to(&folder_href(&path)).into_response()),
+        Err(error) => {
+            let folder = AskedPath::from_text(&new.folder)
+                .map_err(|error| user.failed(WorkspaceError::from(error)))?;
+            pages.folder(&user, &workspace, &folder, 1, Some(refused(texts, error))).await
+        }
+    }
+}
+
+async fn make_folder(workspace: &Workspace, new: &NewFolder) -> Result<String, WorkspaceError> {
+    let name = new.name.trim();
+    if name.contains(['/', '\\']) {
+        return Err(NameError::NotAllowed.into());
+    }
+    let name = FileName::from_upload(name)?;
+    let folder = workspace.find(&AskedPath::from_text(&new.folder)?).await?.path;
+    let path = AskedPath::from(folder.in_folder(&name));
+    Ok(workspace.create_folder(&path).await?.to_string())
+}
+
+/// The form of a deletion.
+#[derive(Deserialize)]
+pub(crate) struct Deletion {
+    path: String,
+}
+
+/// Deletes a file, or a folder with all that is in it, and shows the folder in which it was.
+pub(crate) async fn delete(
+    State(pages): State<FilePages>,
+    user: User,
+    Form(deletion): Form<Deletion>,
+) -> Result<Response, Response> {
+    let workspace = pages.files.of(&user.signed_in.principal).map_err(|error| user.failed(error))?;
+    let asked =
+        AskedPath::from_text(&deletion.path).map_err(|error| user.failed(WorkspaceError::from(error)))?;
+    workspace.delete(&asked, true).await.map_err(|error| user.failed(error))?;
+    let folder = asked.preferred().split().map_or_else(|| "/".to_owned(), |(folder, _)| folder.to_string());
+    Ok(Redirect::to(&folder_href(&folder)).into_response())
+}

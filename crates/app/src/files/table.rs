@@ -1,0 +1,98 @@
+//! Tables of values that are separated by commas, semicolons or tabs (RFC 4180, and what programs make of it).
+
+/// The most rows and columns that are shown.
+const ROWS_MAX: usize = 500;
+const COLUMNS_MAX: usize = 50;
+
+/// A table. Its first row names the columns.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Table {
+    pub(super) columns: Vec<String>,
+    pub(super) rows: Vec<Vec<String>>,
+    /// True if rows or columns are left out.
+    pub(super) is_cut: bool,
+}
+
+/// Reads a table; `None` if the text has no column beside the first.
+pub(super) fn table(text: &str) -> Option<Table> {
+    let separator = separator(text)?;
+    let mut table = Table { columns: Vec::new(), rows: Vec::new(), is_cut: false };
+    let mut rest = text.chars().peekable();
+    while rest.peek().is_some() {
+        let mut row = row(&mut rest, separator);
+        if row.iter().all(String::is_empty) {
+            continue;
+        }
+        if table.rows.len() == ROWS_MAX {
+            table.is_cut = true;
+            break;
+        }
+        table.is_cut |= row.len() > COLUMNS_MAX;
+        row.truncate(COLUMNS_MAX);
+        if table.columns.is_empty() {
+            table.columns = row;
+        } else {
+            table.rows.push(row);
+        }
+    }
+    (table.columns.len() > 1).then_some(table)
+}
+
+/// Returns the separator that occurs most often in the first line.
+fn separator(text: &str) -> Option<char> {
+    let line = text.lines().find(|line| !line.trim().is_empty())?;
+    let count = |separator: char| line.matches(separator).count();
+    [',', ';', '\t']
+        .into_iter()
+        .filter(|separator| count(*separator) > 0)
+        .max_by_key(|separator| count(*separator))
+}
+
+/// Reads a row up to its line end. Within quotes, separators and line ends are text, and two quotes are one.
+fn row(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, separator: char) -> Vec<String> {
+    let (mut row, mut value, mut is_quoted) = (Vec::new(), String::new(), false);
+    while let Some(next) = rest.next() {
+        match next {
+            '"' if is_quoted && rest.peek() == Some(&'"') => {
+                rest.next();
+                value.push('"');
+            }
+            '"' if is_quoted => is_quoted = false,
+            '"' if value.is_empty() => is_quoted = true,
+            '\n' if !is_quoted => break,
+            next if next == separator && !is_quoted => row.push(std::mem::take(&mut value)),
+            next => value.push(next),
+        }
+    }
+    row.push(value.trim_end_matches('\r').to_owned());
+    row
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(text: &str) -> Vec<Vec<String>> {
+        let table = table(text).expect("a table");
+        [vec![table.columns], table.rows].concat()
+    }
+
+    #[test]
+    fn quotes_keep_separators_and_line_ends() {
+        let text = "Name;Note\r\n\"Ada; B.\";\"two\nlines\"\r\n\r\nBo;\"a \"\"b\"\"\"";
+        assert_eq!(rows(text), [["Name", "Note"], ["Ada; B.", "two\nlines"], ["Bo", "a \"b\""]]);
+        assert_eq!(rows("a\tb,c\td\n1\t2\t3"), [["a", "b,c", "d"], ["1", "2", "3"]]);
+    }
+
+    #[test]
+    fn a_list_is_no_table_and_a_large_table_is_cut() {
+        assert_eq!(table("one\ntwo\n"), None);
+        assert_eq!(table(""), None);
+        let long = table(&"a,b\n".repeat(ROWS_MAX + 2)).expect("a table");
+        assert!(long.is_cut && long.rows.len() == ROWS_MAX);
+        let whole = table(&"a,b\n".repeat(ROWS_MAX + 1)).expect("a table");
+        assert!(!whole.is_cut);
+        let wide = table(&"a,".repeat(COLUMNS_MAX)).expect("a table");
+        assert!(wide.is_cut && wide.columns.len() == COLUMNS_MAX);
+    }
+}

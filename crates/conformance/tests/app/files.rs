@@ -1,0 +1,226 @@
+//! Files: folders, uploads, previews, archives, deletions, attachments.
+
+use std::io::{Cursor, Read};
+
+use conformance::api::encoded;
+use serde_json::{Value, json};
+
+use crate::browser::{Browser, PASSWORD, Page, Stage, account_with_password, attribute};
+use crate::conversations::{ask, completed};
+use crate::hostile::{PAYLOADS, assert_harmless};
+
+/// The first bytes of a picture in PNG.
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+/// More entries than a page shows.
+const MANY: usize = 201;
+
+#[test]
+fn files_are_uploaded_listed_and_deleted() {
+    let stage = Stage::new();
+    let (browser, api) = (stage.signed_in(), stage.service.api(&stage.account));
+    let home = browser.get("/files").expect_page(200);
+    assert!(home.contains("href=\"/files/uploads\"") && home.contains("One entry"), "{home}");
+    let made = browser.post("/workspace/folder", &[("folder", "/uploads"), ("name", "Leases & co")]);
+    made.expect_redirect("/files/uploads/Leases%20%26%20co");
+    let folder = "/uploads/Leases & co";
+    let files: [(&str, &[u8]); 2] = [("a.txt", b"one"), ("b c.txt", b"three four")];
+    browser.upload(folder, &files).expect_redirect("/files/uploads/Leases%20%26%20co");
+    let page = browser.get("/files/uploads/Leases%20%26%20co").expect_page(200);
+    assert!(
+        page.contains("a.txt") && page.contains("b%20c.txt?view") && page.contains("10\u{a0}B"),
+        "{page}"
+    );
+    assert!(page.contains("2 entries"), "{page}");
+    assert_eq!(api.download(&encoded("/uploads/Leases & co/b c.txt")).text(), "three four");
+    let again = browser.post("/workspace/folder", &[("folder", "/uploads"), ("name", "Leases & co")]);
+    assert!(again.expect_page(409).contains("exists already"));
+    let deleted = browser.post("/workspace/delete", &[("path", "/uploads/Leases & co/a.txt")]);
+    deleted.expect_redirect("/files/uploads/Leases%20%26%20co");
+    browser.get("/files/uploads/Leases%20%26%20co/a.txt").expect_page(404);
+    browser.post("/workspace/delete", &[("path", folder)]).expect_redirect("/files/uploads");
+    assert!(browser.get("/files/uploads").expect_page(200).contains("Nothing here yet."));
+}
+
+#[test]
+fn a_refused_change_says_why_and_changes_nothing() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    for (name, status) in [("..", 400), ("a/b", 400), ("", 400)] {
+        let page =
+            browser.post("/workspace/folder", &[("folder", "/uploads"), ("name", name)]).expect_page(status);
+        assert!(page.contains("role=\"alert\"") && page.contains("cannot be used"), "{name}: {page}");
+    }
+    let none = browser.upload("/uploads", &[("", b"")]).expect_page(400);
+    assert!(none.contains("Choose a file first."), "{none}");
+    assert!(browser.upload("/uploads", &[("x.txt", b"")]).expect_page(400).contains("The file is empty."));
+    browser.upload("/no/such/folder", &[("x.txt", b"x")]).expect_page(404);
+    browser.upload("/../..", &[("x.txt", b"x")]).expect_page(403);
+    let many: Vec<(String, &[u8])> = (0..101).map(|number| (format!("{number}.txt"), &b"x"[..])).collect();
+    let many: Vec<_> = many.iter().map(|(name, content)| (name.as_str(), *content)).collect();
+    assert!(browser.upload("/uploads", &many).expect_page(400).contains("At most 100 files"));
+    browser.post("/workspace/delete", &[("path", "/")]).expect_page(403);
+    browser.post("/workspace/delete", &[("path", "/../../etc")]).expect_page(403);
+    browser.post("/workspace/delete", &[("path", "/uploads/none")]).expect_page(404);
+    let from_elsewhere = browser.with("origin", "https://evil.example");
+    from_elsewhere.post_as_is("/workspace/delete", &[("path", "/uploads")]).expect_page(403);
+    browser.get("/files/uploads").expect_page(200);
+}
+
+#[test]
+fn the_script_learns_where_its_file_is_or_why_it_was_refused() {
+    let stage = Stage::new();
+    let browser = stage.signed_in().with("accept", "application/json");
+    let stored = browser.upload("", &[("brief.pdf", b"%PDF-1.7")]);
+    assert_eq!(stored.status, 201, "{}", stored.text());
+    assert_eq!(stored.json(), json!({ "files": [{ "name": "brief.pdf", "path": "/uploads/brief.pdf" }] }));
+    let refused = browser.upload("", &[("brief.pdf", b"")]);
+    assert_eq!((refused.status, refused.json()), (400, json!({ "error": "The file is empty." })));
+}
+
+#[test]
+fn a_file_is_shown_as_what_it_is_and_never_acts() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    let script = b"<script>alert(1)</script>";
+    let long = "line\n".repeat(100_000);
+    let files: [(&str, &[u8]); 8] = [
+        ("notes.md", b"# Title\n\n**bold** <script>alert(1)</script>"),
+        ("table.csv", b"Name;Rent\n\"Ada; B.\";12\n"),
+        ("page.html", script),
+        ("picture.svg", b"<svg onload=alert(1)></svg>"),
+        ("photo.png", PNG),
+        ("fake.png", script),
+        ("brief.pdf", b"%PDF-1.7\0"),
+        ("long.txt", long.as_bytes()),
+    ];
+    browser.upload("/uploads", &files).expect_redirect("/files/uploads");
+    let view = |name: &str| browser.get(&format!("/files/uploads/{name}?view")).expect_page(200);
+    let markdown = view("notes.md");
+    assert!(markdown.contains("<strong>bold</strong>") && !markdown.contains("<script>alert"), "{markdown}");
+    let table = view("table.csv");
+    assert!(table.contains("<th scope=\"col\">Rent</th>") && table.contains("<td>Ada; B.</td>"), "{table}");
+    for name in ["page.html", "picture.svg", "fake.png"] {
+        let page = view(name);
+        assert!(page.contains("<pre class=\"preview text\"") && page.contains("alert(1)"), "{page}");
+        assert_harmless(&page);
+    }
+    assert!(view("photo.png").contains("<img src=\"/files/uploads/photo.png?image\" alt=\"photo.png\">"));
+    assert!(view("brief.pdf").contains("is not shown here"));
+    let cut = view("long.txt");
+    assert!(cut.contains("Only the beginning is shown.") && cut.len() < 300_000);
+    let image = browser.get("/files/uploads/photo.png?image");
+    assert_eq!(image.header("content-type"), Some("image/png"));
+    for name in ["fake.png", "picture.svg", "page.html"] {
+        let inert = browser.get(&format!("/files/uploads/{name}?image"));
+        assert_eq!(inert.header("content-type"), Some("application/octet-stream"), "{name}");
+        assert!(inert.header("content-disposition").is_some_and(|shown| shown.starts_with("attachment")));
+    }
+}
+
+#[test]
+fn a_folder_is_downloaded_as_an_archive() {
+    let stage = Stage::new();
+    let (browser, api) = (stage.signed_in(), stage.service.api(&stage.account));
+    assert_eq!(api.create_folder("/uploads/kůň").status, 201);
+    assert_eq!(api.create_folder("/uploads/empty").status, 201);
+    let large: Vec<u8> = (0..1_000_000u32).flat_map(u32::to_le_bytes).collect();
+    browser.upload("/uploads", &[("large.bin", &large), (".hidden", b"x")]).expect_redirect("/files/uploads");
+    browser.upload("/uploads/kůň", &[("a.txt", b"inner")]).expect_redirect("/files/uploads/k%C5%AF%C5%88");
+    let archive = browser.get("/files/uploads?archive");
+    assert_eq!((archive.status, archive.header("content-type")), (200, Some("application/zip")));
+    let disposition = archive.header("content-disposition").unwrap_or_default();
+    assert!(disposition.starts_with("attachment") && disposition.contains("uploads.zip"), "{disposition}");
+    let mut archive = zip::ZipArchive::new(Cursor::new(archive.body)).expect("an archive");
+    let mut names: Vec<_> = archive.file_names().map(|name| name.expect("a name").into_owned()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["empty/", "kůň/", "kůň/a.txt", "large.bin"]);
+    let mut content = |name: &str| {
+        let mut content = Vec::new();
+        archive.by_name(name).expect("a file").read_to_end(&mut content).expect("its checksum is right");
+        content
+    };
+    assert_eq!(content("kůň/a.txt"), b"inner");
+    assert!(content("large.bin") == large);
+    browser.get("/files/none?archive").expect_page(404);
+}
+
+#[test]
+fn a_large_folder_has_pages() {
+    let stage = Stage::new();
+    let (browser, api) = (stage.signed_in(), stage.service.api(&stage.account));
+    assert_eq!(api.create_folder("/many").status, 201);
+    for number in 0..MANY {
+        assert_eq!(api.create_folder(&format!("/many/{number:03}")).status, 201);
+    }
+    let shown = |page: &str| {
+        (0..MANY).filter(|number| page.contains(&format!("/files/many/{number:03}\""))).collect::<Vec<_>>()
+    };
+    let first = browser.get("/files/many").expect_page(200);
+    assert_eq!(shown(&first), (0..200).collect::<Vec<_>>());
+    let second = browser.get(&attribute(&first, "rel=\"next\"", "href")).expect_page(200);
+    assert_eq!(shown(&second), [200]);
+    assert_eq!(attribute(&second, "rel=\"prev\"", "href"), "/files/many?page=1");
+    assert_eq!(shown(&browser.get("/files/many?page=99").expect_page(200)), [200]);
+}
+
+#[test]
+fn chosen_files_are_attached_to_a_question() {
+    let stage = Stage::new();
+    let (browser, api) = (stage.signed_in(), stage.service.api(&stage.account));
+    let files: [(&str, &[u8]); 2] = [("a b.txt", b"The heron is red."), ("b.txt", b"The owl is blue.")];
+    browser.upload("/uploads", &files).expect_redirect("/files/uploads");
+    let page = browser.get("/?file=%2Fuploads%2Fa+b.txt&file=%2Fuploads%2Fb.txt").expect_page(200);
+    assert!(page.contains("value=\"/uploads/a b.txt\" checked") && page.contains(">b.txt<"), "{page}");
+    let fields = [("input", "Which birds?"), ("file", "/uploads/a b.txt"), ("file", "/uploads/b.txt")];
+    let asked = browser.post("/ask", &fields);
+    let path = asked.header("location").expect("a conversation").to_owned();
+    let page = completed(&browser, &path);
+    assert!(
+        page.contains("href=\"/files/uploads/a%20b.txt\"") && page.contains("/files/uploads/b.txt"),
+        "{page}"
+    );
+    let chat: Value = api.chat(path.trim_start_matches("/c/")).json();
+    assert_eq!(chat["chat"]["status"], "completed");
+    let refused = browser.post("/ask", &[("input", "x"), ("file", "/uploads/none.txt")]).expect_page(400);
+    assert!(refused.contains("value=\"/uploads/none.txt\" checked"), "it can be unchecked: {refused}");
+}
+
+#[test]
+fn names_of_files_are_text() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    for payload in PAYLOADS {
+        let name = payload.replace('/', "∕");
+        browser.upload("/uploads", &[(name.as_str(), b"text")]).expect_redirect("/files/uploads");
+        browser.post("/workspace/folder", &[("folder", "/"), ("name", &name)]);
+        assert_harmless(&browser.get(&format!("/?file={}", encoded(payload))).expect_page(200));
+        // It has a slash, or is there already.
+        let refused = browser.post("/workspace/folder", &[("folder", "/"), ("name", payload)]);
+        assert!([400, 409].contains(&refused.status), "{}", refused.status);
+        assert_harmless(&refused.expect_page(refused.status));
+    }
+    let listed = browser.get("/files/uploads").expect_page(200);
+    assert_harmless(&listed);
+    assert!(listed.contains("&#60;img src=x onerror=alert(1)&#62;"), "{listed}");
+    assert_harmless(&browser.get("/files").expect_page(200));
+    let path = ask(&browser, "Hello");
+    completed(&browser, &path);
+}
+
+#[test]
+fn files_of_another_account_are_out_of_reach() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    browser.upload("/uploads", &[("secret.txt", b"secret")]).expect_redirect("/files/uploads");
+    let other = account_with_password(&stage.service);
+    let stranger = Browser::new(&stage.service);
+    stranger.get("/files/uploads").expect_redirect("/sign-in?next=/files/uploads");
+    assert_eq!(stranger.upload("/uploads", &[("x.txt", b"x")]).status, 303, "it is asked to sign in");
+    stranger.sign_in(&other.email, PASSWORD).expect_redirect("/");
+    assert!(!stranger.get("/files/uploads").expect_page(200).contains("secret"));
+    for query in ["", "?view", "?image", "?archive"] {
+        stranger.get(&format!("/files/uploads/secret.txt{query}")).expect_page(404);
+    }
+    stranger.post("/workspace/delete", &[("path", "/uploads/secret.txt")]).expect_page(404);
+    browser.get("/files/uploads/secret.txt?view").expect_page(200);
+}
