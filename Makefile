@@ -1,7 +1,7 @@
 # The habits of the project; `make` alone prints them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools guest guest-debug full-debug build demo test schemathesis fuzz check fmt bench audit
+.PHONY: help setup tools guest guest-debug full-debug build demo test schemathesis fuzz check fmt bench bench-documents audit
 
 CARGO ?= cargo
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -97,3 +97,9 @@ bench: build ## Measure: start, memory, latency from model to reader, kills; tak
 	@sh tools/setup.sh bench
 	$(CARGO) build $(OPTIMISED) --bin bench
 	CAUSERIE_BIN=$(TARGET)/release/causerie $(TARGET)/release/bench
+
+DOCUMENTS := $(TARGET)/bench-documents
+bench-documents: ## Measure the built-in reader on public documents, which are fetched (docs/reader.md)
+	sh crates/models/examples/bench_documents/fetch.sh $(DOCUMENTS)/files
+	$(CARGO) build $(DEBUG) --example bench_documents
+	$(TARGET)/debug/examples/bench_documents $(DOCUMENTS)/files $(DOCUMENTS)/index

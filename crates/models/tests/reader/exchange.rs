@@ -24,7 +24,7 @@ const SEARCH_TIME: Duration = Duration::from_secs(60);
 pub(super) struct Exchange {
     library: Library,
     slowest_search: Cell<Duration>,
-    _index: tempfile::TempDir,
+    _index: Option<tempfile::TempDir>,
 }
 
 /// An answer of the reader.
@@ -34,10 +34,12 @@ pub(super) struct Answer {
     pub(super) quote: String,
     /// The first citation.
     pub(super) first: Option<Cited>,
+    /// All quotes, without Markdown's escapes, with the citation after each.
+    pub(super) quotes: Vec<(Cited, String)>,
 }
 
 /// A place in a document.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Cited {
     pub(super) path: String,
     pub(super) page: Option<u32>,
@@ -48,7 +50,12 @@ impl Exchange {
     pub(super) fn over(documents: &Path) -> Self {
         let index = tempfile::tempdir().expect("a folder");
         let library = Library::new(documents, index.path());
-        Self { library, slowest_search: Cell::default(), _index: index }
+        Self { library, slowest_search: Cell::default(), _index: Some(index) }
+    }
+
+    /// Indexes a folder into another one, which keeps the index.
+    pub(super) fn with_index(documents: &Path, index: &Path) -> Self {
+        Self { library: Library::new(documents, index), slowest_search: Cell::default(), _index: None }
     }
 
     /// Returns the duration of the slowest search, except the first one, which indexes the documents.
@@ -143,22 +150,24 @@ impl Answer {
                 _ => None,
             })
             .collect();
-        let first = marks(&text).next().map(|mark| {
+        let mut quotes = Vec::new();
+        let mut begin = 0;
+        for mark in marks(&text) {
             let passage =
                 numbered.iter().find(|passage| passage.number == mark.number).expect("a known number");
             let Place::File { path, page, .. } = &passage.place else {
                 unreachable!("all places are in files")
             };
-            Cited { path: path.clone(), page: *page }
-        });
-        let quoted: Vec<&str> = text
-            .lines()
-            .skip_while(|line| !line.starts_with("> "))
-            .take_while(|line| line.starts_with("> "))
-            .map(|line| line.trim_start_matches("> ").trim_end())
-            .collect();
-        let quote = quoted.join(" ").replace('\\', "");
-        Self { text, quote, first }
+            let quoted: Vec<&str> = text[begin..mark.brackets.start]
+                .lines()
+                .filter(|line| line.starts_with("> "))
+                .map(|line| line.trim_start_matches("> ").trim_end())
+                .collect();
+            begin = mark.brackets.end;
+            quotes.push((Cited { path: path.clone(), page: *page }, quoted.join(" ").replace('\\', "")));
+        }
+        let (first, quote) = quotes.first().cloned().unzip();
+        Self { text, quote: quote.unwrap_or_default(), first, quotes }
     }
 }
 
