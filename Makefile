@@ -37,7 +37,7 @@ setup: ## Install the Debian packages that are missing (as root or by sudo)
 	@sh tools/setup.sh packages
 
 tools: # What the tests need besides
-	@sh tools/setup.sh packages nextest python browser
+	@sh tools/setup.sh packages nextest python browser node
 
 guest: ## Build the guest program: a static program that runs in the accounts' machines
 	$(STATIC) $(CARGO) build $(OPTIMISED) --bin causerie-guest
@@ -64,7 +64,7 @@ test: tools full-debug ## Run every test; before that some on PostgreSQL and wit
 	CAUSERIE_GUEST=$(GUEST_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_TEST_DATABASE=postgres KILLS=40 \
 		CAUSERIE_MACHINE_DRIVER=sandbox $(CARGO) nextest run --workspace -E '$(ON_POSTGRES)'
 	CAUSERIE_GUEST=$(GUEST_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_FULL_BIN=$(FULL_DEBUG) \
-		CAUSERIE_PYTHON=$(TARGET)/python $(CARGO) nextest run --workspace
+		CAUSERIE_PYTHON=$(TARGET)/python CAUSERIE_NODE=$(TARGET)/node $(CARGO) nextest run --workspace
 
 schemathesis: tools guest-debug ## Try the interface from its schema for half an hour, or SCHEMA_SECONDS
 	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) build $(DEBUG) --bin causerie

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs what is missing and touches nothing that is there. Arguments: packages, nextest, python, browser, fuzz, deny, typos.
+# Installs what is missing and touches nothing that is there. Arguments: packages, nextest, python, browser, node, fuzz, deny,
+# typos.
 set -eu
 
 # gcc and libc6-dev link the programs, uidmap gives an ordinary user the ids that a machine runs under, user-mode-linux is the
@@ -17,6 +18,9 @@ BENCH_PACKAGES="nginx-light"
 # The published schema is tried by programs in Python, of these versions.
 PYTHON_PACKAGES="python3 python3-venv"
 PYTHON_REQUIREMENTS="crates/conformance/tests/schema/requirements.txt"
+# So it is by programs for Node, of the versions that the lock beside this list names.
+NODE_PACKAGES="nodejs npm"
+NODE_REQUIREMENTS="crates/conformance/tests/schema/typescript"
 
 as_root() {
     if [ "$(id -u)" = 0 ]; then
@@ -78,6 +82,20 @@ axe() {
     rm "$folder/axe-core-$AXE_VERSION.tgz"
 }
 
+# So do the programs for Node. None of their scripts runs at installation.
+node() {
+    command -v npm >/dev/null 2>&1 || packages $NODE_PACKAGES
+    folder="${CARGO_TARGET_DIR:-target}/node"
+    requirements="$(dirname "$0")/../$NODE_REQUIREMENTS"
+    cmp -s "$requirements/package-lock.json" "$folder/package-lock.json" && return
+    echo "installing the Node programs of the tests into $folder"
+    rm -rf "$folder"
+    mkdir -p "$folder.new"
+    cp "$requirements/package.json" "$requirements/package-lock.json" "$folder.new"
+    npm ci --prefix "$folder.new" --ignore-scripts --no-audit --no-fund --loglevel=error
+    mv "$folder.new" "$folder"
+}
+
 # shellcheck disable=SC2086 # lists of words
 for what in "$@"; do
     case "$what" in
@@ -95,6 +113,7 @@ for what in "$@"; do
             packages $BROWSER_PACKAGES
             axe
             ;;
+        node) node ;;
         fuzz)
             rustup toolchain list | grep -q '^nightly' || rustup toolchain install nightly --profile minimal
             tool cargo-fuzz cargo-fuzz

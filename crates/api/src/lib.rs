@@ -142,7 +142,9 @@ pub fn router(
         // The schema and its page are public.
         .route("/docs", get(openapi::reference))
         .route("/openapi.yaml", get(openapi::publish))
+        .route("/openapi.json", get(openapi::publish_json))
         .route("/api/v1/openapi.yaml", get(openapi::publish))
+        .route("/api/v1/openapi.json", get(openapi::publish_json))
         .fallback(error::no_such_path);
     (router, direct)
 }

@@ -47,7 +47,7 @@ impl Schema {
             }
         }
         let codes =
-            root["components"]["schemas"]["RefusalCode"]["enum"].as_array().expect("the codes of refusals");
+            root["components"]["schemas"]["KnownErrorCode"]["enum"].as_array().expect("the error codes");
         let codes = codes.iter().filter_map(|code| code.as_str().map(str::to_owned)).collect();
         Self { operations, codes }
     }
@@ -154,7 +154,7 @@ components:
   responses:
     Gone: {content: {application/json: {examples: {NOT_FOUND: {}}}}}
   schemas:
-    RefusalCode: {enum: [NOT_FOUND]}
+    KnownErrorCode: {enum: [NOT_FOUND]}
 ";
 
     fn met(method: &str, path: &str, status: u16, code: Option<&str>) -> Met {

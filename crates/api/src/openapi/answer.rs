@@ -5,16 +5,15 @@ use utoipa::ToSchema;
 
 use crate::wire::enums::EventName;
 use crate::wire::examples;
-use crate::wire::{Conversation, Message};
+use crate::wire::{Answer, Conversation, Message};
 
-/// An event of a stream, as its frame tells it.
+/// An event of a stream: the fields of its frame, with `data` as it reads.
 #[derive(ToSchema)]
 pub(crate) struct StreamEvent {
     #[schema(inline, value_type = EventName)]
     event: String,
-    /// An `Answer` in one line of JSON: its whole state, which supersedes those before.
-    #[schema(content_media_type = "application/json", examples(examples::event_data))]
-    data: String,
+    /// The answer in one line of JSON: its whole state, which supersedes those before.
+    data: Answer<'static>,
     /// Names the state, for `Last-Event-ID`.
     #[schema(examples("8f0d3c52-6a0e-4d4b-9c1f-2b7e5a9d1c34:1.42"))]
     id: String,

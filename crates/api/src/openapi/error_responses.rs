@@ -12,14 +12,14 @@ use utoipa::{IntoResponses, ToSchema};
 
 use super::headers;
 use crate::error::Code;
-use crate::wire::enums::RefusalCode;
+use crate::wire::enums::ErrorCode;
 
-/// Every refusal but 401.
+/// The body of every error but 401.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "read by the derive alone")]
-pub(crate) struct Error {
-    /// For programs. Codes may be added.
-    #[schema(value_type = RefusalCode)]
+pub(crate) struct ErrorResponse {
+    /// For programs.
+    #[schema(value_type = ErrorCode)]
     code: String,
     /// For people, in English.
     #[schema(examples("it does not exist"))]
@@ -128,7 +128,7 @@ fn refusal(codes: &[Code]) -> Response {
         several => several.iter().map(|code| format!("- {}", describe(code))).collect::<Vec<_>>().join("\n"),
     };
     let response = ResponseBuilder::new().description(described);
-    let mut content = ContentBuilder::new().schema(Some(Ref::from_schema_name(Error::name())));
+    let mut content = ContentBuilder::new().schema(Some(Ref::from_schema_name(ErrorResponse::name())));
     for code in codes {
         let (word, _) = code.on_the_wire();
         let body = json!({"code": word, "message": meaning(*code).1});

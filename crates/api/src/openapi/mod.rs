@@ -29,7 +29,7 @@ use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
 
 use self::answer::StreamEvent;
-use self::error_responses::Error;
+use self::error_responses::ErrorResponse;
 use crate::extract::if_none_match;
 use crate::operations::Declared;
 use crate::wire::{Answer, Jurisdiction, Model};
@@ -54,7 +54,7 @@ const KEY: &str = "apiKey";
         (name = "Conversations", description = "Questions, and their answers: collected, streamed, stopped, deleted"),
     ),
     // The types that responses of several kinds refer to.
-    components(schemas(Answer<'static>, Error, Jurisdiction<'static>, Model<'static>, StreamEvent)),
+    components(schemas(Answer<'static>, ErrorResponse, Jurisdiction<'static>, Model<'static>, StreamEvent)),
 )]
 struct Interface;
 
@@ -62,6 +62,12 @@ struct Interface;
 static SCHEMA: LazyLock<Document> = LazyLock::new(|| {
     let yaml = interface().to_yaml().expect("the schema holds nothing that YAML cannot");
     Document::of("application/yaml", yaml)
+});
+
+/// The same as JSON.
+static SCHEMA_JSON: LazyLock<Document> = LazyLock::new(|| {
+    let json = interface().to_json().expect("the schema holds nothing that JSON cannot");
+    Document::of("application/json", json)
 });
 
 /// The schema as a page, created for the first request.
@@ -100,6 +106,11 @@ impl Document {
 /// Serves `GET /openapi.yaml` and `GET /api/v1/openapi.yaml` without a key.
 pub(crate) async fn publish(headers: HeaderMap) -> Response {
     SCHEMA.answer(&headers)
+}
+
+/// Serves `GET /openapi.json` and `GET /api/v1/openapi.json` without a key.
+pub(crate) async fn publish_json(headers: HeaderMap) -> Response {
+    SCHEMA_JSON.answer(&headers)
 }
 
 /// Serves `GET /docs`, the schema for people, without a key.

@@ -53,9 +53,9 @@ pub(crate) enum Downloaded {
 /// The stream of one answer.
 #[derive(IntoResponses)]
 pub(crate) enum AnswerEvents {
-    /// The events of the answer, of which `completed` is the last
+    /// Frames, each with `event`, `id` and the answer as `data`: a `StreamEvent`. `completed` is the last
     #[response(status = 200, content_type = "text/event-stream", example = json!(examples::EVENTS))]
-    Events(#[to_schema] EventStream),
+    Events(Answer<'static>),
     /// The reader has the `completed` of this answer: there is nothing more to come
     #[response(status = 204)]
     Over,
@@ -64,9 +64,9 @@ pub(crate) enum AnswerEvents {
 /// The stream of a conversation.
 #[derive(IntoResponses)]
 pub(crate) enum ChatEvents {
-    /// The events of the conversation's answers, one answer after the other
+    /// Frames, each with `event`, `id` and an answer as `data`: a `StreamEvent`. One answer follows the other
     #[response(status = 200, content_type = "text/event-stream", example = json!(examples::EVENTS))]
-    Events(#[to_schema] EventStream),
+    Events(Answer<'static>),
 }
 
 /// The content of a file.
@@ -80,16 +80,3 @@ impl utoipa::PartialSchema for FileContent {
 }
 
 impl utoipa::ToSchema for FileContent {}
-
-/// Frames of `event`, `data` and `id`.
-pub(crate) struct EventStream;
-
-impl utoipa::PartialSchema for EventStream {
-    fn schema() -> RefOr<Schema> {
-        let description =
-            "Frames of `event`, `data` and `id`, each ended by an empty line: a `StreamEvent` each";
-        ObjectBuilder::new().schema_type(Type::String).description(Some(description)).into()
-    }
-}
-
-impl utoipa::ToSchema for EventStream {}

@@ -1,11 +1,11 @@
-//! Closed sets of words in the schema. Each is taken from the code that decides the word.
+//! Sets of words in the schema, closed ones and such as may grow. Each is taken from the code that decides the word.
 
-use domain::answer::{ErrorCode, RunState};
+use domain::answer::{ErrorCode as AnswerError, RunState};
 use domain::catalog::{ModelStatus, ProviderName};
 use domain::machine::MachineStatus;
 use serde::{Serialize, Serializer};
-use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Schema, Type};
+use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 use workspace::EntryKind;
 
@@ -49,18 +49,51 @@ words! {
     /// How far something that the agent ran has come.
     RunProgress = [RunState::Pending, RunState::Complete, RunState::Error].map(state_word);
 
-    /// Why an answer could not be finished.
-    AnswerErrorCode = [
-        ErrorCode::ModelUnavailable, ErrorCode::ModelRejected, ErrorCode::ContextTooLong,
-        ErrorCode::InsufficientCredits, ErrorCode::SpendingLimit, ErrorCode::MachineFailed,
-        ErrorCode::TooManySteps, ErrorCode::OutputExhausted, ErrorCode::ModelRefused, ErrorCode::Internal,
-    ].map(ErrorCode::as_str);
-
-    /// What went wrong, for programs.
-    RefusalCode = Code::ALL.iter().map(|code| code.on_the_wire().0).collect::<Vec<_>>();
-
     /// Whether the answer is still being written, or done.
     EventName = [false, true].map(event_word);
+
+    /// The reasons that this version knows for an answer that could not be finished.
+    KnownAnswerErrorCode = [
+        AnswerError::ModelUnavailable, AnswerError::ModelRejected, AnswerError::ContextTooLong,
+        AnswerError::InsufficientCredits, AnswerError::SpendingLimit, AnswerError::MachineFailed,
+        AnswerError::TooManySteps, AnswerError::OutputExhausted, AnswerError::ModelRefused, AnswerError::Internal,
+    ].map(AnswerError::as_str);
+
+    /// The error codes that this version knows.
+    KnownErrorCode = Code::ALL.iter().map(|code| code.on_the_wire().0).collect::<Vec<_>>();
+}
+
+/// Declares sets of words that may grow: one of the known words, by a schema of their own, or any other string. Generators
+/// give the known words a name, and clients that they generate read a word that was added later.
+macro_rules! open_words {
+    ($($(#[doc = $doc:literal])+ $name:ident = $known:ident;)+) => {$(
+        $(#[doc = $doc])+
+        pub(crate) struct $name;
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                let any_of = AnyOfBuilder::new().description(Some(concat!($($doc),+).trim()));
+                any_of
+                    .item(Ref::from_schema_name($known::name()))
+                    .item(ObjectBuilder::new().schema_type(Type::String))
+                    .into()
+            }
+        }
+
+        impl ToSchema for $name {
+            fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+                schemas.push(($known::name().into_owned(), $known::schema()));
+            }
+        }
+    )+};
+}
+
+open_words! {
+    /// Why an answer could not be finished. Codes may be added.
+    AnswerErrorCode = KnownAnswerErrorCode;
+
+    /// What went wrong, for programs. Codes may be added.
+    ErrorCode = KnownErrorCode;
 }
 
 /// Declares the types of fields with one constant value, which distinguish objects.

@@ -10,11 +10,6 @@ pub(crate) const EVENTS: &str = "event: message\n\
     id: 8f0d3c52-6a0e-4d4b-9c1f-2b7e5a9d1c34:1.1\n\
     retry: 1000";
 
-/// The data of such a frame.
-pub(crate) fn event_data() -> Value {
-    EVENTS.lines().find_map(|line| line.strip_prefix("data: ")).into()
-}
-
 /// An answer that was just accepted.
 pub(crate) fn answer_begun() -> Value {
     json!({

@@ -115,13 +115,16 @@ fn no_refusal_shows_what_is_inside(api: &Api) {
 }
 
 fn what_the_operator_watches_needs_no_key(api: &Api) {
-    for target in ["/healthz", "/readyz", "/metrics", "/openapi.yaml", "/api/v1/openapi.yaml"] {
+    for target in ["/healthz", "/readyz", "/metrics", "/openapi.yaml", "/openapi.json"] {
         let response = Request::new("GET", target).send(&api.address).expect_status(200);
         assert!(target == "/healthz" || target == "/readyz" || !response.body.is_empty(), "{target}");
     }
     let schema = |target: &str| Request::new("GET", target).send(&api.address).text();
     assert!(schema("/openapi.yaml").starts_with("openapi: 3.1"), "{}", schema("/openapi.yaml"));
-    assert_eq!(schema("/openapi.yaml"), schema("/api/v1/openapi.yaml"));
+    assert!(schema("/openapi.json").starts_with("{\"openapi\":\"3.1"), "{}", schema("/openapi.json"));
+    for target in ["/openapi.yaml", "/openapi.json"] {
+        assert_eq!(schema(target), schema(&format!("/api/v1{target}")));
+    }
     let metrics = Request::new("GET", "/metrics").send(&api.address).text();
     assert!(metrics.lines().any(|line| line.starts_with("# TYPE ")), "{metrics}");
     assert!(!metrics.contains("api-"), "no key in the metrics");

@@ -1,6 +1,7 @@
 """Uses the interface through a client that was generated from its schema. Arguments: the service's URL and a key."""
 
 import io
+import json
 import sys
 
 from causerie_client import AuthenticatedClient
@@ -23,8 +24,8 @@ from causerie_client.models import (
     ChatChange,
     EntryType,
     FileSource,
+    KnownErrorCode,
     Question,
-    RefusalCode,
     TextPart,
     ToolPart,
     UploadForm,
@@ -52,7 +53,7 @@ def main(url, key):
     assert content.payload.read() == LEASE
 
     refused = ask_question.sync(client=client, body=Question(input_="Is it?", model="clerk"))
-    assert refused.code is RefusalCode.UNKNOWN_MODEL, refused
+    assert refused.code is KnownErrorCode.UNKNOWN_MODEL, refused
 
     question = Question(input_="On which day is the rent due?", file_paths=[uploaded.path])
     answer = ask_question.sync(client=client, body=question)
@@ -66,14 +67,17 @@ def main(url, key):
     cited = [one.source for part in answer.parts if isinstance(part, TextPart) for one in part.citations]
     assert any(isinstance(source, FileSource) and source.path == uploaded.path for source in cited), cited
 
-    events = stream_answer.sync(answer.chat_id, answer.id, client=client)
-    assert events.startswith("event: completed\n"), events
+    # It reads bodies whole. A stream is read by its call, with its type.
+    call = stream_answer._get_kwargs(answer.chat_id, answer.id)
+    with client.get_httpx_client().stream(**call) as response:
+        data = [line.removeprefix("data: ") for line in response.iter_lines() if line.startswith("data: ")]
+    assert Answer.from_dict(json.loads(data[-1])) == answer, data
     detail = get_chat.sync(answer.chat_id, client=client)
     assert [type(message) for message in detail.messages] == [UserMessage, AssistantMessage]
     assert change_chat.sync(answer.chat_id, client=client, body=ChatChange(pinned=True)).pinned
     assert list_chats.sync(client=client, limit=1).chats[0].chat_id == answer.chat_id
     assert delete_chat.sync_detailed(answer.chat_id, client=client).status_code == 204
-    assert get_chat.sync(answer.chat_id, client=client).code is RefusalCode.NOT_FOUND
+    assert get_chat.sync(answer.chat_id, client=client).code is KnownErrorCode.NOT_FOUND
 
 
 main(*sys.argv[1:])

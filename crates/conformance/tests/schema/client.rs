@@ -19,6 +19,9 @@ fn a_client_made_from_the_schema_asks_and_reads_the_answer() {
     generate.args(["generate", "--fail-on-warning", "--meta", "none", "--path"]).arg(&document);
     generate.arg("--output-path").arg(&package).arg("--config").arg(file("generator.yaml"));
     succeeded(&generate.current_dir(folder.path()).output().expect("it can be run"));
+    succeeded(
+        &python("python").args(["-m", "compileall", "-q"]).arg(&package).output().expect("it can be run"),
+    );
     let mut client = python("python");
     client.arg(file("client.py")).args([&url, &api.key]).env("PYTHONPATH", folder.path());
     succeeded(&client.output().expect("it can be run"));

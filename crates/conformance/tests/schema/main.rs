@@ -1,8 +1,10 @@
 //! Tests of the published schema with third-party tools: generated and schema-based clients call the service
-//! and validate its responses. They are Python programs that `make test` installs.
+//! and validate its responses. They are programs for Python and Node that
+//! `make test` installs.
 
 mod client;
 mod schemathesis;
+mod typescript;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

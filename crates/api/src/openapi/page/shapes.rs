@@ -18,7 +18,7 @@ pub(super) fn kind(schema: &Value) -> String {
     if let Some(name) = referred(schema) {
         return format!("<a href=\"#schema-{0}\">{0}</a>", Plain(name));
     }
-    if let Some(shapes) = schema.get("oneOf").and_then(Value::as_array) {
+    if let Some(shapes) = schema.get("oneOf").or(schema.get("anyOf")).and_then(Value::as_array) {
         return shapes.iter().map(kind).collect::<Vec<_>>().join(" or ");
     }
     let types = match &schema["type"] {

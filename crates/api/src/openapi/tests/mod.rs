@@ -14,7 +14,7 @@ use futures_util::FutureExt;
 use serde_json::{Value, json};
 
 use self::shape::{check, resolved};
-use super::{interface, publish};
+use super::{interface, publish, publish_json};
 use crate::error::Code;
 use crate::operations::{OPERATIONS, Operation};
 
@@ -126,7 +126,7 @@ fn every_code_is_told_with_its_status_and_no_other() {
     // Reading the state of a missing machine is "not found".
     known.insert(("NO_MACHINE".to_owned(), 404));
     assert_eq!(published, known);
-    let words = document["components"]["schemas"]["RefusalCode"]["enum"].as_array().unwrap();
+    let words = document["components"]["schemas"]["KnownErrorCode"]["enum"].as_array().unwrap();
     assert!(words.iter().eq(Code::ALL.iter().map(|code| code.on_the_wire().0)), "{words:?}");
     // The list is complete.
     let codes = PublicCode::ALL.iter().copied().map(Code::UseCase).chain(Code::OF_HTTP);
@@ -253,7 +253,9 @@ fn schemas(value: &Value) -> Vec<&Value> {
             schema.get("properties").and_then(Value::as_object).into_iter().flat_map(|all| all.values()),
         );
         left.extend(schema.get("items"));
-        left.extend(schema.get("oneOf").and_then(Value::as_array).into_iter().flatten());
+        for shapes in ["oneOf", "anyOf"] {
+            left.extend(schema.get(shapes).and_then(Value::as_array).into_iter().flatten());
+        }
     }
     found
 }
@@ -273,7 +275,7 @@ fn every_field_is_described_and_has_an_example() {
             let shown = [Some(shape), Some(referred), of_items].into_iter().flatten().any(|shape| {
                 shape.get("examples").is_some()
                     || shape.get("properties").is_some()
-                    || shape.get("oneOf").is_some()
+                    || shape.get("oneOf").or(shape.get("anyOf")).is_some()
                     || shape["format"] == "binary"
             });
             assert!(shown, "{name}.{field} has no example");
@@ -305,7 +307,8 @@ fn every_example_fits_its_schema() {
         let answered = responses(&document, operation).into_iter().map(|(_, response)| response);
         let bodies = answered.chain(operation.get("requestBody"));
         let contents = bodies.filter_map(|body| body.get("content")?.as_object()).flatten();
-        for (_, content) in contents {
+        // What a stream shows is a frame; `an_event_is_shown_as_it_is_framed` checks it.
+        for (_, content) in contents.filter(|(kind, _)| *kind != "text/event-stream") {
             let several = content.get("examples").and_then(Value::as_object).into_iter().flatten();
             for example in several.map(|(_, example)| &example["value"]).chain(content.get("example")) {
                 fits(&content["schema"], example);
@@ -324,6 +327,85 @@ fn an_event_is_shown_as_it_is_framed() {
     assert_eq!(answer, crate::wire::examples::answer_begun());
     let id = crate::wire::examples::EVENTS.lines().find_map(|line| line.strip_prefix("id: ")).unwrap();
     assert!(crate::wire::read_event_id(id).is_some());
+}
+
+#[test]
+fn events_have_the_answer_as_their_type() {
+    let document = document();
+    let answer = json!({"$ref": "#/components/schemas/Answer"});
+    let streams = operations(&document)
+        .into_iter()
+        .filter_map(|(_, operation)| operation.pointer("/responses/200/content/text~1event-stream/schema"));
+    assert_eq!(streams.collect::<Vec<_>>(), [&answer; 2]);
+    assert_eq!(
+        document["components"]["schemas"]["StreamEvent"]["properties"]["data"]["$ref"],
+        answer["$ref"]
+    );
+}
+
+#[test]
+fn codes_that_are_not_known_yet_fit_the_schema() {
+    let document = document();
+    for name in ["ErrorCode", "AnswerErrorCode"] {
+        let schema = json!({"$ref": format!("#/components/schemas/{name}")});
+        for code in ["INTERNAL", "OF_A_LATER_VERSION"] {
+            check(&document, &schema, &json!(code)).unwrap();
+        }
+        assert!(check(&document, &schema, &json!(7)).is_err());
+    }
+}
+
+/// Globals of languages in which clients are generated. A type of the same name would hide them.
+const GLOBALS: &[&str] = &[
+    "Array",
+    "Blob",
+    "Boolean",
+    "Buffer",
+    "Class",
+    "Date",
+    "Document",
+    "Element",
+    "Enum",
+    "Error",
+    "Event",
+    "Exception",
+    "File",
+    "Function",
+    "Headers",
+    "Image",
+    "Integer",
+    "Iterator",
+    "List",
+    "Location",
+    "Map",
+    "Node",
+    "Number",
+    "Object",
+    "Option",
+    "Path",
+    "Promise",
+    "Range",
+    "Record",
+    "Request",
+    "Response",
+    "Result",
+    "Set",
+    "String",
+    "Symbol",
+    "Text",
+    "Thread",
+    "Type",
+    "URL",
+    "Vec",
+    "Void",
+];
+
+#[test]
+fn no_schema_has_the_name_of_a_global() {
+    let document = document();
+    let names: Vec<&String> = document["components"]["schemas"].as_object().unwrap().keys().collect();
+    assert!(names.len() > 40, "{names:?}");
+    assert!(!names.iter().any(|name| GLOBALS.contains(&name.as_str())), "{names:?}");
 }
 
 #[test]
@@ -361,6 +443,14 @@ fn bounds_are_those_that_are_applied() {
     assert_eq!(schemas["ChatChange"]["properties"]["title"]["maxLength"], TITLE_MAX_CHARS);
     let path = &document["paths"]["/api/v1/files/{path}"]["get"]["parameters"][0];
     assert_eq!(path["schema"]["maxLength"], workspace::PATH_MAX_BYTES);
+}
+
+#[test]
+fn the_schema_is_published_as_json_too() {
+    let published = publish_json(HeaderMap::new()).now_or_never().unwrap();
+    assert_eq!(published.headers()[header::CONTENT_TYPE], "application/json");
+    let body = axum::body::to_bytes(published.into_body(), usize::MAX).now_or_never().unwrap().unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), document());
 }
 
 #[test]

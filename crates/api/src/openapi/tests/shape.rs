@@ -5,8 +5,7 @@ use domain::id::ConversationId;
 use serde_json::{Map, Value};
 
 /// Keywords without an effect on validity.
-const TOLD: [&str; 7] =
-    ["description", "title", "examples", "default", "discriminator", "deprecated", "contentMediaType"];
+const TOLD: [&str; 6] = ["description", "title", "examples", "default", "discriminator", "deprecated"];
 
 /// Checks a value against a schema and describes the first mismatch. If the schema has `properties`, other fields are
 /// errors.
@@ -46,6 +45,10 @@ pub(super) fn check(document: &Value, schema: &Value, value: &Value) -> Result<(
                     return Err(format!("not exactly one of the shapes: {wrong:?}"));
                 }
                 true
+            }
+            "anyOf" => {
+                let mut shapes = wanted.as_array().into_iter().flatten();
+                shapes.any(|shape| check(document, shape, value).is_ok())
             }
             other => return Err(format!("nobody looks at {other}")),
         };

@@ -1,0 +1,60 @@
+//! Tests that generators for TypeScript make clients of the schema: they compile strictly, and read a stream.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use conformance::{Expect, Request, caller};
+
+use crate::{file, succeeded};
+
+/// Each generator with its arguments, and the program that uses what it generates.
+const GENERATORS: [(&str, &[&str]); 3] = [
+    ("openapi-ts", &["-i", "openapi.json", "-o", "hey_api"]),
+    ("openapi-typescript", &["openapi.json", "-o", "openapi_typescript/types.ts"]),
+    (
+        "orval",
+        &["--input", "./openapi.json", "--output", "./orval/api.ts", "--client", "fetch", "--mode", "split"],
+    ),
+];
+const PROGRAMS: [&str; 3] = ["hey_api", "openapi_typescript", "orval"];
+
+#[test]
+fn clients_in_typescript_are_generated_compile_and_read_a_stream() {
+    let (_service, api) = caller();
+    let url = format!("http://{}", api.address);
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = |command: &mut Command| {
+        succeeded(&command.current_dir(folder.path()).output().expect("it can be run"))
+    };
+    for entry in fs::read_dir(file("typescript")).expect("the programs") {
+        let entry = entry.expect("a program");
+        fs::copy(entry.path(), folder.path().join(entry.file_name())).expect("it can be copied");
+    }
+    symlink(node_modules(), folder.path().join("node_modules")).expect("a link");
+    let schema = Request::new("GET", "/openapi.json").send(&api.address).expect_status(200);
+    fs::write(folder.path().join("openapi.json"), schema.body).expect("it can be written");
+    for (generator, arguments) in GENERATORS {
+        run(program(generator).args(arguments));
+    }
+    run(&mut program("tsc"));
+    for name in PROGRAMS {
+        let compiled = Path::new("compiled").join(name).with_extension("js");
+        run(Command::new("node").arg(compiled).args([&url, &api.key]));
+    }
+}
+
+/// Returns the folder of the installed Node packages.
+fn node_modules() -> PathBuf {
+    let test = std::env::current_exe().expect("the test knows its own path");
+    let beside = || test.ancestors().nth(3).expect("target").join("node");
+    std::env::var_os("CAUSERIE_NODE").map_or_else(beside, PathBuf::from).join("node_modules")
+}
+
+/// Returns a command for an installed Node program.
+fn program(name: &str) -> Command {
+    let path = node_modules().join(".bin").join(name);
+    assert!(path.exists(), "{} is not there: `make tools` installs it", path.display());
+    Command::new(path)
+}
