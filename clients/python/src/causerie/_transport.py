@@ -1,0 +1,194 @@
+"""Sends calls and reads streams, synchronously."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from types import TracebackType
+from typing import Any, TypeVar
+
+import httpx
+
+from ._calls import Call
+from ._errors import ConnectionFailedError, ResponseFormError, StatusError
+from ._retries import Retries, read_json, refusal
+from ._settings import STREAM_TIMEOUT
+from ._stream import FrameDecoder, StreamProgress, TextPieces
+from ._types import Answer, StreamEvent
+from ._uploads import Upload
+
+T = TypeVar("T")
+
+
+class Transport:
+    """A connection pool with a key, and the rules by which calls are repeated."""
+
+    def __init__(self, http: httpx.Client, base: str, headers: dict[str, str], retries: Retries) -> None:
+        self.http = http
+        self.retries = retries
+        self._base = base
+        self._headers = headers
+
+    def send(self, call: Call[T]) -> T:
+        """Sends a call and reads its response."""
+        with self.response(call) as response:
+            return read_response(call, response.read())
+
+    def upload(self, call: Call[T], upload: Upload, fields: dict[str, str]) -> T:
+        """Sends a form with a file."""
+        attempt = 0
+        while True:
+            attempt += 1
+            with upload.opened() as content:
+                files = {"file": (upload.name, content)}
+                request = self._request(call.method, call.path, dict(call.headers), data=fields, files=files)
+                response = self._once(request, call.repeatable and upload.repeatable, attempt)
+            if response is not None:
+                return read_response(call, self._body(response))
+
+    @contextmanager
+    def response(self, call: Call[Any]) -> Iterator[httpx.Response]:
+        """Sends a call; its response can be read as long as the context lasts."""
+        attempt = 0
+        response: httpx.Response | None = None
+        while response is None:
+            attempt += 1
+            request = self._request(call.method, call.path, dict(call.headers), params=call.query, json=call.json)
+            response = self._once(request, call.repeatable, attempt)
+        try:
+            yield response
+        except httpx.TransportError as error:
+            raise ConnectionFailedError(f"the response broke off: {error}") from error
+        finally:
+            response.close()
+
+    def _body(self, response: httpx.Response) -> bytes:
+        try:
+            return response.read()
+        except httpx.TransportError as error:
+            raise ConnectionFailedError(f"the response broke off: {error}") from error
+        finally:
+            response.close()
+
+    def connect(self, path: str, headers: dict[str, str]) -> httpx.Response:
+        """Opens a stream. Raises `httpx.TransportError` and `StatusError`."""
+        request = self._request("GET", path, headers, timeout=STREAM_TIMEOUT)
+        return self._checked(self.http.send(request, stream=True))
+
+    def _once(self, request: httpx.Request, repeatable: bool, attempt: int) -> httpx.Response | None:
+        """Sends a request once; returns `None` after the wait if it is to be sent again."""
+        try:
+            return self._checked(self.http.send(request, stream=True))
+        except StatusError as error:
+            wait = self.retries.after_status(error, attempt, repeatable)
+            if wait is None:
+                raise
+        except httpx.TransportError as error:
+            connected = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+            wait = self.retries.after_break(attempt, repeatable, connected)
+            if wait is None:
+                raise ConnectionFailedError(f"the service cannot be reached: {error}") from error
+        time.sleep(wait)
+        return None
+
+    def _request(self, method: str, path: str, headers: dict[str, str], **content: Any) -> httpx.Request:
+        return self.http.build_request(method, self._base + path, headers={**self._headers, **headers}, **content)
+
+    def _checked(self, response: httpx.Response) -> httpx.Response:
+        if response.is_success:
+            return response
+        raise refusal(response.status_code, response.headers, self._body(response))
+
+
+def read_response(call: Call[T], body: bytes) -> T:
+    try:
+        return call.read(read_json(body))
+    except (TypeError, KeyError, ValueError) as error:
+        raise ResponseFormError(f"{call.method} {call.path}: {error}") from error
+
+
+class EventStream:
+    """The events of an answer or of a conversation. A broken connection is resumed after the last event. Iterate it for
+    events; close it, or use it as a context manager."""
+
+    def __init__(self, transport: Transport, path: str, ends: bool, last_event_id: str | None = None) -> None:
+        self._transport = transport
+        self._path = path
+        self._progress = StreamProgress(ends, last_event_id, transport.retries)
+        self._events = self._read()
+        self.answer: Answer | None = None
+        """The newest state that was read."""
+
+    @property
+    def last_event_id(self) -> str | None:
+        """Names the newest state; a later stream resumes after it."""
+        return self._progress.last_event_id
+
+    def __iter__(self) -> Iterator[StreamEvent]:
+        return self._events
+
+    def __enter__(self) -> EventStream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leaves the stream. The answer goes on."""
+        self._progress.is_over = True
+        self._events.close()
+
+    def _read(self) -> Generator[StreamEvent, None, None]:
+        while not self._progress.is_over:
+            cause: Exception | None = None
+            frames = FrameDecoder()
+            try:
+                yield from self._connection(frames)
+            except httpx.TransportError as error:
+                cause = error
+            except StatusError as error:
+                if self._transport.retries.after_status(error, 1, repeatable=True) is None:
+                    raise
+                cause, frames.retry_seconds = error, error.retry_after
+            if not self._progress.is_over:
+                time.sleep(self._progress.wait_after_break(cause, frames.retry_seconds))
+
+    def _connection(self, frames: FrameDecoder) -> Generator[StreamEvent, None, None]:
+        with closing(self._transport.connect(self._path, self._progress.headers())) as response:
+            self._progress.is_over |= response.status_code == 204
+            for chunk in response.iter_bytes():
+                for frame in frames.feed(chunk):
+                    event = self._progress.accept(frame)
+                    if event is not None:
+                        self.answer = event.answer
+                        yield event
+
+
+class AnswerStream(EventStream):
+    """The stream of one answer, which ends when it is completed."""
+
+    def __init__(self, transport: Transport, path: str, last_event_id: str | None = None) -> None:
+        super().__init__(transport, path, ends=True, last_event_id=last_event_id)
+
+    def __enter__(self) -> AnswerStream:
+        return self
+
+    @property
+    def text(self) -> Iterator[str]:
+        """Iterates over the text as it grows, in pieces. Raises `TextRevisedError` if it was handed out what then
+        changed, which a broken model may cause."""
+        pieces = TextPieces()
+        for event in self:
+            if piece := pieces.next(event.answer):
+                yield piece
+
+    def until_done(self) -> Answer:
+        """Reads to the end and returns the completed answer."""
+        for _ in self:
+            pass
+        if self.answer is None:
+            raise ResponseFormError("the stream ended without an event")
+        return self.answer

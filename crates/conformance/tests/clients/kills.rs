@@ -1,0 +1,93 @@
+//! An answer is read through kills of the service without a lost or doubled character.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use conformance::api::id;
+use conformance::{Options, Say, Service, Vendor};
+use serde_json::Value;
+
+use crate::programs::{file, python};
+
+/// The text that the model writes each time that it is called; the service is killed in mid-sentence but for the last.
+const SAYINGS: [&str; 3] = ["One two", "One two three", "One two three, four"];
+
+/// A program that prints the pieces of an answer's text as it reads them, a line of JSON each, and at last the text.
+struct Reader {
+    name: &'static str,
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    text: String,
+}
+
+impl Reader {
+    fn start(name: &'static str, command: &mut Command) -> Self {
+        let mut process = command.stdout(Stdio::piped()).spawn().expect("it can be run");
+        let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
+        Self { name, process, lines, text: String::new() }
+    }
+
+    fn line(&mut self) -> Value {
+        let line = self.lines.next().unwrap_or_else(|| panic!("{} ended at {:?}", self.name, self.text));
+        serde_json::from_str(&line.expect("a line")).expect("JSON")
+    }
+
+    /// Reads pieces until they make up the text.
+    fn reads(&mut self, text: &str) {
+        while self.text != text {
+            let piece = self.line();
+            self.text.push_str(piece["piece"].as_str().unwrap_or_else(|| panic!("{}: {piece}", self.name)));
+            assert!(text.starts_with(&self.text), "{}: {:?} for {text:?}", self.name, self.text);
+        }
+    }
+
+    /// Reads to the end, and returns the text of the completed answer.
+    fn ends(&mut self) -> String {
+        loop {
+            let line = self.line();
+            match line["piece"].as_str() {
+                Some(piece) => self.text.push_str(piece),
+                None => {
+                    assert!(self.process.wait().expect("it ends").success(), "{}", self.name);
+                    return line["text"].as_str().expect("the whole text").to_owned();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_clients_read_an_answer_through_kills_of_the_service() {
+    let vendor = Vendor::start();
+    let mut service = Service::start(Options { environment: vendor.environment(), ..Options::default() });
+    let account = service.account();
+    let api = service.api(&account);
+    vendor.will([Say::text(SAYINGS[0]), Say::Hold]);
+    let answer = api.ask("Count");
+    let (chat, message) = (id(&answer, "chatId"), id(&answer, "id"));
+    let url = format!("http://{}", api.address);
+    let arguments = [url.as_str(), &api.key, &chat, &message];
+    let follow = |mode: &str| {
+        let mut command = python("python");
+        command.arg(file("follow.py")).arg(mode).args(arguments);
+        command
+    };
+    let mut readers =
+        [Reader::start("python", &mut follow("sync")), Reader::start("python, async", &mut follow("async"))];
+    for reader in &mut readers {
+        reader.reads(SAYINGS[0]);
+    }
+    for saying in &SAYINGS[1..] {
+        service.kill();
+        vendor.will([Say::text(saying), Say::Hold, Say::text(".")]);
+        service.restart();
+        for reader in &mut readers {
+            reader.reads(saying);
+        }
+    }
+    vendor.release();
+    for reader in &mut readers {
+        let whole = reader.ends();
+        assert_eq!((reader.text.as_str(), whole.as_str()), ("One two three, four.", "One two three, four."));
+    }
+}
