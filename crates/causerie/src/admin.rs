@@ -44,12 +44,25 @@ fn unusable(data: &Path, error: &std::io::Error) -> CliError {
 
 /// Executes a command and prints its result.
 pub(crate) async fn run(command: AdminCommand) -> Result<(), CliError> {
-    let (request, at) = request(command)?;
-    let places = places(&at)?;
-    let print = if at.json { output::print } else { printers::of(&request) };
+    let (places, request, as_json) = prepare(command)?;
+    let print = if as_json { output::print } else { printers::of(&request) };
     let answer = carry_out(&places, request).await?;
-    print(&answer, at.json);
-    Ok(())
+    print(&answer, as_json);
+    outcome(&answer)
+}
+
+/// Returns the places and the request of a command, and true if its result is printed as JSON.
+pub(crate) fn prepare(command: AdminCommand) -> Result<(Places, Request, bool), CliError> {
+    let (request, at) = request(command)?;
+    Ok((places(&at)?, request, at.json))
+}
+
+/// Turns the failure of a command in a machine into one of this command.
+pub(crate) fn outcome(answer: &Value) -> Result<(), CliError> {
+    match answer["failed"].as_bool() {
+        Some(true) => Err(CliError::new("COMMAND_FAILED", "the command failed in the machine")),
+        _ => Ok(()),
+    }
 }
 
 /// As [`run`] does, but returns the answer.
@@ -58,7 +71,7 @@ pub(crate) async fn carry_out_at(at: &Where, request: Request) -> Result<Value, 
 }
 
 /// Sends the request to the service; without one, executes it on the data folder, which is locked meanwhile.
-async fn carry_out(places: &Places, request: Request) -> Result<Value, CliError> {
+pub(crate) async fn carry_out(places: &Places, request: Request) -> Result<Value, CliError> {
     let data = places.data.as_path();
     let unusable = |error: std::io::Error| unusable(data, &error);
     // Only the creation of an account may create the data folder; for other commands its name is probably mistyped.

@@ -100,6 +100,8 @@ pub(crate) async fn answer(
         | Request::ShowMachine { .. }
         | Request::StartMachine { .. }
         | Request::StopMachine { .. }
+        | Request::StopAllMachines
+        | Request::RunInMachine { .. }
         | Request::ShowMachineLog { .. }
         | Request::ResetMachine { .. } => machine_commands::answer(admin, request).await?,
         Request::ListAudit { account, since, before, limit } => {

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use control::DatabaseUrl;
 
 use crate::client_commands::ClientCommand;
+use crate::examples;
 use crate::image_options::ImageCommand;
 use crate::settings::{MachineDriver, listen_address};
 
@@ -21,8 +22,10 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the service
+    #[command(after_help = examples::SERVE)]
     Serve(ServeOptions),
     /// Ask a question about example documents, then keep serving
+    #[command(after_help = "Examples:\n  causerie demo\n  causerie demo --once --machine-driver sandbox")]
     Demo(DemoOptions),
     /// Check and show settings
     #[command(subcommand)]
@@ -30,6 +33,7 @@ pub(crate) enum Command {
     #[command(flatten)]
     Client(ClientCommand),
     /// Restore a backup to a missing or empty data folder and an empty database
+    #[command(after_help = examples::RESTORE)]
     Restore {
         /// The file written by `backup`
         file: PathBuf,
@@ -40,6 +44,12 @@ pub(crate) enum Command {
     Models {
         #[command(flatten)]
         at: Where,
+    },
+    /// Write the manual pages to a folder
+    #[command(hide = true)]
+    Manual {
+        /// The folder
+        folder: PathBuf,
     },
     /// Print what makes a shell complete commands and arguments
     ///
@@ -265,6 +275,7 @@ pub(crate) enum AdminCommand {
     #[command(subcommand)]
     Job(JobCommand),
     /// Copy the database and files to one file while the service runs
+    #[command(after_help = examples::BACKUP)]
     Backup {
         /// The file to write; must not exist
         file: PathBuf,
@@ -299,6 +310,7 @@ impl AdminCommand {
             | MachineCommand::Show { at, .. }
             | MachineCommand::Start { at, .. }
             | MachineCommand::Stop { at, .. }
+            | MachineCommand::Console { at, .. }
             | MachineCommand::Log { at, .. }
             | MachineCommand::Reset { at, .. },
         )
@@ -312,6 +324,7 @@ impl AdminCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum AccountCommand {
     /// Create an account
+    #[command(after_help = examples::ACCOUNT_CREATE)]
     Create {
         /// The owner's email
         #[arg(long)]
@@ -344,6 +357,7 @@ pub(crate) enum AccountCommand {
         at: Where,
     },
     /// Replace the password of the account's owner
+    #[command(after_help = examples::SET_PASSWORD)]
     SetPassword {
         /// The account: email or identifier
         #[arg(long)]
@@ -359,6 +373,7 @@ pub(crate) enum AccountCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
     /// Create a key; it is shown only once
+    #[command(after_help = examples::KEY_CREATE)]
     Create {
         /// The account: email or identifier
         #[arg(long)]
@@ -398,6 +413,7 @@ pub(crate) enum KeyCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum LicenceCommand {
     /// Set the end of an account's licence
+    #[command(after_help = examples::LICENCE_SET)]
     Set {
         /// The account: email or identifier
         #[arg(long)]
@@ -413,6 +429,7 @@ pub(crate) enum LicenceCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum CreditsCommand {
     /// Give credits to an account
+    #[command(after_help = examples::GRANT)]
     Grant {
         /// The account: email or identifier
         #[arg(long)]
@@ -453,10 +470,27 @@ pub(crate) enum MachineCommand {
         #[command(flatten)]
         at: Where,
     },
-    /// Stop a machine and wait until nothing of it is left
+    /// Stop a machine, or all of them, and wait until nothing of it is left
+    #[command(group = clap::ArgGroup::new("which").required(true))]
     Stop {
         /// The account: email or identifier
+        #[arg(group = "which")]
+        account: Option<String>,
+        /// Stop every running machine, for example before the service is removed; questions start them again
+        #[arg(long, group = "which")]
+        all: bool,
+        #[command(flatten)]
+        at: Where,
+    },
+    /// Run commands in a machine, with the user and the limits of the agent's tools
+    ///
+    /// Without COMMAND it reads command lines, from the terminal or a pipe, until the input ends.
+    #[command(after_help = examples::CONSOLE)]
+    Console {
+        /// The account: email or identifier
         account: String,
+        /// A command line for the machine's shell
+        command: Option<String>,
         #[command(flatten)]
         at: Where,
     },

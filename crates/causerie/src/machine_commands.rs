@@ -11,13 +11,22 @@ use crate::commands::{MachineCommand, Where};
 use crate::error::CliError;
 use crate::request::Request;
 
+/// The folder in which a console begins: the workspace in the machine.
+const CONSOLE_FOLDER: &str = "/workspace";
+
 /// Splits a command into the request and its data folder.
 pub(crate) fn request(command: MachineCommand) -> (Request, Where) {
     match command {
         MachineCommand::List { at } => (Request::ListMachines, at),
         MachineCommand::Show { account, at } => (Request::ShowMachine { account }, at),
         MachineCommand::Start { account, at } => (Request::StartMachine { account }, at),
-        MachineCommand::Stop { account, at } => (Request::StopMachine { account }, at),
+        MachineCommand::Stop { account: Some(account), at, .. } => (Request::StopMachine { account }, at),
+        MachineCommand::Stop { account: None, at, .. } => (Request::StopAllMachines, at),
+        MachineCommand::Console { account, command, at } => {
+            // Without a command, one that only starts the machine.
+            let command = command.unwrap_or_else(|| "true".to_owned());
+            (Request::RunInMachine { account, command, folder: CONSOLE_FOLDER.to_owned() }, at)
+        }
         MachineCommand::Log { account, at } => (Request::ShowMachineLog { account }, at),
         MachineCommand::Reset { account, at } => (Request::ResetMachine { account }, at),
     }
@@ -34,6 +43,14 @@ pub(crate) async fn answer(admin: &Admin, request: Request) -> Result<Value, Cli
         Request::ShowMachine { account } => shown(&admin.show_machine(&account).await?),
         Request::StartMachine { account } => changed(&admin.start_machine(&account).await?, "RUNNING"),
         Request::StopMachine { account } => changed(&admin.stop_machine(&account).await?, "STOPPED"),
+        Request::StopAllMachines => {
+            let stopped = admin.stop_all_machines().await?;
+            json!({ "stopped": stopped.iter().map(ToString::to_string).collect::<Vec<_>>() })
+        }
+        Request::RunInMachine { account, command, folder } => {
+            let run = admin.run_in_machine(&account, &command, &folder).await?;
+            json!({ "output": run.text, "failed": run.failed, "folder": run.folder })
+        }
         Request::ResetMachine { account } => changed(&admin.reset_machine(&account).await?, "STOPPED"),
         Request::ShowMachineLog { account } => {
             let (account, log) = admin.machine_log(&account).await?;

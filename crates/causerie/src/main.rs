@@ -5,10 +5,12 @@ mod admin_requests;
 mod client_commands;
 mod commands;
 mod config;
+mod console;
 mod data;
 mod demo;
 mod doctor;
 mod error;
+mod examples;
 mod guest;
 mod http;
 mod image_commands;
@@ -112,6 +114,8 @@ async fn run(command: Command) -> ExitCode {
                 .await
                 .map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
         }
+        Command::Manual { folder } => clap_mangen::generate_to(Cli::command(), &folder)
+            .map_err(|error| format!("{}: {error}", folder.display()).into()),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "causerie", &mut script);
@@ -130,9 +134,11 @@ async fn run(command: Command) -> ExitCode {
         Command::Plugins(command) => plugin_commands::run(&command),
         Command::Admin(command) => {
             let as_json = command.as_json();
-            return admin::run(command)
-                .await
-                .map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
+            let done = match console::account(&command) {
+                Some(account) => console::run(&account, command).await,
+                None => admin::run(command).await,
+            };
+            return done.map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
         }
     };
     done.map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS)

@@ -34,14 +34,24 @@ pub(crate) fn of(request: &Request) -> fn(&Value, bool) {
         Request::ListFailedJobs { .. } => |answer, _| {
             rows(answer, "jobs", &["jobId", "kind", "accountId", "attempts", "failedAt", "error"]);
         },
-        Request::ShowAccount { .. } | Request::ShowMachine { .. } => |answer, _| fields(answer),
+        Request::ShowAccount { .. } | Request::ShowMachine { .. } | Request::StopAllMachines => {
+            |answer, _| fields(answer)
+        }
         Request::ShowStatus => status,
         Request::ShowMachineLog { .. } => |answer, _| {
             for line in answer["log"].as_str().unwrap_or_default().lines() {
                 output::line(visible(line));
             }
         },
+        Request::RunInMachine { .. } => |answer, _| print_run(answer),
         _ => output::print,
+    }
+}
+
+/// Prints what a command in a machine printed.
+pub(crate) fn print_run(answer: &Value) {
+    for line in answer["output"].as_str().unwrap_or_default().lines() {
+        output::line(visible(line));
     }
 }
 

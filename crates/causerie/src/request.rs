@@ -66,6 +66,12 @@ pub(crate) enum Request {
     StopMachine {
         account: String,
     },
+    StopAllMachines,
+    RunInMachine {
+        account: String,
+        command: String,
+        folder: String,
+    },
     ShowMachineLog {
         account: String,
     },

@@ -1,6 +1,7 @@
 //! The operations of operators on accounts, keys, licences, credits, machines and backups. Each writes to the audit
 //! log.
 
+mod console;
 mod machines;
 
 use std::path::Path;
@@ -19,6 +20,7 @@ use store::keys::{self, Key, KeyError, NewKey};
 use store::{Store, StoreError, audit, usage};
 use workspace::{WorkspaceError, Workspaces};
 
+pub use self::console::ConsoleOutput;
 pub use self::machines::{MachineSummary, ShownMachine};
 pub use crate::api_keys::{CreatedKey, KeyRestrictions};
 

@@ -3,15 +3,12 @@
 use std::io;
 use std::path::PathBuf;
 
-use client::Question;
-use rustyline::DefaultEditor;
-use rustyline::error::ReadlineError;
-use tokio::task::spawn_blocking;
-
 use crate::answer::{Printer, Style};
 use crate::ask::{Exchange, upload};
 use crate::interrupt::Interrupts;
+use crate::lines::Lines;
 use crate::{Connection, Error, check_uploadable};
+use client::Question;
 
 const PROMPT: &str = "> ";
 const HELP: &str = "/file PATH   attach a file to the next question\n\
@@ -70,14 +67,12 @@ impl<'a> Input<'a> {
 pub async fn chat(options: ChatOptions) -> Result<(), Error> {
     let client = options.connection.client()?;
     let mut printer = Printer::new(io::stdout(), io::stderr(), Style::of_process(options.plain));
-    let mut editor = DefaultEditor::new().map_err(io::Error::other)?;
+    let mut lines = Lines::new()?;
     let mut next = Question { model: options.model, chat_id: options.chat, ..Question::default() };
     let mut files: Vec<PathBuf> = Vec::new();
     printer.note("Ctrl-D ends the conversation, Ctrl-C stops an answer, /help lists the commands")?;
     loop {
-        let (returned, line) = read_line(editor).await?;
-        editor = returned;
-        let Some(line) = line else { return Ok(()) };
+        let Some(line) = lines.next(PROMPT).await? else { return Ok(()) };
         match Input::parse(&line) {
             Input::Nothing => {}
             Input::Exit => return Ok(()),
@@ -115,30 +110,6 @@ pub async fn chat(options: ChatOptions) -> Result<(), Error> {
                 }
             }
         }
-    }
-}
-
-/// Reads a line, which stays in the history of the dialogue; `None` at the end of the input.
-async fn read_line(mut editor: DefaultEditor) -> Result<(DefaultEditor, Option<String>), Error> {
-    let reading = spawn_blocking(move || {
-        let line = loop {
-            match editor.readline(PROMPT) {
-                // As in shells, Ctrl-C at the prompt drops what was typed.
-                Err(ReadlineError::Interrupted) => {}
-                other => break other,
-            }
-        };
-        if let Ok(line) = &line {
-            // The history is a convenience.
-            let _ = editor.add_history_entry(line);
-        }
-        (editor, line)
-    });
-    let (editor, line) = reading.await.map_err(io::Error::other)?;
-    match line {
-        Ok(line) => Ok((editor, Some(line))),
-        Err(ReadlineError::Eof) => Ok((editor, None)),
-        Err(error) => Err(io::Error::other(error).into()),
     }
 }
 

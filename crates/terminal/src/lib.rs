@@ -8,6 +8,7 @@ mod chat;
 mod conversations;
 mod files;
 mod interrupt;
+mod lines;
 mod markdown;
 mod text;
 
@@ -20,6 +21,7 @@ pub use self::ask::{AskOptions, AskSummary, ask, question_text};
 pub use self::chat::{ChatOptions, chat};
 pub use self::conversations::{list_conversations, show_conversation, stop_answer};
 pub use self::files::{copy, list_files};
+pub use self::lines::Lines;
 
 /// The service to talk to.
 #[derive(Debug, Clone, Default)]

@@ -156,3 +156,52 @@ fn a_machine_whose_account_is_gone_is_stopped_and_its_folder_removed() {
     assert!(!left["pids"].as_array().expect("a list").iter().any(lives), "{left}");
     service.admin(&["machine", "start", "later@example.test"]);
 }
+
+#[test]
+fn a_console_runs_commands_as_the_tools_do_and_keeps_the_folder() {
+    let service = Service::start(Options::default());
+    let account = service.account();
+    let email = account.email.as_str();
+    let run = service.admin(&["machine", "console", email, "id -u; mkdir made; cd made; echo it > here"]);
+    assert_eq!(run, json!({ "output": "1000", "failed": false, "folder": "/workspace/made" }));
+    assert_eq!(service.api(&account).download("/made/here").expect_status(200).body, b"it\n");
+
+    let failed = service.try_admin(&["machine", "console", email, "exit 3"]);
+    assert_eq!(failed.status.code(), Some(1));
+    let shown: Value = serde_json::from_slice(&failed.stdout).expect("one JSON object");
+    assert_eq!((&shown["output"], &shown["failed"]), (&json!("[exit status 3]"), &json!(true)));
+
+    let typed = b"cd made\ncat here; cat nothing\npwd\nexit\necho never\n";
+    let output = service.try_admin_typing(&["machine", "console", email], typed);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed: Vec<Value> = serde_json::Deserializer::from_slice(&output.stdout)
+        .into_iter()
+        .collect::<Result<_, _>>()
+        .expect("an object for each line");
+    let texts: Vec<_> = printed.iter().map(|run| run["output"].as_str().expect("text")).collect();
+    assert_eq!(texts[0], "");
+    assert!(
+        texts[1].starts_with("it\ncat: nothing: No such file") && texts[1].ends_with("\n[exit status 1]")
+    );
+    assert_eq!(texts[2..], ["/workspace/made"]);
+    let audit = service.admin(&["audit", "list", "--account", email]);
+    assert_eq!(audit["entries"][0]["detail"], "pwd", "{audit}");
+}
+
+#[test]
+fn all_machines_are_stopped_with_a_service_and_without() {
+    let mut service = Service::start(Options::default());
+    let accounts = [service.account(), service.account()];
+    for account in &accounts {
+        service.admin(&["machine", "start", &account.email]);
+    }
+    let stopped = service.admin(&["machine", "stop", "--all"]);
+    assert_eq!(stopped["stopped"].as_array().map(Vec::len), Some(2), "{stopped}");
+    assert_eq!(service.admin(&["machine", "stop", "--all"]), json!({ "stopped": [] }));
+    service.admin(&["machine", "start", &accounts[1].email]);
+    let pids = shown(&service, &accounts[1].email)["pids"].clone();
+    service.terminate();
+    let stopped = service.admin(&["machine", "stop", "--all"]);
+    assert_eq!(stopped, json!({ "stopped": [accounts[1].id] }));
+    assert!(!pids.as_array().expect("a list").iter().any(lives), "{pids}");
+}

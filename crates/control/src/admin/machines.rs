@@ -142,6 +142,27 @@ impl Admin {
         Ok(account)
     }
 
+    /// Stops every running machine and returns their accounts. Unlike [`Self::stop_machine`] it lets a question start them
+    /// again, also under the next service.
+    ///
+    /// # Errors
+    /// [`AdminError::Machine`], [`AdminError::Driver`]: of the first machine that cannot be stopped.
+    pub async fn stop_all_machines(&self) -> Result<Vec<AccountId>, AdminError> {
+        let mut stopped = Vec::new();
+        for machine in self.list_machines().await? {
+            if machine.pids.is_empty() {
+                continue;
+            }
+            self.record(Some(machine.account), "stop machine", "all machines", "").await?;
+            match &self.running {
+                Some((vm, _)) => vm.machines.stop_completely(machine.account).await?,
+                None => self.machine_folders.stop(machine.account).await?,
+            }
+            stopped.push(machine.account);
+        }
+        Ok(stopped)
+    }
+
     /// Stops the machine of an account and removes its index; the files stay.
     ///
     /// # Errors
@@ -168,7 +189,7 @@ impl Admin {
     }
 
     /// Returns the account, which must have a machine.
-    async fn with_machine(&self, named: &str) -> Result<Account, AdminError> {
+    pub(super) async fn with_machine(&self, named: &str) -> Result<Account, AdminError> {
         let account = self.account(named).await?;
         let id = account.id;
         match self.store.read(move |tx| machines::get(tx, id)).await? {

@@ -83,6 +83,9 @@ async fn measure(arguments: &[String]) {
         let link = GuestConnection::open(Box::new(machine.connect().await.unwrap())).await.unwrap();
         let greeted = begun.elapsed();
         let held: Vec<_> = machine.processes().unwrap().iter().map(|pid| proportional_kib(*pid)).collect();
+        if number == 9 && arguments.get(1).is_none() {
+            println!("stream, MB/s: {}", throughput(&link).await);
+        }
         drop(link);
         let stopping = std::time::Instant::now();
         sandbox.stop(account).await.unwrap();
@@ -90,6 +93,28 @@ async fn measure(arguments: &[String]) {
         println!("started {started:?} greeted {greeted:?} stopped {stopped:?} KiB {held:?}");
         sandbox.remove(account).await.unwrap();
     }
+}
+
+/// Sends 64 MiB to the machine and back, five times each; the median rates.
+async fn throughput(link: &GuestConnection) -> String {
+    const MIB: usize = 64;
+    let mut rates = [vec![], vec![]];
+    for (direction, rates) in rates.iter_mut().enumerate() {
+        for _ in 0..5 {
+            let (path, body) = match direction {
+                0 => ("/receive", Bytes::from(vec![0; MIB << 20])),
+                _ => ("/send", Bytes::from(MIB.to_string())),
+            };
+            let begun = std::time::Instant::now();
+            let body = Full::new(body).map_err(|never| match never {}).boxed_unsync();
+            let request = Request::post(format!("http://agent{path}")).body(body).unwrap();
+            let answer = link.request(request).await.unwrap().into_body().collect().await.unwrap().to_bytes();
+            assert!(direction == 0 || answer.len() == MIB << 20);
+            rates.push((MIB << 20) as f64 / 1e6 / begun.elapsed().as_secs_f64());
+        }
+        rates.sort_by(f64::total_cmp);
+    }
+    format!("to the machine {:.0}, from it {:.0}", rates[0][2], rates[1][2])
 }
 
 fn proportional_kib(pid: i32) -> u64 {
@@ -142,11 +167,15 @@ async fn serve(stream: impl ByteStream, instance: &'static str) {
 async fn answer(request: Request<Incoming>, instance: &str) -> Result<Response<Full<Bytes>>, Infallible> {
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.unwrap().to_bytes();
+    if path == "/receive" {
+        return Ok(Response::new(Full::new(Bytes::new())));
+    }
     let body = String::from_utf8(body.to_vec()).unwrap();
     let text = match path.as_str() {
         "/hello" => format!("{{\"version\":{},\"instance\":\"{instance}\"}}", protocol::VERSION),
         "/tools" => tokio::task::spawn_blocking(move || shell(&body, true)).await.unwrap(),
         "/agent" => tokio::task::spawn_blocking(move || shell(&body, false)).await.unwrap(),
+        "/send" => "\0".repeat(body.parse::<usize>().unwrap() << 20),
         "/exit" => std::process::exit(7),
         other => panic!("unknown: {other}"),
     };

@@ -1,0 +1,154 @@
+//! Runs an operator's commands in a machine: as the agent's tool `shell` does, with its user and its limits.
+
+use std::time::Duration;
+
+use domain::id::MessageId;
+use domain::step::{Call, Purpose, StepOutcome};
+use domain::tool::MachineTool;
+use domain::turn::{ExecutorFrame, HostFrame, Open, Output, SessionStamp};
+use machine::{GuestConnection, MachineError, Session};
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::{Admin, AdminError};
+
+/// The time limit of a command, the longest that the tool accepts.
+const COMMAND_SECONDS: u32 = 600;
+/// The time limit for its result.
+const RESULT_TIMEOUT: Duration = Duration::from_secs(COMMAND_SECONDS as u64 + 30);
+/// The frames of one command.
+const FRAMES: usize = 3;
+/// The part of a command that the audit log keeps, in characters.
+const AUDITED_CHARS: usize = 200;
+
+/// The outcome of a command. Nothing of it is trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsoleOutput {
+    /// The output of the command, and below it the exit status unless that is 0.
+    pub text: String,
+    /// The exit status was not 0, or the command was killed.
+    pub failed: bool,
+    /// The folder in which the next command runs.
+    pub folder: String,
+}
+
+impl Admin {
+    /// Runs a command line in a folder of the account's machine, which is started if necessary. At most 600 s.
+    ///
+    /// # Errors
+    /// [`AdminError::NoService`], [`AdminError::NoSuchAccount`], [`AdminError::Machine`].
+    pub async fn run_in_machine(
+        &self,
+        account: &str,
+        command: &str,
+        folder: &str,
+    ) -> Result<ConsoleOutput, AdminError> {
+        let account = self.with_machine(account).await?;
+        let (vm, _) = self.running.as_ref().ok_or(AdminError::NoService)?;
+        let audited: String = command.chars().take(AUDITED_CHARS).collect();
+        self.record(Some(account.id), "run in machine", &account.email, &audited).await?;
+        vm.start_of(account.id).await?;
+        let connection = vm.machines.ensure_running(account.id).await?;
+        let marker = format!("{:032x}", self.environment.bits());
+        let answer = MessageId::from_random(self.environment.bits());
+        let line = command_line(command, folder, &marker);
+        let output = timeout(RESULT_TIMEOUT, call_shell(connection, answer, &line)).await;
+        let output = output.unwrap_or(Err(MachineError::NotInTime))?;
+        Ok(read_output(&output, &marker, folder))
+    }
+}
+
+/// Runs one call of the tool `shell` in a session of its own.
+async fn call_shell(
+    connection: GuestConnection,
+    answer: MessageId,
+    line: &str,
+) -> Result<Output, MachineError> {
+    let ended = || MachineError::GivenUp("it ended while the command ran".to_owned());
+    let (frames, waiting) = mpsc::channel(FRAMES);
+    let mut session = Session::new(connection, waiting);
+    let call = Call {
+        id: "console".to_owned(),
+        tool: MachineTool::Shell.name().to_owned(),
+        arguments: json!({ "command": line, "timeout_seconds": COMMAND_SECONDS }).to_string(),
+        purpose: Purpose::Tool,
+    };
+    let stamp = SessionStamp { epoch: 1, session: 1 };
+    let open = Open { answer, stamp, outstanding: Vec::new(), attached: Vec::new() };
+    for frame in [HostFrame::Open(open), HostFrame::Run(call.clone())] {
+        frames.send(frame).await.map_err(|_| ended())?;
+    }
+    while let Ok(Some(ExecutorFrame::Returned { call: returned, output })) = session.next().await {
+        if returned == call.id {
+            let _ = frames.send(HostFrame::Ack { call: returned }).await;
+            drop(frames);
+            // The acknowledgement is sent by the session; what the machine still says does not matter.
+            let _ = timeout(Duration::from_secs(1), session.next()).await;
+            return Ok(output);
+        }
+    }
+    Err(ended())
+}
+
+/// Returns the command line that runs `command` in `folder`, then reports the folder behind the marker.
+fn command_line(command: &str, folder: &str, marker: &str) -> String {
+    let folder = folder.replace('\'', r"'\''");
+    format!(
+        "cd -- '{folder}' || exit\n{command}\n__status=$?\nprintf '\\n%s%s\\n' {marker} \"$PWD\"\nexit $__status"
+    )
+}
+
+/// Separates what the command printed from what the command line reports.
+fn read_output(output: &Output, marker: &str, before: &str) -> ConsoleOutput {
+    let failed = output.outcome != StepOutcome::Done;
+    let text = output.text.trim_end();
+    let (printed, status) = text.rsplit_once('\n').unwrap_or(("", text));
+    let (printed, folder) = match printed.rsplit_once(&format!("\n{marker}")) {
+        Some((printed, folder)) => (printed, folder.trim_end()),
+        // It ended the shell, or was killed.
+        None => (printed, before),
+    };
+    let printed = printed.trim_end_matches('\n');
+    let text = if failed { format!("{printed}\n{status}") } else { printed.to_owned() };
+    ConsoleOutput { text: text.trim_matches('\n').to_owned(), failed, folder: folder.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(outcome: StepOutcome, text: &str) -> (String, String) {
+        let output = Output {
+            outcome,
+            text: text.to_owned(),
+            passages: vec![],
+            written: vec![],
+            images: vec![],
+            unread: vec![],
+        };
+        let read = read_output(&output, "mark", "/before");
+        (read.text, read.folder)
+    }
+
+    fn pair(text: &str, folder: &str) -> (String, String) {
+        (text.to_owned(), folder.to_owned())
+    }
+
+    #[test]
+    fn output_and_folder_are_separated() {
+        let done = StepOutcome::Done;
+        assert_eq!(read(done, "a\nb\n\nmark/workspace/x\n[exit status 0]"), pair("a\nb", "/workspace/x"));
+        assert_eq!(read(done, "\nmark/workspace\n[exit status 0]"), pair("", "/workspace"));
+        let failed = StepOutcome::Failed;
+        assert_eq!(read(failed, "no\n\nmark/w\n[exit status 2]"), pair("no\n[exit status 2]", "/w"));
+        assert_eq!(read(failed, "[exit status 3]"), pair("[exit status 3]", "/before"));
+    }
+
+    #[test]
+    fn a_folder_with_quotes_stays_one_word() {
+        assert!(
+            command_line("ls", "/workspace/it's", "m").starts_with(r"cd -- '/workspace/it'\''s' || exit")
+        );
+    }
+}
