@@ -4,13 +4,15 @@ use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use conformance::api::id;
-use conformance::{Options, Say, Service, Vendor};
+use conformance::{Api, Options, Request, Say, Service, Vendor, poll};
 use serde_json::Value;
 
-use crate::programs::{file, python};
+use crate::programs::{file, python, typescript};
 
 /// The text that the model writes each time that it is called; the service is killed in mid-sentence but for the last.
 const SAYINGS: [&str; 3] = ["One two", "One two three", "One two three, four"];
+/// The length of the text that every reader sees after a restart: shorter than what it read before.
+const BEGUN: usize = "One".len();
 
 /// A program that prints the pieces of an answer's text as it reads them, a line of JSON each, and at last the text.
 struct Reader {
@@ -56,6 +58,21 @@ impl Reader {
     }
 }
 
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // It has ended unless the test failed.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Returns the number of streams of answers that the service has open.
+fn open_streams(api: &Api) -> usize {
+    let metrics = Request::new("GET", "/metrics").send(&api.address).text();
+    let open = metrics.lines().find_map(|line| line.strip_prefix("causerie_streams_open{kind=\"answer\"} "));
+    open.and_then(|number| number.parse().ok()).expect("the number of open streams")
+}
+
 #[test]
 fn the_clients_read_an_answer_through_kills_of_the_service() {
     let vendor = Vendor::start();
@@ -72,15 +89,24 @@ fn the_clients_read_an_answer_through_kills_of_the_service() {
         command.arg(file("follow.py")).arg(mode).args(arguments);
         command
     };
-    let mut readers =
-        [Reader::start("python", &mut follow("sync")), Reader::start("python, async", &mut follow("async"))];
+    let built = typescript();
+    let mut node = Command::new("node");
+    let mut readers = [
+        Reader::start("python", &mut follow("sync")),
+        Reader::start("python, async", &mut follow("async")),
+        Reader::start("typescript", node.arg(file("follow.mjs")).arg(built.path()).args(arguments)),
+    ];
     for reader in &mut readers {
         reader.reads(SAYINGS[0]);
     }
     for saying in &SAYINGS[1..] {
         service.kill();
-        vendor.will([Say::text(saying), Say::Hold, Say::text(".")]);
+        let (begun, rest) = saying.split_at(BEGUN);
+        vendor.will([Say::text(begun), Say::Hold, Say::text(rest), Say::Hold, Say::text(".")]);
         service.restart();
+        poll::until("the answer begins anew", || (api.now(&answer)["text"] == begun).then_some(()));
+        poll::until("every reader is back", || (open_streams(&api) == readers.len()).then_some(()));
+        vendor.release();
         for reader in &mut readers {
             reader.reads(saying);
         }

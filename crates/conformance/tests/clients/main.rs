@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use conformance::caller;
 
-use self::programs::{clients, python};
+use self::programs::{clients, python, tsc, typescript};
 
 /// Returns the output of a program that must have succeeded.
 fn succeeded(command: &mut Command) -> String {
@@ -36,4 +36,13 @@ fn the_client_in_python_is_fully_typed() {
     let mut mypy = python("mypy");
     mypy.arg("--cache-dir").arg(cache.path()).args(["src", "tests"]);
     succeeded(mypy.current_dir(clients().join("python")));
+}
+
+#[test]
+fn the_client_in_typescript_passes_its_tests() {
+    let (_service, api) = caller();
+    let folder = typescript();
+    succeeded(tsc().arg("--project").arg("tests").current_dir(folder.path()));
+    let tests = ["build/tests/faults.test.js", "build/tests/service.test.js"];
+    succeeded(calling(Command::new("node").arg("--test").args(tests).current_dir(folder.path()), &api));
 }

@@ -1,7 +1,13 @@
 //! Where the clients and the programs that run them are.
 
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::succeeded;
 
 /// Returns the folder of the clients.
 pub(crate) fn clients() -> PathBuf {
@@ -20,6 +26,32 @@ pub(crate) fn python(program: &str) -> Command {
     let mut command = Command::new(path);
     command.env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONPATH", clients().join("python/src"));
     command
+}
+
+/// Returns a folder with the client in TypeScript, compiled strictly.
+pub(crate) fn typescript() -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for inside in ["", "src", "tests"] {
+        let to = folder.path().join(inside);
+        fs::create_dir_all(&to).expect("a folder");
+        for entry in fs::read_dir(clients().join("typescript").join(inside)).expect("the client") {
+            let entry = entry.expect("an entry");
+            if entry.file_type().is_ok_and(|kind| kind.is_file()) {
+                fs::copy(entry.path(), to.join(entry.file_name())).expect("it can be copied");
+            }
+        }
+    }
+    let modules = installed("CAUSERIE_NODE", "node").join("node_modules");
+    symlink(modules, folder.path().join("node_modules")).expect("a link");
+    succeeded(tsc().current_dir(folder.path()));
+    folder
+}
+
+/// Returns a command for the compiler.
+pub(crate) fn tsc() -> Command {
+    let path = installed("CAUSERIE_NODE", "node").join("node_modules/.bin/tsc");
+    assert!(path.exists(), "{} is not there: `make tools` installs it", path.display());
+    Command::new(path)
 }
 
 fn installed(variable: &str, folder: &str) -> PathBuf {

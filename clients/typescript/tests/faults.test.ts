@@ -1,0 +1,126 @@
+// What the client does when the service, or what is in between, fails: played by a `fetch` of its own.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { FrameDecoder } from "../src/frames.js";
+import { Causerie, ConnectionFailedError, RateLimitError, ResponseFormError, TextRevisedError } from "../src/index.js";
+import { inUrl } from "../src/resources.js";
+
+const MOST = 3;
+const ANSWER = { id: "m", chatId: "c", createdAt: "2026-11-21T09:30:00.000Z", model: "x", parts: [] };
+const broken = new TypeError("fetch failed");
+const starting = () => Response.json({ code: "UNAVAILABLE", message: "x" }, { status: 503, headers: { "retry-after": "0" } });
+
+interface Sent {
+  url: string;
+  headers: Record<string, string>;
+  body: unknown;
+}
+
+function clientOf(...replies: (Response | Error)[]): [Causerie, Sent[]] {
+  const sent: Sent[] = [];
+  const fetch = (async (url: string, init: RequestInit) => {
+    sent.push({ url, headers: init.headers as Record<string, string>, body: init.body });
+    const reply = replies.shift();
+    if (reply instanceof Response) return reply;
+    throw reply ?? broken;
+  }) as typeof globalThis.fetch;
+  const retries = { most: MOST, firstWait: 0.001, longestWait: 5 };
+  return [new Causerie({ baseUrl: "http://test", apiKey: "api-x", retries, fetch }), sent];
+}
+
+function frame(text: string, revision: number, status = "in_progress"): string {
+  const event = status === "completed" ? "completed" : "message";
+  return `event: ${event}\ndata: ${JSON.stringify({ ...ANSWER, text, status })}\nid: m:1.${revision}\nretry: 1\n\n`;
+}
+
+function events(...frames: string[]): Response {
+  return new Response(frames.join(""), { headers: { "content-type": "text/event-stream" } });
+}
+
+async function all<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const found: T[] = [];
+  for await (const item of items) found.push(item);
+  return found;
+}
+
+test("a question is repeated under one key", async () => {
+  const accepted = Response.json({ ...ANSWER, text: "", status: "in_progress" }, { status: 202 });
+  const [client, sent] = clientOf(broken, starting(), accepted);
+  assert.equal((await client.ask("Hello", { settings: { reasoningEffort: "HIGH" } })).id, "m");
+  assert.equal(sent.length, 3);
+  assert.equal(new Set(sent.map(({ headers }) => headers["idempotency-key"])).size, 1);
+  const settings = [{ key: "reasoningEffort", value: "HIGH" }];
+  assert.deepEqual(JSON.parse(sent[2]?.body as string), { input: "Hello", settings });
+});
+
+test("a wait beyond the longest is the caller's", async () => {
+  const limited = Response.json({ code: "RATE_LIMITED", message: "x" }, { status: 429, headers: { "retry-after": "60" } });
+  const [client, sent] = clientOf(limited);
+  await assert.rejects(client.vm.get(), (error: unknown) => error instanceof RateLimitError && error.retryAfter === 60);
+  assert.equal(sent.length, 1);
+});
+
+test("attempts are bounded, and what may not be repeated is not", async () => {
+  const [client, sent] = clientOf();
+  await assert.rejects(client.vm.get(), ConnectionFailedError);
+  assert.equal(sent.length, 1 + MOST);
+  await assert.rejects(client.files.upload(new Blob(["x"]), { name: "x", temporary: true }), ConnectionFailedError);
+  assert.equal(sent.length, 2 + MOST);
+});
+
+test("a stream resumes after its last event", async () => {
+  const [client, sent] = clientOf(
+    events(frame("One", 1), "event: message\ndata: {"),
+    broken,
+    starting(),
+    events(frame("On", 2), frame("One tw \n", 3)),
+    events(frame("One two.", 4, "completed")),
+  );
+  assert.deepEqual(await all(client.answers.stream({ chatId: "c", id: "m" }).text()), ["One", " tw", "o."]);
+  const ids = sent.map(({ headers }) => headers["last-event-id"]);
+  assert.deepEqual(ids, [undefined, "m:1.1", "m:1.1", "m:1.1", "m:1.3"]);
+});
+
+test("a text that was revised is not passed off as its continuation", async () => {
+  const [client] = clientOf(events(frame("One two", 1), frame("Three", 2), frame("Three.", 3, "completed")));
+  const pieces = client.answers.stream({ chatId: "c", id: "m" }).text();
+  assert.equal((await pieces.next()).value, "One two");
+  await assert.rejects(pieces.next(), (error: unknown) => {
+    return error instanceof TextRevisedError && error.answer.text === "Three.";
+  });
+});
+
+test("a stream that never comes is given up", async () => {
+  const [client, sent] = clientOf();
+  await assert.rejects(client.answers.stream({ chatId: "c", id: "m" }).untilDone(), ConnectionFailedError);
+  assert.equal(sent.length, 1 + MOST);
+});
+
+test("a response that is no JSON is told", async () => {
+  const [client] = clientOf(new Response("<html>"));
+  await assert.rejects(client.vm.get(), ResponseFormError);
+});
+
+test("frames are the same however the bytes are cut", () => {
+  const text = "retry: 20\nevent: message\ndata: {\ndata: žluť}\nid: 1\n\n: beat\n\nevent: completed\ndata: b\nid: 2\n\n";
+  for (const end of ["\n", "\r\n"]) {
+    const bytes = new TextEncoder().encode(text.replaceAll("\n", end));
+    const read = (...pieces: Uint8Array[]) => {
+      const frames = new FrameDecoder();
+      const found = pieces.flatMap((piece) => [...frames.feed(piece)]);
+      assert.equal(frames.retrySeconds, 0.02);
+      return found;
+    };
+    const expected = [{ event: "message", data: "{\nžluť}", id: "1" }, { event: "completed", data: "b", id: "2" }];
+    assert.deepEqual(read(...[...bytes].map((byte) => Uint8Array.of(byte))), expected);
+    for (let at = 0; at <= bytes.length; at += 1) {
+      assert.deepEqual(read(bytes.slice(0, at), bytes.slice(at)), expected);
+    }
+  }
+});
+
+test("every name survives its URL", () => {
+  const paths = ["/uploads/a b.txt", "á/100 %.txt", "/what?#.txt", "/a%20b", "/caf%E9 1", ""];
+  const urls = ["/uploads/a%20b.txt", "/%C3%A1/100%20%25.txt", "/what%3F%23.txt", "/a%2520b", "/caf%E9%201", "/"];
+  assert.deepEqual(paths.map(inUrl), urls);
+});
