@@ -135,6 +135,33 @@ const attach = (link) => {
   acceptDrops(take);
 };
 
+// The history: the next page is appended when its link comes into view. Without a script, the link leads there.
+const loadMore = (link) => {
+  const watch = new IntersectionObserver(async ([{ isIntersecting }]) => {
+    if (!isIntersecting) return;
+    watch.disconnect();
+    const response = await fetch(link.href);
+    if (!response.ok) return;
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    const entries = [...page.querySelectorAll("[data-endless] > li")];
+    document.querySelector("[data-endless]").append(...entries);
+    for (const entry of entries) entry.querySelectorAll("time[data-time]").forEach(localise);
+    const next = page.querySelector("[data-more]");
+    if (next) {
+      link.href = next.getAttribute("href");
+      watch.observe(link);
+    } else {
+      link.parentNode.remove();
+    }
+  }, { rootMargin: "600px" });
+  watch.observe(link);
+};
+
+const offerPrint = (button) => {
+  button.hidden = false;
+  button.addEventListener("click", () => window.print());
+};
+
 // A menu closes when the visitor goes elsewhere.
 const closeMenus = (except) => {
   for (const menu of document.querySelectorAll("details.more[open]")) {
@@ -145,6 +172,8 @@ const closeMenus = (except) => {
 document.documentElement.classList.add("scripted");
 document.querySelectorAll("[data-upload]").forEach(uploadHere);
 document.querySelectorAll("[data-attach]").forEach(attach);
+document.querySelectorAll("[data-more]").forEach(loadMore);
+document.querySelectorAll("[data-print]").forEach(offerPrint);
 document.addEventListener("click", ({ target }) => closeMenus(target));
 document.addEventListener("keydown", ({ key }) => {
   if (key === "Escape") closeMenus(null);

@@ -7,11 +7,6 @@ account = Účet
 new-conversation = Nová konverzace
 conversations = Konverzace
 no-conversations = Zatím tu nic není. Položte první otázku.
-more-conversations = { $count ->
-    [one] a jedna další
-    [few] a { $count } další
-   *[other] a { $count } dalších
-}
 in-progress = Vzniká odpověď
 keys = Klíče API
 machine = Stroj
@@ -82,6 +77,24 @@ answer-too-many-steps = Odpověď měla příliš mnoho kroků.
 answer-output-exhausted = Model vyčerpal svůj výstup bez odpovědi.
 answer-model-refused = Model odmítl odpovědět.
 answer-internal = Služba selhala. Zeptejte se znovu později.
+
+# Historie
+history = Historie
+history-all = Všechny konverzace
+history-search = Hledat v názvech a textech
+history-find = Hledat
+history-indexing = Starší konverzace se do hledání teprve přidávají. Za chvíli hledejte znovu.
+history-none = Pro „{ $words }“ se nic nenašlo.
+history-pin = Připnout
+history-unpin = Odepnout
+history-pinned = připnuto
+history-rename = Přejmenovat
+history-title = Název
+history-through = Začala s klíčem
+history-more = Další konverzace
+print = Tisk
+print-hint = Stránku vytisknete nebo uložíte jako PDF příkazem prohlížeče pro tisk.
+print-cut = Starší zprávy jsou vynechány. Celá konverzace je v exportu do Markdownu.
 
 # Soubory
 files = Soubory

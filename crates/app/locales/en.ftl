@@ -7,10 +7,6 @@ account = Account
 new-conversation = New conversation
 conversations = Conversations
 no-conversations = Nothing here yet. Ask your first question.
-more-conversations = { $count ->
-    [one] and one more
-   *[other] and { $count } more
-}
 in-progress = Being answered
 keys = API keys
 machine = Machine
@@ -80,6 +76,24 @@ answer-too-many-steps = The answer took too many steps.
 answer-output-exhausted = The model used up its output without an answer.
 answer-model-refused = The model declined to answer.
 answer-internal = The service failed. Ask again later.
+
+# History
+history = History
+history-all = All conversations
+history-search = Search titles and texts
+history-find = Search
+history-indexing = Older conversations are still being added to the search. Search again in a moment to find them, too.
+history-none = Nothing was found for “{ $words }”.
+history-pin = Pin
+history-unpin = Remove pin
+history-pinned = pinned
+history-rename = Rename
+history-title = Title
+history-through = Begun with the key
+history-more = More conversations
+print = Print
+print-hint = Use the browser’s print command to print this page or to keep it as a PDF.
+print-cut = Earlier messages are left out. The export as Markdown has all.
 
 # Files
 files = Files

@@ -7,11 +7,6 @@ account = Účet
 new-conversation = Nová konverzácia
 conversations = Konverzácie
 no-conversations = Zatiaľ tu nič nie je. Položte prvú otázku.
-more-conversations = { $count ->
-    [one] a jedna ďalšia
-    [few] a { $count } ďalšie
-   *[other] a { $count } ďalších
-}
 in-progress = Vzniká odpoveď
 keys = Kľúče API
 machine = Stroj
@@ -82,6 +77,24 @@ answer-too-many-steps = Odpoveď mala príliš veľa krokov.
 answer-output-exhausted = Model vyčerpal svoj výstup bez odpovede.
 answer-model-refused = Model odmietol odpovedať.
 answer-internal = Služba zlyhala. Opýtajte sa znova neskôr.
+
+# História
+history = História
+history-all = Všetky konverzácie
+history-search = Hľadať v názvoch a textoch
+history-find = Hľadať
+history-indexing = Staršie konverzácie sa do hľadania ešte len pridávajú. O chvíľu hľadajte znova.
+history-none = Pre „{ $words }“ sa nič nenašlo.
+history-pin = Pripnúť
+history-unpin = Odopnúť
+history-pinned = pripnuté
+history-rename = Premenovať
+history-title = Názov
+history-through = Začala s kľúčom
+history-more = Ďalšie konverzácie
+print = Tlač
+print-hint = Stránku vytlačíte alebo uložíte ako PDF príkazom prehliadača na tlač.
+print-cut = Staršie správy sú vynechané. Celá konverzácia je v exporte do Markdownu.
 
 # Súbory
 files = Súbory

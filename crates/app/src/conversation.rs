@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use askama::Template;
+use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use control::conversations::Message;
-use control::{Answers, Conversations, Environment, Principal, UseCaseError};
+use control::{Answers, Authenticator, Conversations, Environment, Principal, UseCaseError};
 use domain::id::ConversationId;
 use http_common::{Budgets, Holder};
 use serde::Deserialize;
@@ -25,17 +26,17 @@ const SHOWN_MAX: usize = 40;
 const PAGES_MAX: u32 = 500;
 
 /// A question with its answer.
-struct Exchange {
-    question: String,
-    attachments: Vec<Attachment>,
-    asked_at: ShownTime,
+pub(crate) struct Exchange {
+    pub(crate) question: String,
+    pub(crate) attachments: Vec<Attachment>,
+    pub(crate) asked_at: ShownTime,
     /// Rendered; empty if there is none.
-    answer: String,
+    pub(crate) answer: String,
 }
 
-struct Attachment {
-    name: String,
-    href: String,
+pub(crate) struct Attachment {
+    pub(crate) name: String,
+    pub(crate) href: String,
 }
 
 #[derive(Template)]
@@ -51,6 +52,7 @@ struct ConversationPage {
     earlier: Option<u32>,
     /// The exchange from which the next page begins.
     later: Option<u32>,
+    is_pinned: bool,
     /// True while an answer is in progress.
     is_open: bool,
 }
@@ -67,6 +69,7 @@ pub(crate) struct Position {
 pub(crate) struct Pages {
     pub(crate) conversations: Conversations,
     pub(crate) answers: Answers,
+    pub(crate) access: Authenticator,
     pub(crate) budgets: Budgets,
     pub(crate) environment: Environment,
 }
@@ -109,16 +112,24 @@ pub(crate) async fn stop(
     Ok(Redirect::to(&paths::conversation(conversation)).into_response())
 }
 
+/// The page to return to.
+#[derive(Deserialize, Default)]
+pub(crate) struct Next {
+    #[serde(default)]
+    next: String,
+}
+
 /// Deletes the conversation.
 pub(crate) async fn delete(
     State(conversations): State<Conversations>,
     user: User,
     Path(conversation): Path<String>,
+    Form(form): Form<Next>,
 ) -> Result<Response, Response> {
     let conversation = id(&conversation).map_err(|error| user.failed(error))?;
     let deleted = conversations.delete(&user.signed_in.principal, conversation).await;
     deleted.map_err(|error| user.failed(error))?;
-    Ok(Redirect::to(paths::HOME).into_response())
+    Ok(Redirect::to(paths::own(&form.next).unwrap_or(paths::HOME)).into_response())
 }
 
 /// Parses the conversation in a path. One that is not a UUID does not exist.
@@ -141,7 +152,7 @@ impl Pages {
         let frame = Frame::load(&self.conversations, user, Some(conversation)).await?;
         // A page of long answers takes memory and time. Few are made at once.
         let _place = self.budgets.made.enter(Holder::Account(principal.account())).await;
-        let window = self.window(principal, conversation, from).await.map_err(failed)?;
+        let window = self.window(principal, conversation, from, SHOWN_MAX).await.map_err(failed)?;
         let later = (!window.is_last).then(|| window.first.saturating_add(window.exchanges()));
         let earlier = (window.first > 0).then(|| window.first.saturating_sub(SHOWN_MAX as u32));
         let exchanges =
@@ -155,9 +166,26 @@ impl Pages {
             exchanges,
             earlier,
             later,
+            is_pinned: summary.pinned,
             is_open: summary.open_answer.is_some(),
         };
         Ok(error::rendered(&page))
+    }
+
+    /// Renders the last exchanges, and tells whether there are earlier ones.
+    pub(crate) async fn last_exchanges(
+        &self,
+        user: &User,
+        conversation: ConversationId,
+        shown_max: usize,
+    ) -> Result<(Vec<Exchange>, bool), Response> {
+        let principal = &user.signed_in.principal;
+        let _place = self.budgets.made.enter(Holder::Account(principal.account())).await;
+        let window = self.window(principal, conversation, None, shown_max).await;
+        let window = window.map_err(|error| user.failed(error))?;
+        let is_cut = window.first > 0;
+        let exchanges = self.exchanges(user.visitor.texts, principal, window.messages).await;
+        Ok((exchanges.map_err(|error| user.failed(error))?, is_cut))
     }
 
     async fn window(
@@ -165,6 +193,7 @@ impl Pages {
         principal: &Principal,
         conversation: ConversationId,
         from: Option<u32>,
+        shown_max: usize,
     ) -> Result<Window, UseCaseError> {
         let mut window = Window { messages: VecDeque::new(), first: from.unwrap_or(0), is_last: true };
         for _ in 0..PAGES_MAX {
@@ -172,10 +201,10 @@ impl Pages {
             let page = self.conversations.messages_after(principal, conversation, next).await?;
             window.messages.extend(page.messages);
             window.is_last = !page.full;
-            let surplus = (window.messages.len() / 2).saturating_sub(SHOWN_MAX);
+            let surplus = (window.messages.len() / 2).saturating_sub(shown_max);
             if from.is_some() {
                 window.is_last &= surplus == 0;
-                window.messages.truncate(2 * SHOWN_MAX);
+                window.messages.truncate(2 * shown_max);
                 break;
             }
             window.messages.drain(..2 * surplus);

@@ -10,8 +10,8 @@ use crate::paths;
 use crate::texts::Texts;
 use crate::visit::User;
 
-/// The conversations that are listed beside a page.
-const LISTED_MAX: u32 = 100;
+/// The conversations that are listed beside a page. The history has all.
+const LISTED_MAX: u32 = 40;
 
 /// The surroundings of a page.
 pub(crate) struct Frame {
@@ -21,8 +21,6 @@ pub(crate) struct Frame {
     /// The path of the page, to which the choice of a language returns.
     pub(crate) path: String,
     pub(crate) conversations: Vec<Entry>,
-    /// The number of conversations that are not listed.
-    pub(crate) unlisted: u64,
 }
 
 /// A conversation in the list.
@@ -43,7 +41,6 @@ impl Frame {
     ) -> Result<Self, Response> {
         let listed = conversations.list(&user.signed_in.principal, 0, LISTED_MAX).await;
         let page = listed.map_err(|error| user.failed(error))?;
-        let unlisted = page.total.saturating_sub(page.conversations.len() as u64);
         let entries = page.conversations.into_iter().map(|summary| Entry {
             href: paths::conversation(summary.id),
             title: summary.title,
@@ -63,7 +60,6 @@ impl Frame {
                 _ => path,
             },
             conversations: entries.collect(),
-            unlisted,
         })
     }
 

@@ -14,9 +14,11 @@ mod composer;
 mod conversation;
 mod error;
 mod events;
+mod export;
 mod files;
 mod frame;
 mod headers;
+mod history;
 mod keys;
 mod language;
 mod machine;
@@ -36,8 +38,8 @@ use axum::extract::{DefaultBodyLimit, FromRef};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use control::{
-    Answers, Authenticator, Catalogs, Conversations, Environment, Files, Owner, Questions, Service, Sessions,
-    Vm,
+    Answers, Authenticator, Catalogs, Conversations, Environment, Files, History, Owner, Questions, Service,
+    Sessions, Vm,
 };
 use http_common::{Budgets, RateLimiter};
 use tokio_util::sync::CancellationToken;
@@ -88,6 +90,7 @@ parts! {
     ending: Ending,
     environment: Environment,
     files: Files,
+    history: History,
     owner: Owner,
     questions: Questions,
     sessions: Sessions,
@@ -110,7 +113,8 @@ composed! {
     account::Account { owner, conversations, environment },
     ask::AskPages { questions, catalogs, conversations, environment },
     files::FilePages { files, access, conversations, budgets },
-    conversation::Pages { conversations, answers, budgets, environment },
+    conversation::Pages { conversations, answers, access, budgets, environment },
+    history::HistoryPages { history, conversations },
     keys::Keys { owner, conversations, environment },
     machine::MachineState { vm, conversations },
 }
@@ -136,6 +140,7 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         ending: Ending(config.ending),
         environment: config.environment,
         files: service.files.clone(),
+        history: service.history.clone(),
         owner: service.owner.clone(),
         questions: service.questions.clone(),
         sessions: service.sessions.clone(),
@@ -156,6 +161,11 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         .route(paths::FOLLOW_UP, post(ask::follow_up))
         .route(paths::STOP, post(conversation::stop))
         .route(paths::DELETE, post(conversation::delete))
+        .route(paths::CHANGE, post(history::change))
+        .route(paths::MARKDOWN, get(export::markdown))
+        .route(paths::JSON, get(export::json))
+        .route(paths::PRINT, get(export::print))
+        .route(paths::HISTORY, get(history::show))
         .route(paths::EVENTS, get(events::follow))
         .route(paths::FILES, get(files::show))
         .route(paths::FILE, get(files::show))

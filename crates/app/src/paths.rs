@@ -11,6 +11,11 @@ pub(crate) const CONVERSATION: &str = "/c/{conversation}";
 pub(crate) const FOLLOW_UP: &str = "/c/{conversation}/ask";
 pub(crate) const STOP: &str = "/c/{conversation}/stop";
 pub(crate) const DELETE: &str = "/c/{conversation}/delete";
+pub(crate) const CHANGE: &str = "/c/{conversation}/change";
+pub(crate) const MARKDOWN: &str = "/c/{conversation}/export.md";
+pub(crate) const JSON: &str = "/c/{conversation}/export.json";
+pub(crate) const PRINT: &str = "/c/{conversation}/print";
+pub(crate) const HISTORY: &str = "/history";
 pub(crate) const EVENTS: &str = "/c/{conversation}/{answer}/events";
 /// The home folder, and the prefix of files; the rest is the path in the workspace.
 pub(crate) const FILES: &str = "/files";

@@ -5,6 +5,7 @@
 //! write plain HTTP must not be able to sign a visitor in to another account.
 
 use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
 use control::sessions::{AGE_MAX, SessionSecret};
 
 /// The cookie over HTTPS.
@@ -25,8 +26,16 @@ pub(crate) fn keep(secret: &SessionSecret, https: bool) -> HeaderValue {
 }
 
 /// Creates the cookies that remove a secret.
-pub(crate) fn remove() -> [HeaderValue; 2] {
+fn remove() -> [HeaderValue; 2] {
     [set_cookie(SECURE, "", 0, true), set_cookie(PLAIN, "", 0, false)]
+}
+
+/// Adds the cookies that remove a secret to a response.
+pub(crate) fn removing(mut response: Response) -> Response {
+    for removed in remove() {
+        response.headers_mut().append(header::SET_COOKIE, removed);
+    }
+    response
 }
 
 /// Returns the value of the first cookie with this name.

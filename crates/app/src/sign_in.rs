@@ -47,7 +47,7 @@ impl Default for SignInLimits {
 
 impl SignInLimits {
     /// Takes an attempt, or returns the time to wait for one.
-    fn take(&self, visitor: &Visitor, email: &str) -> Result<(), Duration> {
+    pub(crate) fn take(&self, visitor: &Visitor, email: &str) -> Result<(), Duration> {
         self.addresses.take(&visitor.address)?;
         self.emails.take(&email.trim().to_lowercase())
     }
@@ -127,11 +127,7 @@ pub(crate) async fn sign_in(
 pub(crate) async fn sign_out(State(sessions): State<Sessions>, user: User) -> Result<Response, Response> {
     let ended = sessions.sign_out(&user.signed_in.principal).await;
     ended.map_err(|error| user.failed(error))?;
-    let mut response = Redirect::to(paths::SIGN_IN).into_response();
-    for removed in session_cookie::remove() {
-        response.headers_mut().append(header::SET_COOKIE, removed);
-    }
-    Ok(response)
+    Ok(session_cookie::removing(Redirect::to(paths::SIGN_IN).into_response()))
 }
 
 fn form(visitor: &Visitor, email: &str, next: &str, error: Option<String>) -> Response {

@@ -161,8 +161,8 @@ mod tests {
     #[test]
     fn numbers_have_plural_forms_and_separators() {
         let texts = Texts(Language::Czech);
-        let count = |number: u64| texts.with("more-conversations", "count", number);
-        assert_eq!([1, 3, 5].map(count), ["a jedna další", "a 3 další", "a 5 dalších"]);
+        let count = |number: u64| texts.with("files-count", "count", number);
+        assert_eq!([1, 3, 5].map(count), ["Jedna položka", "3 položky", "5 položek"]);
         assert_eq!(texts.number(1_234_567), "1\u{a0}234\u{a0}567");
         assert_eq!(Texts(Language::English).number(999), "999");
         assert_eq!(Texts(Language::English).number(10_000), "10,000");

@@ -13,6 +13,7 @@ mod ask_error;
 pub mod backup;
 pub mod catalogs;
 pub mod conversations;
+pub mod credentials;
 pub mod data_folder;
 mod denied_access;
 pub mod disk_guard;
@@ -20,6 +21,7 @@ mod disk_reserve;
 pub mod error;
 pub mod files;
 pub mod health;
+pub mod history;
 mod jobs;
 mod orphans;
 pub mod owner;
@@ -39,6 +41,7 @@ pub use admin::Admin;
 pub use answers::Answers;
 pub use catalogs::Catalogs;
 pub use conversations::Conversations;
+pub use credentials::Credentials;
 pub use disk_reserve::{DiskReserve, DiskReserveConfig};
 pub use engine::{
     AnswerMetrics, DispatchLimits, Environment, Plugins, PluginsConfig, environment, metrics, plugins_folder,
@@ -47,6 +50,7 @@ pub use engine::{
 pub use error::{ErrorKind, PublicCode, UseCaseError};
 pub use files::Files;
 pub use health::{Check, CheckStatus};
+pub use history::History;
 pub use jobs::{JobCounts, JobKindMetrics, JobMetrics};
 pub use live;
 pub use models::{Catalog, ProbeError, VendorHealth};

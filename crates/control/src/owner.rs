@@ -1,11 +1,12 @@
 //! The operations of a signed-in owner on their own account: API keys, credits and usage.
 
-use domain::credits::Balance;
+use domain::credits::{Balance, Credits};
 use domain::id::KeyId;
 use domain::key::SecretKey;
 use domain::time::Timestamp;
 use store::accounts::{self, Account};
 use store::audit::{self, AuditEntry};
+pub use store::credits::{LEDGER_PAGE_MAX, LedgerEntry};
 use store::keys::{self, KeyError, NewKey};
 pub use store::keys::{Key, Spending};
 use store::{Store, credits, usage};
@@ -116,6 +117,38 @@ impl Owner {
         let account = principal.account();
         let (rows, more) = self.store.read(move |tx| usage::by_day_and_model(tx, account, since)).await?;
         Ok(UsageReport::of(&rows, !more))
+    }
+}
+
+impl Owner {
+    /// Returns the cost of the account's answers since a time by the name of the key that asked; `None` for questions of the
+    /// application. Most expensive first.
+    ///
+    /// # Errors
+    /// [`UseCaseError`].
+    pub async fn usage_by_key(
+        &self,
+        principal: &Principal,
+        since: Timestamp,
+    ) -> Result<Vec<(Option<String>, u64, Credits)>, UseCaseError> {
+        signed_in(principal)?;
+        let account = principal.account();
+        Ok(self.store.read(move |tx| usage::by_key(tx, account, since)).await?)
+    }
+
+    /// Returns postings of the account's ledger, newest first: `limit` (at most [`LEDGER_PAGE_MAX`]) from `offset` on.
+    ///
+    /// # Errors
+    /// [`UseCaseError`].
+    pub async fn ledger(
+        &self,
+        principal: &Principal,
+        offset: u64,
+        limit: u32,
+    ) -> Result<Vec<LedgerEntry>, UseCaseError> {
+        signed_in(principal)?;
+        let account = principal.account();
+        Ok(self.store.read(move |tx| credits::ledger(tx, account, offset, limit)).await?)
     }
 }
 

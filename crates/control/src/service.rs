@@ -26,8 +26,9 @@ use crate::orphans;
 use crate::provisioning;
 use crate::vm::StoreMachineRecords;
 use crate::{
-    Admin, Answers, Authenticator, Catalogs, Check, Conversations, DiskReserve, DiskReserveConfig,
-    Environment, Files, Owner, Passwords, Plugins, PluginsConfig, Questions, Sessions, Vm,
+    Admin, Answers, Authenticator, Catalogs, Check, Conversations, Credentials, DiskReserve,
+    DiskReserveConfig, Environment, Files, History, Owner, Passwords, Plugins, PluginsConfig, Questions,
+    Sessions, Vm,
 };
 use engine::metrics::AnswerMetrics;
 use engine::templates::PromptTemplates;
@@ -96,6 +97,10 @@ pub struct Service {
     pub catalogs: Catalogs,
     /// Conversations.
     pub conversations: Conversations,
+    /// Passwords and emails as their owners change them.
+    pub credentials: Credentials,
+    /// Histories.
+    pub history: History,
     /// The owners' own operations on keys and credits.
     pub owner: Owner,
     /// Passwords of the accounts' owners.
@@ -186,6 +191,8 @@ impl Service {
             admin,
             answers: Answers::new(&store, &live, &dispatch, &access),
             owner: Owner::new(&store, &environment, &access),
+            credentials: Credentials::new(&store, &environment, &passwords),
+            history: History::new(&store, &dispatch),
             sessions: Sessions::new(&store, &environment, &passwords, &workspaces),
             access,
             catalogs: Catalogs {

@@ -16,6 +16,19 @@ use crate::provisioning;
 /// The number of machines of one query.
 const MACHINES_PAGE: u32 = 500;
 
+/// The machine as its owner sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MachineDescription {
+    /// The state.
+    pub status: MachineStatus,
+    /// The driver of the service's machines, with the kind of its limits.
+    pub driver: String,
+    /// The isolation in words.
+    pub isolation: &'static str,
+    /// The reason of the last change of the state, or of the last failure, in English.
+    pub reason: Option<String>,
+}
+
 /// The machines of all accounts. Cheap to clone.
 #[derive(Clone)]
 pub struct Vm {
@@ -33,6 +46,22 @@ impl Vm {
         self.machines.status(principal.account()).await.map_err(|error| match error {
             MachineError::NoMachine => UseCaseError::from(error).with_kind(ErrorKind::NotFound),
             error => error.into(),
+        })
+    }
+
+    /// Describes the account's machine to its owner.
+    ///
+    /// # Errors
+    /// Those of [`Self::status`].
+    pub async fn describe(&self, principal: &Principal) -> Result<MachineDescription, UseCaseError> {
+        let status = self.status(principal).await?;
+        let view = self.machines.view(principal.account()).await?;
+        let driver = self.machines.driver();
+        Ok(MachineDescription {
+            status,
+            driver: driver.to_string(),
+            isolation: driver.isolation(),
+            reason: view.failure.or(view.reason),
         })
     }
 

@@ -178,6 +178,19 @@ pub fn set_password(tx: &mut dyn Sql, user: UserId, hash: &str) -> Result<(), Ac
     if changed == 0 { Err(AccountError::NotFound) } else { Ok(()) }
 }
 
+/// Replaces the user's email; at most 320 bytes.
+///
+/// # Errors
+/// [`AccountError::EmailTaken`].
+pub fn set_email(tx: &mut dyn Sql, user: UserId, email: &str) -> Result<(), AccountError> {
+    let changed = tx.execute(
+        "UPDATE users SET email = $2, email_key = $3 WHERE id = $1
+            AND NOT EXISTS (SELECT 1 FROM users WHERE email_key = $3 AND id <> $1)",
+        params![user, email, &email_key(email)],
+    )?;
+    if changed == 0 { Err(AccountError::EmailTaken) } else { Ok(()) }
+}
+
 /// Returns the hash of the user's password; `None` if the user does not exist or has no password.
 ///
 /// # Errors

@@ -111,6 +111,36 @@ pub fn list(tx: &mut dyn Sql, account: AccountId, offset: u64, limit: u32) -> Re
     Ok(ConversationPage { conversations, total })
 }
 
+/// Returns the account's conversations in the order of [`list`]: at most [`FOUND_MAX`](crate::search::FOUND_MAX).
+///
+/// # Errors
+/// [`StoreError`].
+pub fn list_ids(tx: &mut dyn Sql, account: AccountId) -> Result<Vec<ConversationId>> {
+    tx.all(
+        "SELECT id FROM conversations WHERE account_id = $1 AND deleted_at IS NULL
+         ORDER BY pinned DESC, modified_at DESC, id DESC LIMIT $2",
+        params![account, crate::search::FOUND_MAX],
+        |row| row.id(0),
+    )
+}
+
+/// Returns the name of the key through which the first question of a conversation came, if it came through one.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn key_name(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    conversation: ConversationId,
+) -> Result<Option<String>> {
+    tx.one(
+        "SELECT k.name FROM questions q JOIN keys k ON k.id = q.key_id
+         WHERE q.conversation_id = $2 AND q.ordinal = 0 AND k.account_id = $1",
+        params![account, conversation],
+        |row| Ok(row.text(0)?.to_owned()),
+    )
+}
+
 /// Returns the summary of a conversation.
 ///
 /// # Errors
@@ -139,7 +169,8 @@ pub fn patch(
     patch: &ConversationPatch,
 ) -> Result<ConversationSummary, ConversationError> {
     tx.execute(
-        "UPDATE conversations SET title = COALESCE($3, title), pinned = COALESCE($4, pinned)
+        "UPDATE conversations SET title = COALESCE($3, title), pinned = COALESCE($4, pinned),
+            searched_at = CASE WHEN $3 IS NULL THEN searched_at END
          WHERE id = $1 AND account_id = $2 AND deleted_at IS NULL",
         params![conversation, account, patch.title.as_ref(), patch.pinned],
     )?;

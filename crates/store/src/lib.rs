@@ -36,6 +36,7 @@ mod options;
 mod postgres;
 pub mod questions;
 mod queue;
+pub mod search;
 pub mod sessions;
 pub mod skills;
 mod sql;

@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::sql::Result;
 
 /// All migrations. The version of a database is the number of its newest.
-pub(crate) const MIGRATIONS: [&str; 10] = [
+pub(crate) const MIGRATIONS: [&str; 11] = [
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_limits.sql"),
     include_str!("migrations/0003_terms.sql"),
@@ -20,6 +20,7 @@ pub(crate) const MIGRATIONS: [&str; 10] = [
     include_str!("migrations/0008_summaries.sql"),
     include_str!("migrations/0009_jobs.sql"),
     include_str!("migrations/0010_sessions.sql"),
+    include_str!("migrations/0011_search.sql"),
 ];
 
 pub(crate) const JOURNAL: &str =
@@ -57,6 +58,8 @@ fn for_sqlite(migration: &str) -> String {
         .replace("BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "INTEGER PRIMARY KEY")
         .replace("BIGINT", "INTEGER")
         .replace("BYTEA", "BLOB")
+        // SQLite compares bytes anyway.
+        .replace(" COLLATE \"C\"", "")
         .replace("\n);", "\n) STRICT;")
 }
 

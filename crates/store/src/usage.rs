@@ -60,6 +60,26 @@ pub fn by_day_and_model(
     Ok((rows, more))
 }
 
+/// Returns the account's cost since `since` by the key that asked, most expensive first: the key's name, the number of settled
+/// steps, and credits. `None` stands for questions of the application.
+///
+/// # Errors
+/// [`StoreError`](crate::StoreError).
+pub fn by_key(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    since: Timestamp,
+) -> Result<Vec<(Option<String>, u64, Credits)>> {
+    tx.all(
+        "SELECT k.name, COUNT(*), CAST(SUM(p.amount) AS BIGINT) AS spent
+         FROM postings p LEFT JOIN keys k ON k.id = p.key_id AND k.account_id = $1
+         WHERE p.account_id = $1 AND p.created_at >= $2 AND p.kind = 'settle'
+         GROUP BY p.key_id, k.name ORDER BY spent DESC LIMIT $3",
+        params![account, since, USAGE_ROWS_MAX],
+        |row| Ok((row.opt_text(0)?.map(str::to_owned), row.count(1)?, row.credits(2)?)),
+    )
+}
+
 fn read_used(row: &dyn Row) -> Result<UsageRow> {
     let estimated_tokens = row.count(8)?;
     Ok(UsageRow {

@@ -4,5 +4,6 @@ mod account;
 mod browser;
 mod conversations;
 mod files;
+mod history;
 mod hostile;
 mod sign_in;

@@ -70,6 +70,8 @@ pub fn remove(tx: &mut dyn Sql, conversation: ConversationId, limit: u32) -> Res
     let limit = u64::from(limit);
     let mut removed = 0;
     for sql in [
+        "DELETE FROM search_words WHERE conversation_id = $1 AND word IN
+            (SELECT word FROM search_words WHERE conversation_id = $1 LIMIT $2)",
         "DELETE FROM delegations WHERE (answer_id, call_id) IN
             (SELECT d.answer_id, d.call_id FROM delegations d JOIN answers a ON a.id = d.answer_id
              WHERE a.conversation_id = $1 LIMIT $2)",

@@ -21,6 +21,7 @@ on_every_engine!(
     an_account_is_found_by_id_and_by_email_in_any_case,
     accounts_are_listed_page_by_page_with_their_credits,
     an_email_is_taken_once_in_any_case,
+    an_email_is_replaced_by_a_free_one,
     a_password_belongs_to_one_user,
     a_grant_raises_the_balance_and_stands_in_the_ledger,
     machines_are_counted_from_zero_without_gaps,
@@ -85,6 +86,23 @@ async fn an_email_is_taken_once_in_any_case(engine: Engine) {
     let refused = fixture.store.write(move |tx| accounts::create(tx, &second)).await;
     assert!(matches!(refused, Err(AccountError::EmailTaken)));
     assert_eq!(fixture.store.read(move |tx| accounts::get(tx, id)).await.expect("a read"), None);
+}
+
+async fn an_email_is_replaced_by_a_free_one(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let (ada, bo) = (fixture.new_account(0), fixture.new_account(0));
+    let (ada_user, taken) = (ada.user, bo.email.to_uppercase());
+    for new in [ada, bo] {
+        fixture.store.write(move |tx| accounts::create(tx, &new)).await.expect("it is made");
+    }
+    let refused = fixture.store.write(move |tx| accounts::set_email(tx, ada_user, &taken)).await;
+    assert!(matches!(refused, Err(AccountError::EmailTaken)), "{refused:?}");
+    for email in ["Ada.L@example.org", "ada.l@example.org"] {
+        fixture.store.write(move |tx| accounts::set_email(tx, ada_user, email)).await.expect("it is free");
+        let found = fixture.store.read(move |tx| accounts::by_email(tx, "ADA.L@example.org")).await;
+        let found = found.expect("a read").expect("it is found");
+        assert_eq!((found.user, found.email.as_str()), (ada_user, email));
+    }
 }
 
 async fn a_password_belongs_to_one_user(engine: Engine) {

@@ -40,6 +40,7 @@ mod kill;
 mod ledger;
 mod questions;
 mod races;
+mod search;
 mod serving;
 mod sessions;
 mod skills;

@@ -1,0 +1,274 @@
+//! Conversations as files: Markdown and JSON, made while they are sent, and a page to print.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+
+use askama::Template;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use control::conversations::{ConversationSummary, Message, Question};
+use control::live::{PartKind, Snapshot};
+use control::{Answers, Conversations, Principal, UseCaseError};
+use domain::citation::Place;
+use domain::id::ConversationId;
+use futures_util::stream;
+use http_common::{Until, attachment};
+use serde_json::json;
+
+use crate::assets::{ADDRESSES, Addresses};
+use crate::conversation::{self, Exchange, Pages};
+use crate::error;
+use crate::shown_time::ShownTime;
+use crate::texts::Texts;
+use crate::visit::User;
+
+/// The most exchanges of a page to print.
+const PRINTED_MAX: usize = 200;
+
+/// The format of an export.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Markdown,
+    Json,
+}
+
+/// Sends a conversation as Markdown.
+pub(crate) async fn markdown(
+    State(pages): State<Pages>,
+    user: User,
+    Path(id): Path<String>,
+) -> Result<Response, Response> {
+    pages.export(&user, &id, Format::Markdown).await
+}
+
+/// Sends a conversation as JSON.
+pub(crate) async fn json(
+    State(pages): State<Pages>,
+    user: User,
+    Path(id): Path<String>,
+) -> Result<Response, Response> {
+    pages.export(&user, &id, Format::Json).await
+}
+
+#[derive(Template)]
+#[template(path = "print.html")]
+struct PrintPage {
+    texts: Texts,
+    assets: &'static Addresses,
+    title: String,
+    model: String,
+    created: ShownTime,
+    exchanges: Vec<Exchange>,
+    /// True if earlier exchanges are left out.
+    is_cut: bool,
+}
+
+/// Shows the last exchanges of a conversation as a page to print.
+pub(crate) async fn print(
+    State(pages): State<Pages>,
+    user: User,
+    Path(id): Path<String>,
+) -> Result<Response, Response> {
+    let texts = user.visitor.texts;
+    let id = conversation::id(&id).map_err(|error| user.failed(error))?;
+    let summary = pages.conversations.summary(&user.signed_in.principal, id).await;
+    let summary = summary.map_err(|error| user.failed(error))?;
+    let (exchanges, is_cut) = pages.last_exchanges(&user, id, PRINTED_MAX).await?;
+    Ok(error::rendered(&PrintPage {
+        texts,
+        assets: &ADDRESSES,
+        title: summary.title,
+        model: summary.model,
+        created: ShownTime::time(texts, summary.created_at),
+        exchanges,
+        is_cut,
+    }))
+}
+
+impl Pages {
+    async fn export(&self, user: &User, id: &str, format: Format) -> Result<Response, Response> {
+        let principal = &user.signed_in.principal;
+        let id = conversation::id(id).map_err(|error| user.failed(error))?;
+        let summary = self.conversations.summary(principal, id).await.map_err(|error| user.failed(error))?;
+        let (kind, extension) = match format {
+            Format::Markdown => ("text/markdown; charset=utf-8", "md"),
+            Format::Json => ("application/json", "json"),
+        };
+        let headers = [
+            (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
+            (header::CONTENT_DISPOSITION, attachment(&format!("{}.{extension}", file_name(&summary.title)))),
+        ];
+        let export = Export {
+            conversations: self.conversations.clone(),
+            answers: self.answers.clone(),
+            principal: principal.clone(),
+            id,
+            format,
+            waiting: VecDeque::from([beginning(&summary, format)]),
+            exchanges: 0,
+            is_last: false,
+            is_first: true,
+        };
+        let pieces = stream::try_unfold(export, |mut export| async move {
+            Ok::<_, UseCaseError>(export.next().await?.map(|piece| (Bytes::from(piece), export)))
+        });
+        let body = Until::new(Body::from_stream(pieces), self.access.clone().revoked(principal.clone()));
+        Ok((headers, Body::new(body)).into_response())
+    }
+}
+
+/// Returns a title without what file systems and shells reserve.
+fn file_name(title: &str) -> String {
+    let plain = |c: char| if c.is_control() || "/\\:*?\"<>|".contains(c) { ' ' } else { c };
+    let name: String = title.chars().map(plain).collect();
+    let name = name.trim_matches(|c: char| c == '.' || c.is_whitespace()).to_owned();
+    if name.is_empty() { "conversation".to_owned() } else { name }
+}
+
+/// An export that is being sent. A page of messages is in memory at a time.
+struct Export {
+    conversations: Conversations,
+    answers: Answers,
+    principal: Principal,
+    id: ConversationId,
+    format: Format,
+    waiting: VecDeque<String>,
+    /// The exchanges that were read.
+    exchanges: u32,
+    is_last: bool,
+    /// True until a message was written.
+    is_first: bool,
+}
+
+impl Export {
+    async fn next(&mut self) -> Result<Option<String>, UseCaseError> {
+        loop {
+            if let Some(piece) = self.waiting.pop_front() {
+                return Ok(Some(piece));
+            }
+            if self.is_last {
+                return Ok(None);
+            }
+            let page = self.conversations.messages_after(&self.principal, self.id, self.exchanges).await?;
+            let read = u32::try_from(page.messages.len() / 2).unwrap_or(u32::MAX);
+            self.exchanges = self.exchanges.saturating_add(read);
+            self.is_last = !page.full || read == 0;
+            for message in page.messages {
+                let piece = self.piece(message);
+                self.waiting.push_back(piece);
+            }
+            if self.is_last && self.format == Format::Json {
+                self.waiting.push_back("]}\n".to_owned());
+            }
+        }
+    }
+
+    fn piece(&mut self, message: Message) -> String {
+        let separator = if std::mem::take(&mut self.is_first) { "" } else { "," };
+        match (message, self.format) {
+            (Message::Question(question), Format::Markdown) => question_markdown(&question),
+            (Message::Question(question), Format::Json) => {
+                let message = json!({
+                    "role": "USER", "createdAt": question.created_at.to_string(), "text": question.text,
+                    "filePaths": question.attachments,
+                });
+                format!("{separator}{message}")
+            }
+            (Message::Answer(stored), format) => {
+                let snapshot = self.answers.snapshot_of(&self.principal, *stored);
+                let sources: Vec<_> = sources(&snapshot).into_iter().collect();
+                let text: String = snapshot.text.segments().iter().map(|segment| segment.text()).collect();
+                match format {
+                    Format::Markdown => answer_markdown(&text, &sources),
+                    Format::Json => {
+                        let sources: Vec<_> =
+                            sources.iter().map(|(number, place)| source_json(*number, place)).collect();
+                        format!(
+                            "{separator}{}",
+                            json!({ "role": "ASSISTANT", "text": text, "sources": sources })
+                        )
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns what an export begins with.
+fn beginning(summary: &ConversationSummary, format: Format) -> String {
+    match format {
+        Format::Markdown => format!("# {}\n\n{} · {}\n", summary.title, summary.created_at, summary.model),
+        Format::Json => {
+            let chat = json!({
+                "chatId": summary.id.to_string(), "title": summary.title, "model": summary.model,
+                "createdAt": summary.created_at.to_string(), "modifiedAt": summary.modified_at.to_string(),
+            });
+            format!("{{\"chat\":{chat},\"messages\":[")
+        }
+    }
+}
+
+/// Returns a question as a quotation.
+fn question_markdown(question: &Question) -> String {
+    let mut text = String::from("\n---\n\n");
+    for line in question.text.lines() {
+        let _ = writeln!(text, "> {line}");
+    }
+    for path in &question.attachments {
+        let _ = writeln!(text, ">\n> `{path}`");
+    }
+    text
+}
+
+fn answer_markdown(text: &str, sources: &[(u32, Place)]) -> String {
+    let mut whole = format!("\n{}\n", text.trim());
+    for (number, place) in sources {
+        let shown = match place {
+            Place::File { path, page: Some(page), .. } => format!("`{path}`, {page}"),
+            Place::File { path, .. } => format!("`{path}`"),
+            Place::Web { url, .. } => format!("<{url}>"),
+        };
+        let _ = write!(whole, "\n{number}. {shown}");
+    }
+    whole.push('\n');
+    whole
+}
+
+fn source_json(number: u32, place: &Place) -> serde_json::Value {
+    match place {
+        Place::File { path, page, .. } => {
+            json!({ "number": number, "type": "FILE", "path": path, "page": page })
+        }
+        Place::Web { url, title } => json!({ "number": number, "type": "URL", "url": url, "title": title }),
+    }
+}
+
+/// Returns the sources that an answer cites, by their numbers.
+fn sources(snapshot: &Snapshot) -> BTreeMap<u32, Place> {
+    let citations = snapshot.parts.iter().flat_map(|part| match &part.shape {
+        PartKind::Text { citations, .. } | PartKind::Agent { citations, .. } => citations.as_slice(),
+        _ => &[],
+    });
+    citations.map(|citation| (citation.number, citation.place.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_becomes_a_name_of_a_file() {
+        assert_eq!(file_name("What is §7 / \"rent\"?"), "What is §7    rent");
+        assert_eq!(file_name("../.."), "conversation");
+        assert_eq!(file_name(" ? "), "conversation");
+    }
+
+    #[test]
+    fn sources_follow_the_answer() {
+        let place = Place::File { path: "/a.pdf".to_owned(), page: Some(2), lines: None };
+        assert_eq!(answer_markdown("Five.", &[(1, place)]), "\nFive.\n\n1. `/a.pdf`, 2\n");
+    }
+}

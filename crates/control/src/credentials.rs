@@ -1,0 +1,174 @@
+//! Changes of what an owner signs in with: password and email. Each requires the present password.
+
+use store::accounts::{self, Account, AccountError};
+use store::audit::{self, AuditEntry};
+use store::{Store, StoreError, sessions};
+
+use crate::Environment;
+use crate::error::UseCaseError;
+use crate::passwords::{InvalidPassword, Password, PasswordError, Passwords};
+use crate::principal::Principal;
+use crate::sessions::no_session;
+
+/// The longest email, in bytes.
+pub const EMAIL_MAX_BYTES: usize = 320;
+
+/// The reason why credentials were not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialsError {
+    /// The present password is wrong.
+    #[error("wrong password")]
+    WrongPassword,
+    /// The new password is invalid.
+    #[error(transparent)]
+    InvalidPassword(#[from] InvalidPassword),
+    /// The text cannot be an email.
+    #[error("invalid email")]
+    InvalidEmail,
+    /// Another user has this email.
+    #[error("the email is taken")]
+    EmailTaken,
+    /// The service failed.
+    #[error(transparent)]
+    Failed(#[from] UseCaseError),
+}
+
+impl From<StoreError> for CredentialsError {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<AccountError> for CredentialsError {
+    fn from(error: AccountError) -> Self {
+        match error {
+            AccountError::EmailTaken => Self::EmailTaken,
+            AccountError::NotFound => Self::Failed(UseCaseError::internal(error)),
+            AccountError::Store(error) => error.into(),
+        }
+    }
+}
+
+/// The credentials of all owners. Cheap to clone. Callers bound how often a password may be tried.
+#[derive(Clone)]
+pub struct Credentials {
+    store: Store,
+    environment: Environment,
+    passwords: Passwords,
+}
+
+impl Credentials {
+    pub(crate) fn new(store: &Store, environment: &Environment, passwords: &Passwords) -> Self {
+        Self { store: store.clone(), environment: environment.clone(), passwords: passwords.clone() }
+    }
+
+    /// Replaces the password. All sessions of the user end, the present one too.
+    ///
+    /// # Errors
+    /// [`CredentialsError`].
+    pub async fn change_password(
+        &self,
+        principal: &Principal,
+        present: &str,
+        new: &str,
+    ) -> Result<(), CredentialsError> {
+        let new = Password::parse(new)?;
+        let account = self.verified(principal, present).await?;
+        let entry = self.entry(&account, "change password");
+        self.passwords.set(&account, new).await.map_err(failed)?;
+        Ok(self.store.write(move |tx| audit::append(tx, &entry)).await?)
+    }
+
+    /// Replaces the email, by which the user signs in. Sessions stay.
+    ///
+    /// # Errors
+    /// [`CredentialsError`].
+    pub async fn change_email(
+        &self,
+        principal: &Principal,
+        present: &str,
+        email: &str,
+    ) -> Result<(), CredentialsError> {
+        let email = checked_email(email).ok_or(CredentialsError::InvalidEmail)?;
+        let account = self.verified(principal, present).await?;
+        let entry = self.entry(&account, "change email");
+        let changed = self.store.write(move |tx| {
+            accounts::set_email(tx, account.user, &email)?;
+            Ok::<_, AccountError>(audit::append(tx, &entry)?)
+        });
+        Ok(changed.await?)
+    }
+
+    /// Ends all sessions of the user, the present one too. Their open streams end within seconds.
+    ///
+    /// # Errors
+    /// [`UseCaseError`].
+    pub async fn sign_out_everywhere(&self, principal: &Principal) -> Result<(), UseCaseError> {
+        let account = self.account(principal).await?;
+        let entry = self.entry(&account, "sign out everywhere");
+        let ended = self.store.write(move |tx| {
+            sessions::end_all(tx, account.user)?;
+            audit::append(tx, &entry)
+        });
+        Ok(ended.await?)
+    }
+
+    /// Returns the account of a principal whose present password this is.
+    async fn verified(&self, principal: &Principal, present: &str) -> Result<Account, CredentialsError> {
+        let account = self.account(principal).await?;
+        let present = Password::parse(present).map_err(|_| CredentialsError::WrongPassword)?;
+        let verified = self.passwords.verify(&account.email, present).await.map_err(failed)?;
+        verified.filter(|verified| verified.id == account.id).ok_or(CredentialsError::WrongPassword)
+    }
+
+    async fn account(&self, principal: &Principal) -> Result<Account, UseCaseError> {
+        principal.session_id().ok_or_else(no_session)?;
+        let account = principal.account();
+        let found = self.store.read(move |tx| accounts::get(tx, account)).await?;
+        found.ok_or_else(|| UseCaseError::internal("the account of a session does not exist"))
+    }
+
+    fn entry(&self, account: &Account, action: &str) -> AuditEntry {
+        AuditEntry {
+            at: self.environment.now(),
+            account: Some(account.id),
+            actor: account.email.clone(),
+            action: action.to_owned(),
+            subject: account.email.clone(),
+            detail: String::new(),
+            trace: None,
+        }
+    }
+}
+
+fn failed(error: PasswordError) -> CredentialsError {
+    CredentialsError::Failed(match error {
+        PasswordError::Store(error) => error.into(),
+        PasswordError::Ending => UseCaseError::new(crate::PublicCode::Unavailable, error),
+        PasswordError::NoSuchAccount | PasswordError::Hash(_) => UseCaseError::internal(error),
+    })
+}
+
+/// Returns an email without white space around it; `None` if the text cannot be one.
+fn checked_email(text: &str) -> Option<String> {
+    let email = text.trim();
+    let (name, host) = email.rsplit_once('@')?;
+    let is_plain = !email.chars().any(|c| c.is_whitespace() || c.is_control());
+    (is_plain && !name.is_empty() && !host.is_empty() && email.len() <= EMAIL_MAX_BYTES)
+        .then(|| email.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_email_has_a_name_and_a_host() {
+        assert_eq!(checked_email(" ada@example.org ").as_deref(), Some("ada@example.org"));
+        for wrong in
+            ["", "ada", "@example.org", "ada@", "a da@example.org", "ada@example.org\n.x", &"x@".repeat(161)]
+        {
+            assert_eq!(checked_email(wrong), None, "{wrong}");
+        }
+    }
+}

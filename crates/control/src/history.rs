@@ -1,0 +1,233 @@
+//! The history of an account: pages of its conversations, and search by words of their titles and messages.
+//!
+//! Conversations are indexed when their owner searches. A search indexes a few batches itself; a task indexes the rest, one
+//! for each account at a time.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use domain::id::{AccountId, ConversationId};
+use domain::scope::Permission::Read;
+use engine::Dispatch;
+use store::conversations::{self, ConversationError, ConversationSummary};
+use store::search::{self, Unindexed};
+use store::{Sql, Store, StoreError};
+
+use crate::error::UseCaseError;
+use crate::principal::Principal;
+
+/// The most words of a search that count.
+const SEARCHED_WORDS_MAX: usize = 8;
+/// The characters of a word that count. The rest is an ending in most languages.
+const WORD_MAX_CHARS: usize = 16;
+/// Shorter words are not indexed.
+const WORD_MIN_CHARS: usize = 2;
+/// The words of a conversation that are indexed at once.
+const INDEXED_WORDS_MAX: usize = 8_000;
+/// The conversations of a batch, and the batches that a search waits for.
+const BATCH: u32 = 20;
+const AWAITED_BATCHES_MAX: u32 = 5;
+
+/// A conversation of the history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryEntry {
+    /// The conversation.
+    pub summary: ConversationSummary,
+    /// The name of the key through which it was begun; `None` if it was begun in the application.
+    pub key_name: Option<String>,
+}
+
+/// A page of the history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryPage {
+    /// The conversations: pinned ones first, then the latest modified.
+    pub entries: Vec<HistoryEntry>,
+    /// True if a further page follows.
+    pub more: bool,
+    /// True if conversations are still being indexed, so that a search may miss some.
+    pub is_indexing: bool,
+}
+
+/// The histories of all accounts. Cheap to clone.
+#[derive(Clone)]
+pub struct History {
+    store: Store,
+    dispatch: Dispatch,
+    /// The accounts whose conversations a task indexes.
+    indexing: Arc<Mutex<HashSet<AccountId>>>,
+}
+
+impl History {
+    pub(crate) fn new(store: &Store, dispatch: &Dispatch) -> Self {
+        Self { store: store.clone(), dispatch: dispatch.clone(), indexing: Arc::default() }
+    }
+
+    /// Returns `limit` conversations from `offset` on: those with a word for each word of `searched` that begins with it,
+    /// regardless of case and diacritics; all if nothing is searched.
+    ///
+    /// # Errors
+    /// [`UseCaseError`].
+    pub async fn page(
+        &self,
+        principal: &Principal,
+        searched: &str,
+        offset: usize,
+        limit: usize,
+    ) -> Result<HistoryPage, UseCaseError> {
+        principal.require(&[Read])?;
+        let account = principal.account();
+        let words: Vec<String> = words(searched).take(SEARCHED_WORDS_MAX).collect();
+        let is_indexing = !words.is_empty() && self.index(account).await?;
+        let found = self.store.read(move |tx| {
+            let ids = if words.is_empty() {
+                listed(tx, account, offset, limit)?
+            } else {
+                matching(tx, account, &words)?.into_iter().skip(offset).take(limit + 1).collect()
+            };
+            entries(tx, account, ids)
+        });
+        let mut entries = found.await?;
+        let more = entries.len() > limit;
+        entries.truncate(limit);
+        Ok(HistoryPage { entries, more, is_indexing })
+    }
+
+    /// Indexes what has changed. Returns true if a task goes on with the rest.
+    async fn index(&self, account: AccountId) -> Result<bool, UseCaseError> {
+        for _ in 0..AWAITED_BATCHES_MAX {
+            if !self.index_batch(account).await? {
+                return Ok(false);
+            }
+        }
+        if self.lock_indexing().insert(account) {
+            let this = self.clone();
+            self.dispatch.spawn(async move {
+                // Freed also when the service ends in the middle.
+                let _working = Working(&this, account);
+                while this.index_batch(account).await.unwrap_or(false) {}
+            });
+        }
+        Ok(true)
+    }
+
+    /// Indexes a batch. Returns true if there may be more.
+    async fn index_batch(&self, account: AccountId) -> Result<bool, UseCaseError> {
+        let unindexed = self.store.read(move |tx| search::unindexed(tx, account, BATCH)).await?;
+        if unindexed.is_empty() {
+            return Ok(false);
+        }
+        let is_full = unindexed.len() == BATCH as usize || unindexed.iter().any(|rest| rest.until.is_none());
+        let with_words = tokio::task::spawn_blocking(move || {
+            unindexed.into_iter().map(|one| (words_of(&one), one)).collect::<Vec<_>>()
+        });
+        let with_words = with_words.await.map_err(UseCaseError::internal)?;
+        let indexed = self.store.write(move |tx| {
+            with_words.iter().try_for_each(|(words, one)| search::index(tx, account, one, words))
+        });
+        indexed.await?;
+        Ok(is_full)
+    }
+
+    fn lock_indexing(&self) -> std::sync::MutexGuard<'_, HashSet<AccountId>> {
+        self.indexing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Marks an account as being indexed until it is dropped.
+struct Working<'a>(&'a History, AccountId);
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.lock_indexing().remove(&self.1);
+    }
+}
+
+/// Returns one conversation more than `limit`, if there is one.
+fn listed(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    offset: usize,
+    limit: usize,
+) -> Result<Vec<ConversationId>, StoreError> {
+    let limit = u32::try_from(limit + 1).unwrap_or(u32::MAX);
+    let page = conversations::list(tx, account, offset as u64, limit)?;
+    Ok(page.conversations.into_iter().map(|summary| summary.id).collect())
+}
+
+/// Returns the conversations that have all words, in the order of the list.
+fn matching(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    words: &[String],
+) -> Result<Vec<ConversationId>, StoreError> {
+    let mut matching: Option<HashSet<ConversationId>> = None;
+    for word in words {
+        let found: HashSet<_> = search::find(tx, account, word)?.into_iter().collect();
+        matching = Some(match matching {
+            Some(matching) => matching.intersection(&found).copied().collect(),
+            None => found,
+        });
+        if matching.as_ref().is_some_and(HashSet::is_empty) {
+            return Ok(Vec::new());
+        }
+    }
+    let matching = matching.unwrap_or_default();
+    let listed = conversations::list_ids(tx, account)?;
+    Ok(listed.into_iter().filter(|id| matching.contains(id)).collect())
+}
+
+fn entries(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    ids: Vec<ConversationId>,
+) -> Result<Vec<HistoryEntry>, StoreError> {
+    let mut entries = Vec::with_capacity(ids.len());
+    for id in ids {
+        match conversations::summary(tx, account, id) {
+            Ok(summary) => {
+                let key_name = conversations::key_name(tx, account, id)?;
+                entries.push(HistoryEntry { summary, key_name });
+            }
+            // It was deleted in between.
+            Err(ConversationError::NotFound) => {}
+            Err(ConversationError::Store(error)) => return Err(error),
+        }
+    }
+    Ok(entries)
+}
+
+fn words_of(unindexed: &Unindexed) -> BTreeSet<String> {
+    let texts = std::iter::once(&unindexed.title).chain(&unindexed.texts);
+    let mut found = BTreeSet::new();
+    for word in texts.flat_map(|text| words(text)) {
+        if found.len() == INDEXED_WORDS_MAX {
+            break;
+        }
+        found.insert(word);
+    }
+    found
+}
+
+/// Returns the words of a text as they are indexed and searched: in lower case, without diacritics, cut.
+fn words(text: &str) -> impl Iterator<Item = String> {
+    let folded = text_analysis::fold(text);
+    let words: Vec<String> = folded
+        .split(|c: char| !c.is_alphanumeric())
+        .map(|word| word.chars().take(WORD_MAX_CHARS).collect::<String>())
+        .filter(|word| word.chars().count() >= WORD_MIN_CHARS)
+        .collect();
+    words.into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_folded_and_cut() {
+        let found: Vec<_> = words("Výpověď z NÁJMU, a 7: nejneobhospodařovávatelnějšími").collect();
+        assert_eq!(found, ["vypoved", "najmu", "nejneobhospodaro"]);
+        assert!(words("日本語の文書").all(|word| word.len() <= search::WORD_MAX_BYTES));
+        assert_eq!(words(" . ").count(), 0);
+    }
+}

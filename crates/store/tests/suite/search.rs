@@ -1,0 +1,146 @@
+//! Search of conversations by words, and the names of the keys through which they came.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use domain::answer::{Answer, Ending, LogEntry};
+use domain::id::{AccountId, ConversationId};
+use store::conversations::ConversationPatch;
+use store::questions::{AskedThrough, NewQuestion};
+use store::search::{self, INDEXED_TOGETHER_MAX, Unindexed};
+use store::{conversations, usage};
+
+use crate::fixture::{Engine, Fixture, START, done, step};
+
+on_every_engine!(
+    a_conversation_is_indexed_once_until_it_changes,
+    words_are_found_by_their_beginning_within_the_account,
+    a_long_conversation_is_indexed_in_pieces,
+    a_deleted_conversation_leaves_no_words,
+    a_conversation_names_the_key_through_which_it_came,
+);
+
+async fn unindexed(fixture: &Fixture, account: AccountId) -> Vec<Unindexed> {
+    fixture.store.read(move |tx| search::unindexed(tx, account, 10)).await.expect("a read")
+}
+
+async fn index(fixture: &Fixture, account: AccountId, one: Unindexed, words: &[&str]) {
+    let words: BTreeSet<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    fixture.store.write(move |tx| search::index(tx, account, &one, &words)).await.expect("a write");
+}
+
+async fn find(fixture: &Fixture, account: AccountId, prefix: &'static str) -> Vec<ConversationId> {
+    fixture.store.read(move |tx| search::find(tx, account, prefix)).await.expect("a read")
+}
+
+async fn a_conversation_is_indexed_once_until_it_changes(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(1000).await;
+    let (accepted, fence) = fixture.turn(account).await;
+    let conversation = accepted.conversation.id;
+    let open = unindexed(&fixture, account).await.remove(0);
+    assert_eq!((open.title.as_str(), open.texts.len(), open.exchanges), ("A title", 0, 0));
+    assert_eq!(open.until, Some(START), "an answer in progress comes with its end");
+    index(&fixture, account, open, &["title"]).await;
+    assert_eq!(unindexed(&fixture, account).await, []);
+    let log =
+        [LogEntry::Step { number: 0, step: step(0).into(), instance: fixture.step_done(0, 0).instance }];
+    let answer = Answer::rebuild(fence.answer, &[], &log, Some(Ending::Done));
+    // Neither engine stores NUL.
+    let text = answer.text().replace('\0', " ");
+    fixture.complete(fence, answer).await.expect("the lease holds");
+    let changed = unindexed(&fixture, account).await.remove(0);
+    assert_eq!((changed.texts.len(), changed.texts[1].as_str(), changed.exchanges), (2, text.as_str(), 1));
+    index(&fixture, account, changed, &["rent"]).await;
+    assert_eq!(unindexed(&fixture, account).await, []);
+    let renamed = ConversationPatch { title: Some("Another".to_owned()), pinned: None };
+    fixture
+        .store
+        .write(move |tx| conversations::patch(tx, account, conversation, &renamed))
+        .await
+        .expect("it is there");
+    let renamed = unindexed(&fixture, account).await.remove(0);
+    assert_eq!((renamed.title.as_str(), renamed.texts.len(), renamed.exchanges), ("Another", 0, 1));
+}
+
+async fn words_are_found_by_their_beginning_within_the_account(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let (account, other) = (fixture.account(1000).await, fixture.account(1000).await);
+    let mut ids = Vec::new();
+    for (seconds, words) in [(1, ["najemne", "byt"]), (2, ["najem", "dum"]), (3, ["naj", "byt"])] {
+        let question =
+            NewQuestion { now: START.plus(Duration::from_secs(seconds)), ..fixture.question(account) };
+        ids.push(fixture.ask(question).await.expect("there are credits").conversation.id);
+        let newest = unindexed(&fixture, account).await.remove(0);
+        index(&fixture, account, newest, &words).await;
+    }
+    fixture.ask(fixture.question(other)).await.expect("there are credits");
+    let theirs = unindexed(&fixture, other).await.remove(0);
+    index(&fixture, account, theirs.clone(), &["najem"]).await;
+    assert_eq!(unindexed(&fixture, other).await, [theirs], "another account indexes nothing of it");
+    let sorted = |mut found: Vec<ConversationId>| {
+        found.sort_unstable();
+        found
+    };
+    assert_eq!(sorted(find(&fixture, account, "najem").await), sorted(vec![ids[0], ids[1]]));
+    assert_eq!(sorted(find(&fixture, account, "byt").await), sorted(vec![ids[0], ids[2]]));
+    assert_eq!(find(&fixture, account, "najemnedum").await, []);
+    assert_eq!(find(&fixture, other, "naj").await, []);
+    let listed = fixture.store.read(move |tx| conversations::list_ids(tx, account)).await.expect("a read");
+    assert_eq!(listed, [ids[2], ids[1], ids[0]]);
+}
+
+async fn a_long_conversation_is_indexed_in_pieces(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100_000).await;
+    let (accepted, fence) = fixture.turn(account).await;
+    fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
+    for _ in 0..INDEXED_TOGETHER_MAX {
+        let follow_up = fixture.follow_up(account, accepted.conversation.id);
+        fixture.ask(follow_up).await.expect("nothing is in progress");
+        let fence = fixture.claim().await.remove(0).fence;
+        fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
+    }
+    let first = unindexed(&fixture, account).await.remove(0);
+    assert_eq!((first.exchanges, first.until), (INDEXED_TOGETHER_MAX, None));
+    index(&fixture, account, first, &["first"]).await;
+    let rest = unindexed(&fixture, account).await.remove(0);
+    assert_eq!((rest.exchanges, rest.texts.len()), (INDEXED_TOGETHER_MAX + 1, 2));
+    index(&fixture, account, rest, &["rest"]).await;
+    assert_eq!(unindexed(&fixture, account).await, []);
+    assert_eq!(find(&fixture, account, "first").await, find(&fixture, account, "rest").await);
+}
+
+async fn a_deleted_conversation_leaves_no_words(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(1000).await;
+    let (accepted, fence) = fixture.turn(account).await;
+    fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
+    let (id, one) = (accepted.conversation.id, unindexed(&fixture, account).await.remove(0));
+    index(&fixture, account, one.clone(), &["one", "two", "three"]).await;
+    let deleted = fixture.store.write(move |tx| conversations::delete(tx, account, id, START)).await;
+    deleted.expect("it is there");
+    index(&fixture, account, one, &["late"]).await;
+    assert_eq!(find(&fixture, account, "late").await, [], "nothing is added to it");
+    while fixture.store.write(move |tx| conversations::remove(tx, id, 2)).await.expect("it is removed") == 2 {
+    }
+    assert_eq!(fixture.count("SELECT count(*) FROM search_words").await, 0);
+}
+
+async fn a_conversation_names_the_key_through_which_it_came(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let (account, other) = (fixture.account(1000).await, fixture.account(1000).await);
+    let key = fixture.key(account, None).await;
+    let question = NewQuestion { through: AskedThrough::Key(key), ..fixture.question(account) };
+    let id = fixture.ask(question).await.expect("there are credits").conversation.id;
+    let fence = fixture.claim().await.remove(0).fence;
+    fixture.reserve(fence, 0, 5).await.expect("there are credits");
+    fixture.commit_step(fence, 0, 3).await.expect("the lease holds");
+    let name = |by| fixture.store.read(move |tx| conversations::key_name(tx, by, id));
+    let named = name(account).await.expect("a read").expect("it came through a key");
+    assert_eq!(name(other).await.expect("a read"), None);
+    let used = fixture.store.read(move |tx| usage::by_key(tx, account, START)).await.expect("a read");
+    let used: Vec<_> = used.into_iter().map(|(name, steps, cost)| (name, steps, cost.0)).collect();
+    assert_eq!(used, [(Some(named), 1, 3)]);
+    assert_eq!(fixture.store.read(move |tx| usage::by_key(tx, other, START)).await.expect("a read"), []);
+}
