@@ -1,7 +1,8 @@
 # The habits of the project; `make` alone prints them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools guest guest-debug full-debug build demo test schemathesis fuzz check fmt bench bench-documents audit
+.PHONY: help setup tools guest guest-debug full-debug build demo test schemathesis fuzz check fmt bench bench-documents screenshots \
+	audit
 
 CARGO ?= cargo
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -92,6 +93,11 @@ audit: ## Known weaknesses of the dependencies (asks the advisory database over 
 fmt: ## Format everything
 	$(CARGO) fmt --all
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml
+
+screenshots: guest-debug ## Make the pictures of docs/screenshots
+	@sh tools/setup.sh browser screenshots
+	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) build $(DEBUG) --bin causerie --example screenshots
+	CAUSERIE_BIN=$(TARGET)/debug/causerie $(TARGET)/debug/examples/screenshots docs/screenshots
 
 bench: build ## Measure: start, memory, latency from model to reader, kills; takes minutes on an idle machine
 	@sh tools/setup.sh bench

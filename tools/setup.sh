@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what is missing and touches nothing that is there. Arguments: packages, nextest, python, browser, node, fuzz, deny,
-# typos.
+# Installs what is missing and touches nothing that is there. Arguments: packages, nextest, python, browser, node, screenshots,
+# fuzz, deny, typos.
 set -eu
 
 # gcc and libc6-dev link the programs, uidmap gives an ordinary user the ids that a machine runs under, user-mode-linux is the
@@ -13,6 +13,8 @@ TEST_PACKAGES="postgresql util-linux e2fsprogs mmdebstrap erofs-utils"
 BROWSER_PACKAGES="chromium chromium-driver fonts-dejavu-core"
 # The rules of accessibility that its pages are held against.
 AXE_VERSION="4.14.1"
+# What makes pictures small, and the fonts that the style names first.
+PICTURE_PACKAGES="pngquant fonts-inter fonts-urw-base35"
 # Beside which files are measured.
 BENCH_PACKAGES="nginx-light"
 # The published schema is tried by programs in Python, of these versions.
@@ -114,6 +116,7 @@ for what in "$@"; do
             axe
             ;;
         node) node ;;
+        screenshots) packages $PICTURE_PACKAGES ;;
         fuzz)
             rustup toolchain list | grep -q '^nightly' || rustup toolchain install nightly --profile minimal
             tool cargo-fuzz cargo-fuzz

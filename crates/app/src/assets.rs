@@ -9,7 +9,9 @@ use sha2::{Digest, Sha256};
 
 use crate::paths;
 
-const STYLE: &str = concat!(include_str!("../assets/app.css"), include_str!("../assets/files.css"));
+/// The style sheet.
+pub(crate) const STYLE: &str =
+    concat!(include_str!("../assets/app.css"), include_str!("../assets/files.css"));
 const SCRIPT: &str = concat!(include_str!("../assets/app.js"), include_str!("../assets/files.js"));
 const ICON: &str = include_str!("../assets/icon.svg");
 /// The digits of a digest in an address.
@@ -35,6 +37,12 @@ fn versioned(path: &str, content: &str) -> String {
 
 pub(crate) async fn style() -> Response {
     asset(STYLE, "text/css; charset=utf-8")
+}
+
+/// Returns the style of the design page, which debug builds alone have.
+#[cfg(debug_assertions)]
+pub(crate) async fn design() -> Response {
+    asset(include_str!("../assets/design.css"), "text/css; charset=utf-8")
 }
 
 pub(crate) async fn script() -> Response {

@@ -12,6 +12,8 @@ mod ask;
 mod assets;
 mod composer;
 mod conversation;
+#[cfg(debug_assertions)]
+mod design;
 mod error;
 mod events;
 mod export;
@@ -151,7 +153,11 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         },
         vm: service.vm.clone(),
     }));
-    Router::new()
+    let routes = Router::new();
+    #[cfg(debug_assertions)]
+    let routes =
+        routes.route(paths::DESIGN, get(design::show)).route(paths::DESIGN_STYLE, get(assets::design));
+    routes
         .route(paths::HOME, get(ask::show))
         .route(paths::SIGN_IN, get(sign_in::show).post(sign_in::sign_in))
         .route(paths::SIGN_OUT, post(sign_in::sign_out))

@@ -30,6 +30,10 @@ pub(crate) const MACHINE: &str = "/machine";
 pub(crate) const START_MACHINE: &str = "/machine/start";
 pub(crate) const STOP_MACHINE: &str = "/machine/stop";
 pub(crate) const CREDITS: &str = "/credits";
+#[cfg(debug_assertions)]
+pub(crate) const DESIGN: &str = "/design";
+#[cfg(debug_assertions)]
+pub(crate) const DESIGN_STYLE: &str = "/assets/design.css";
 /// The prefix of the style sheet, the script and the icon.
 pub(crate) const ASSETS: &str = "/assets/";
 pub(crate) const STYLE: &str = "/assets/app.css";

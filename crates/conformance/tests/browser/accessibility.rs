@@ -85,8 +85,9 @@ fn pages_for_everybody_keep_the_rules() {
         stage.open("/sign-in");
         findings.look(&stage, view, "signing in");
         stage.assert_quiet();
-        stage.open("/c/none");
-        findings.look(&stage, view, "signing in before a page");
+        stage.open("/design");
+        findings.look(&stage, view, "the design page");
+        stage.assert_quiet();
     }
     findings.assert_none();
 }
