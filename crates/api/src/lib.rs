@@ -141,6 +141,7 @@ pub fn router(
         .merge(interface)
         // The schema and its page are public.
         .route("/docs", get(openapi::reference))
+        .route("/docs/page.js", get(openapi::script))
         .route("/openapi.yaml", get(openapi::publish))
         .route("/openapi.json", get(openapi::publish_json))
         .route("/api/v1/openapi.yaml", get(openapi::publish))

@@ -74,6 +74,10 @@ static SCHEMA_JSON: LazyLock<Document> = LazyLock::new(|| {
 static REFERENCE: LazyLock<Document> =
     LazyLock::new(|| Document::of("text/html; charset=utf-8", page::html(&interface())));
 
+/// The script of the page.
+static SCRIPT: LazyLock<Document> =
+    LazyLock::new(|| Document::of("text/javascript; charset=utf-8", page::SCRIPT.to_owned()));
+
 struct Document {
     tag: String,
     kind: &'static str,
@@ -121,6 +125,11 @@ pub(crate) async fn reference(headers: HeaderMap) -> Response {
         (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
     ];
     (policy, REFERENCE.answer(&headers)).into_response()
+}
+
+/// Serves `GET /docs/page.js`, the script of that page.
+pub(crate) async fn script(headers: HeaderMap) -> Response {
+    SCRIPT.answer(&headers)
 }
 
 /// Creates the schema.

@@ -1,10 +1,13 @@
-//! Renders the schema as an HTML page, which is self-contained: without scripts, and without external resources.
+//! Renders the schema as an HTML page without external resources. It is complete without its script, which adds tabs,
+//! search, and trying calls.
 
 mod operations;
+mod samples;
 mod shapes;
 #[cfg(test)]
 mod tests;
 mod text;
+mod try_it;
 
 use std::fmt::Write;
 
@@ -17,6 +20,16 @@ use utoipa::openapi::OpenApi;
 use self::text::{Description, Line, Plain};
 
 const STYLE: &str = include_str!("page.css");
+/// The page's script, at `/docs/page.js`.
+pub(super) const SCRIPT: &str = include_str!("page.js");
+
+/// The bar at the top. What does nothing without the script is hidden without it.
+const BAR: &str = "<header class=\"bar\"><a class=\"brand\" href=\"#top\">Causerie</a>\
+    <button id=\"menu\" type=\"button\" aria-expanded=\"false\" aria-controls=\"contents\" data-scripted hidden>Menu</button>\
+    <input id=\"search\" type=\"search\" placeholder=\"Search ( / )\" aria-label=\"Search\" autocomplete=\"off\" data-scripted hidden>\
+    <input id=\"key\" type=\"password\" placeholder=\"Key to try calls: api-…\" aria-label=\"API key, kept in this page only\" \
+    title=\"Kept in this page only\" autocomplete=\"off\" spellcheck=\"false\" data-scripted hidden>\
+    <button id=\"theme\" type=\"button\" aria-label=\"Light or dark\" title=\"Light or dark\" data-scripted hidden>◐</button></header>";
 
 /// The document, and the same as JSON, which does not preserve the order of fields.
 struct DocumentationPage<'a> {
@@ -30,12 +43,13 @@ pub(super) fn html(document: &OpenApi) -> String {
     DocumentationPage { document, json }.html()
 }
 
-/// Returns the content security policy of the page, which permits only its own style.
+/// Returns the content security policy of the page: its own style, scripts and calls of the same host, and no HTML made by
+/// the script.
 pub(super) fn policy() -> String {
     let style = STANDARD.encode(Sha256::digest(STYLE.as_bytes()));
     format!(
-        "default-src 'none'; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'; \
-         frame-ancestors 'none'"
+        "default-src 'none'; style-src 'sha256-{style}'; script-src 'self'; connect-src 'self'; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
 }
 
@@ -46,13 +60,16 @@ impl DocumentationPage<'_> {
             "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
              <meta name=\"color-scheme\" content=\"light dark\"><title>{0}: the interface</title>\
-             <style>{STYLE}</style></head><body>{1}<main><header id=\"top\"><h1>{0} <small>{2}</small></h1>{3}\
-             <p>The same for programs: <a href=\"/openapi.yaml\">openapi.yaml</a>. In the calls below, \
-             <code>$URL</code> is where the service is, <code>$KEY</code> your key.</p></header>",
+             <style>{STYLE}</style><script src=\"/docs/page.js\" defer></script></head><body>{BAR}{1}\
+             <main><header id=\"top\" class=\"operation\"><div class=\"text\"><h1>{0} <small>{2}</small></h1>{3}\
+             <p>The same for programs: <a href=\"/openapi.yaml\">openapi.yaml</a>, \
+             <a href=\"/openapi.json\">openapi.json</a>. In the calls below, <code>$URL</code> is where the service is, \
+             <code>$KEY</code> your key, and <code>client</code> a client of the package <code>causerie</code>.</p></div><div class=\"example\">{4}</div></header>",
             Plain(&info.title),
             self.contents(),
             Plain(&info.version),
             Description(info.description.as_deref().unwrap_or_default()),
+            samples::overview(),
         );
         for tag in self.document.tags.iter().flatten() {
             let description = tag.description.as_deref().unwrap_or_default();
@@ -73,7 +90,9 @@ impl DocumentationPage<'_> {
     }
 
     fn contents(&self) -> String {
-        let mut out = String::from("<nav aria-label=\"Contents\"><a href=\"#top\"><b>Overview</b></a>");
+        let mut out = String::from(
+            "<nav id=\"contents\" aria-label=\"Contents\"><p id=\"none\" hidden>Nothing found</p>",
+        );
         for tag in self.document.tags.iter().flatten() {
             let _ = write!(out, "<a href=\"#tag-{0}\"><b>{0}</b></a><ul>", Plain(&tag.name));
             for one in self.of_tag(&tag.name) {
@@ -88,7 +107,11 @@ impl DocumentationPage<'_> {
             }
             out.push_str("</ul>");
         }
-        out.push_str("<a href=\"#schemas\"><b>Schemas</b></a></nav>");
+        out.push_str("<a href=\"#schemas\"><b>Schemas</b></a><ul>");
+        for name in self.document.components.iter().flat_map(|components| components.schemas.keys()) {
+            let _ = write!(out, "<li><a href=\"#schema-{0}\">{0}</a></li>", Plain(name));
+        }
+        out.push_str("</ul></nav>");
         out
     }
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use utoipa::openapi::path::Operation;
 
 use super::DocumentationPage;
+use super::samples::samples;
 use super::shapes::{kind, row};
 use super::text::{Description, Line, Plain};
 
@@ -40,33 +41,74 @@ impl<'a> DocumentationPage<'a> {
         all.filter(|one| one.operation.tags.iter().flatten().any(|own| own == tag)).collect()
     }
 
+    /// Renders an operation: its description on one side, samples of its call and response on the other.
     pub(super) fn operation(&self, placed: &Placed<'_>) -> String {
         let operation = &self.json["paths"][placed.path][placed.method.to_lowercase()];
         let mut out = format!(
-            "<article id=\"{0}\"><h3><a href=\"#{0}\">{1}</a></h3>\
-             <p class=\"call\"><b class=\"{2}\">{2}</b> <code>{3}</code></p>{4}",
+            "<article id=\"{0}\" class=\"operation\"><h3><a href=\"#{0}\">{1}</a></h3>\
+             <p class=\"call\"><b class=\"{2}\">{2}</b> <code>{3}</code></p><div class=\"example\">{4}",
             Plain(placed.id()),
             Plain(placed.summary()),
             placed.method,
             Plain(placed.path),
-            Description(placed.operation.description.as_deref().unwrap_or_default()),
+            samples(placed, operation),
         );
-        let _ = write!(out, "<pre><code>{}</code></pre>", Plain(called(placed, operation)));
+        self.success(operation, &mut out);
+        out.push_str(&self.form(placed, operation));
+        out.push_str("</div><div class=\"text\">");
+        out.push_str(&Description(placed.operation.description.as_deref().unwrap_or_default()).to_string());
         parameters(operation, &mut out);
         if let Some(body) = operation.get("requestBody") {
             out.push_str("<h4>Body</h4>");
-            contents(body, &mut out);
+            self.body(body, &mut out);
         }
         out.push_str("<h4>Responses</h4>");
         for (status, response) in operation["responses"].as_object().into_iter().flatten() {
             self.response(status, response, &mut out);
         }
-        out.push_str("</article>");
+        out.push_str("</div></article>");
         out
     }
 
+    /// Renders the example of the first success.
+    fn success(&self, operation: &Value, out: &mut String) {
+        let Some((status, response)) = operation["responses"].as_object().and_then(|all| all.iter().next())
+        else {
+            return;
+        };
+        let response = self.resolved(response);
+        let content = response.get("content").and_then(Value::as_object).and_then(|all| all.values().next());
+        let examples = content.and_then(|content| content.get("examples")?.as_object()?.values().next_back());
+        let example =
+            examples.map(|one| &one["value"]).or(content.and_then(|content| content.get("example")));
+        let _ =
+            write!(out, "<figure><figcaption><b class=\"s2\">{}</b> Response</figcaption>", Plain(status));
+        match example {
+            Some(example) => shown(example, out),
+            None => {
+                let description = response["description"].as_str().unwrap_or_default();
+                let _ = write!(out, "<p>{}</p>", Line(description));
+            }
+        }
+        out.push_str("</figure>");
+    }
+
+    /// Renders the fields of a request's body.
+    fn body(&self, body: &Value, out: &mut String) {
+        for (media, content) in body["content"].as_object().into_iter().flatten() {
+            let _ = write!(out, "<p><code>{}</code> {}</p>", Plain(media), kind(&content["schema"]));
+            out.push_str(&self.fields(&content["schema"]));
+            let examples = content.get("examples").and_then(Value::as_object).into_iter().flatten();
+            for (name, example) in examples {
+                let _ = write!(out, "<details><summary>Example: {}</summary>", Plain(name));
+                shown(&example["value"], out);
+                out.push_str("</details>");
+            }
+        }
+    }
+
     /// Returns the value itself, or the target of its `$ref`.
-    fn resolved<'b>(&'b self, value: &'b Value) -> &'b Value {
+    pub(super) fn resolved<'b>(&'b self, value: &'b Value) -> &'b Value {
         let reference = value.get("$ref").and_then(Value::as_str);
         let there = reference.and_then(|reference| self.json.pointer(reference.trim_start_matches('#')));
         there.unwrap_or(value)
@@ -136,49 +178,5 @@ fn shown(example: &Value, out: &mut String) {
         Value::String(text) => text.clone(),
         other => serde_json::to_string_pretty(other).unwrap_or_default(),
     };
-    let _ = write!(out, "<pre><code>{}</code></pre>", Plain(text));
-}
-
-/// Returns the call of the operation with `curl`.
-fn called(placed: &Placed<'_>, operation: &Value) -> String {
-    let parameters = || operation["parameters"].as_array().into_iter().flatten();
-    let example = |one: &Value| one["example"].as_str().map_or(one["example"].to_string(), str::to_owned);
-    let path = parameters().filter(|one| one["in"] == "path").fold(placed.path.to_owned(), |path, one| {
-        path.replace(&format!("{{{}}}", one["name"].as_str().unwrap_or_default()), &example(one))
-    });
-    let query: Vec<String> = parameters()
-        .filter(|one| one["in"] == "query")
-        .map(|one| format!("{}={}", one["name"].as_str().unwrap_or_default(), example(one)))
-        .collect();
-    let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
-    let mut out = String::from("curl");
-    if operation.pointer("/responses/200/content/text~1event-stream").is_some() {
-        out.push_str(" -N");
-    }
-    if operation.pointer("/responses/200/content/*~1*").is_some() {
-        out.push_str(" -O");
-    }
-    let body = operation
-        .pointer("/requestBody/content")
-        .and_then(Value::as_object)
-        .and_then(|all| all.iter().next());
-    if placed.method != "GET" && !(placed.method == "POST" && body.is_some()) {
-        let _ = write!(out, " -X {}", placed.method);
-    }
-    let _ = write!(out, " -H \"X-Api-Key: $KEY\" \"$URL{path}{query}\"");
-    match body {
-        Some((media, content)) if media.starts_with("multipart/") => {
-            out.push_str(" \\\n  -F file=@lease.pdf");
-            if let Some(folder) = content.pointer("/example/destination").and_then(Value::as_str) {
-                let _ = write!(out, " -F destination={folder}");
-            }
-        }
-        Some((_, content)) => {
-            let examples = content.get("examples").and_then(Value::as_object);
-            let first = examples.and_then(|all| all.get("simple")).map(|one| &one["value"]);
-            let _ = write!(out, " \\\n  -d '{}'", first.unwrap_or(&content["example"]));
-        }
-        None => {}
-    }
-    out
+    let _ = write!(out, "<pre tabindex=\"0\"><code>{}</code></pre>", Plain(text));
 }

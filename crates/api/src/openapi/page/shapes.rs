@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use utoipa::openapi::{RefOr, Schema};
 
 use super::DocumentationPage;
@@ -77,31 +77,41 @@ impl DocumentationPage<'_> {
     /// Renders every named schema.
     pub(super) fn schemas(&self) -> String {
         let Some(components) = &self.document.components else { return String::new() };
-        components.schemas.iter().map(|(name, schema)| self.schema(name, schema)).collect()
+        components.schemas.keys().map(|name| self.schema(name)).collect()
     }
 
-    fn schema(&self, name: &str, schema: &RefOr<Schema>) -> String {
+    fn schema(&self, name: &str) -> String {
         let json = &self.json["components"]["schemas"][name];
         let mut out = format!(
             "<article id=\"schema-{0}\"><h3><a href=\"#schema-{0}\">{0}</a></h3>{1}",
             Plain(name),
             Description(json["description"].as_str().unwrap_or_default())
         );
-        match schema {
-            RefOr::T(Schema::Object(object)) if !object.properties.is_empty() => {
-                out.push_str("<table>");
-                for field in object.properties.keys() {
-                    let of_field = &json["properties"][field];
-                    let description = of_field["description"].as_str().unwrap_or_default();
-                    out.push_str(&row(field, "", object.required.contains(field), of_field, description));
-                }
-                out.push_str("</table>");
-            }
-            RefOr::T(_) | RefOr::Ref(_) => {
-                let _ = write!(out, "<p>{}{}</p>", kind(json), bounds(json));
-            }
+        let fields = self.fields(&json!({"$ref": format!("#/components/schemas/{name}")}));
+        if fields.is_empty() {
+            let _ = write!(out, "<p>{}{}</p>", kind(json), bounds(json));
         }
+        out.push_str(&fields);
         out.push_str("</article>");
+        out
+    }
+
+    /// Renders a table of the fields of a named schema, in their order; nothing if it has none.
+    pub(super) fn fields(&self, reference: &Value) -> String {
+        let components = self.document.components.as_ref();
+        let named = referred(reference).and_then(|name| components?.schemas.get(name));
+        let Some(RefOr::T(Schema::Object(object))) = named else { return String::new() };
+        if object.properties.is_empty() {
+            return String::new();
+        }
+        let json = self.resolved(reference);
+        let mut out = String::from("<table>");
+        for field in object.properties.keys() {
+            let of_field = &json["properties"][field];
+            let description = of_field["description"].as_str().unwrap_or_default();
+            out.push_str(&row(field, "", object.required.contains(field), of_field, description));
+        }
+        out.push_str("</table>");
         out
     }
 }

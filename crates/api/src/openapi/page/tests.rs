@@ -1,4 +1,4 @@
-//! Tests that the page is complete, runs no code and loads nothing.
+//! Tests that the page is complete, runs its own script alone and loads nothing else.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,8 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use futures_util::FutureExt;
 
 use super::super::{interface, reference};
-use super::{STYLE, html};
+use super::samples::{LANGUAGES, sample};
+use super::{SCRIPT, STYLE, html};
 
 /// Returns the values of an attribute.
 fn values<'a>(html: &'a str, attribute: &str) -> Vec<&'a str> {
@@ -23,7 +24,7 @@ fn every_operation_and_schema_can_be_linked_to_and_every_link_leads_somewhere() 
     assert_eq!(ids.len(), known.len(), "{ids:?}");
     for link in values(&page, "href") {
         let inside = link.strip_prefix('#').is_some_and(|id| known.contains(id));
-        assert!(inside || link == "/openapi.yaml", "{link} leads nowhere");
+        assert!(inside || ["/openapi.yaml", "/openapi.json"].contains(&link), "{link} leads nowhere");
     }
     let mut operations = 0;
     for item in document.paths.paths.values() {
@@ -39,14 +40,65 @@ fn every_operation_and_schema_can_be_linked_to_and_every_link_leads_somewhere() 
 }
 
 #[test]
-fn the_page_runs_and_loads_nothing() {
+fn the_page_runs_its_own_script_alone_and_loads_nothing_else() {
     let page = html(&interface());
-    for word in
-        ["<script", "<img", "<link", "<iframe", "<object", " src=", " style=", "http-equiv", "@import"]
-    {
-        assert!(!page.contains(word), "{word}");
+    let own = "<script src=\"/docs/page.js\" defer></script>";
+    assert_eq!(page.matches(own).count(), 1);
+    let rest = page.replace(own, "");
+    for word in [
+        "<script",
+        "<img",
+        "<link",
+        "<iframe",
+        "<object",
+        " src=",
+        " style=",
+        "http-equiv",
+        "@import",
+        " onclick=",
+        " onload=",
+        " onerror=",
+        " onsubmit=",
+    ] {
+        assert!(!rest.contains(word), "{word}");
     }
     assert!(!STYLE.contains("url(") && !STYLE.contains('<'));
+}
+
+#[test]
+fn the_script_makes_no_html_and_keeps_no_key() {
+    for word in [
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacent",
+        "document.write",
+        "eval(",
+        "cookie",
+        "sessionStorage",
+        "http:",
+    ] {
+        assert!(!SCRIPT.contains(word), "{word}");
+    }
+    let kept = SCRIPT.split("setting.set(").skip(1).filter_map(|rest| rest.split([',', ')']).next());
+    assert_eq!(kept.collect::<Vec<_>>(), ["\"language\"", "\"theme\""]);
+    assert_eq!(SCRIPT.matches("localStorage").count(), 2);
+}
+
+#[test]
+fn every_operation_has_samples_and_a_form() {
+    let document = interface();
+    let page = html(&document);
+    let operations = crate::operations::OPERATIONS.len();
+    for language in ["curl", "python", "typescript"] {
+        let shown = page.matches(&format!("data-panel=\"{language}\"")).count();
+        assert_eq!(shown, operations + 1, "{language}: each operation's, and the overview's");
+    }
+    for operation in &crate::operations::OPERATIONS {
+        for (language, _) in LANGUAGES {
+            assert!(sample(operation.id, language).is_some_and(|code| !code.is_empty()), "{}", operation.id);
+        }
+    }
+    assert_eq!(page.matches("<form class=\"try\"").count(), operations);
 }
 
 #[test]
@@ -57,7 +109,7 @@ fn elements_are_closed_in_order() {
         let name = tag.split(' ').next().unwrap();
         match name.strip_prefix('/') {
             Some(closed) => assert_eq!(open.pop(), Some(closed), "near <{tag}>"),
-            None if ["!DOCTYPE", "meta", "br"].contains(&name) => {}
+            None if ["!DOCTYPE", "meta", "br", "input"].contains(&name) => {}
             None => open.push(name),
         }
     }
@@ -76,6 +128,6 @@ fn the_page_comes_with_a_policy_that_fits_its_style() {
     assert_eq!(first.headers()[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
     let policy = first.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
     assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
-    assert!(!policy.contains("unsafe"), "{policy}");
+    assert!(!policy.contains("unsafe") && policy.contains("script-src 'self';"), "{policy}");
     assert_eq!(asked(Some(&first.headers()[header::ETAG])).status(), StatusCode::NOT_MODIFIED);
 }

@@ -1,0 +1,60 @@
+//! The samples that `/docs` shows are code that its languages accept for the clients.
+
+use std::fmt::Write;
+use std::fs;
+
+use conformance::{Expect, Request, caller};
+
+use crate::programs::{python, tsc, typescript};
+use crate::succeeded;
+
+/// Returns the samples of a language, of all operations.
+fn samples(page: &str, language: &str) -> Vec<String> {
+    let begin = format!("<figure data-panel=\"{language}\">");
+    let operations = page.split("<article id=\"").skip(1);
+    let shown = operations.filter_map(|article| {
+        let code = article.split_once(&begin)?.1.split_once("<code>")?.1.split_once("</code>")?.0;
+        Some(code.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&"))
+    });
+    shown.collect()
+}
+
+#[test]
+fn the_samples_of_the_reference_fit_the_clients() {
+    let (_service, api) = caller();
+    let page = Request::new("GET", "/docs").send(&api.address).expect_status(200).text();
+    let of_python = samples(&page, "python");
+    let of_typescript = samples(&page, "typescript");
+    assert!(of_python.len() > 20 && of_typescript.len() == of_python.len());
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut module = String::from("from causerie import AssistantMessage, Causerie\n");
+    for (index, sample) in of_python.iter().enumerate() {
+        let _ = write!(
+            module,
+            "\n\ndef sample_{index}(client: Causerie, chat_id: str, message_id: str) -> None:\n"
+        );
+        for line in sample.lines() {
+            let _ = writeln!(module, "    {line}");
+        }
+    }
+    fs::write(folder.path().join("samples.py"), module).expect("it can be written");
+    let mut mypy = python("mypy");
+    mypy.args(["--strict", "--cache-dir", "cache", "samples.py"]);
+    succeeded(mypy.current_dir(folder.path()));
+
+    let folder = typescript();
+    let mut module = String::from(
+        "import { writeFile } from \"node:fs/promises\";\n\
+         import type { Causerie } from \"../src/index.js\";\nimport { fileFromPath } from \"../src/node.js\";\n",
+    );
+    for (index, sample) in of_typescript.iter().enumerate() {
+        let _ = write!(
+            module,
+            "\nexport async function sample{index}(client: Causerie, ...ids: string[]) {{\n\
+             const [chatId = \"\", messageId = \"\"] = ids;\nvoid [chatId, messageId, fileFromPath, writeFile];\n{sample}\n}}\n"
+        );
+    }
+    fs::write(folder.path().join("tests/samples.ts"), module).expect("it can be written");
+    succeeded(tsc().args(["--project", "tests"]).current_dir(folder.path()));
+}
