@@ -188,6 +188,15 @@ machine-changing-note = Stránka se sama obnovuje.
 machine-start = Spustit stroj
 machine-stop = Zastavit stroj
 machine-none = Tento účet nemá stroj.
+machine-driver = Ovladač
+machine-isolation = Oddělení
+machine-disk = Pracovní prostor
+machine-files = { $count ->
+    [one] jeden soubor nebo složka
+    [few] { $count } soubory a složky
+   *[other] { $count } souborů a složek
+}
+machine-reason = Poslední změna
 
 # Kredity
 credits-available = K dispozici
@@ -202,6 +211,56 @@ credits-steps-column = Kroky
 credits-tokens = Tokeny
 credits-no-model = ostatní
 credits-none = Zatím se nic neutratilo.
+credits-by-key = Podle klíče
+credits-days = Den po dni
+credits-no-key = Aplikace
+credits-chart = Kredity podle dnů za posledních 30 dní
+credits-most = nejvýše { $amount } za den
+credits-amount = kredity: { $amount }
+ledger = Účetní kniha
+ledger-lead = Každý pohyb kreditů, od nejnovějšího. Krok odpovědi rezervuje nejvíc, co může stát, pak se zúčtuje jeho cena a zbytek se uvolní.
+ledger-csv = Stáhnout jako CSV
+ledger-time = Čas
+ledger-kind = Pohyb
+ledger-key = Klíč
+ledger-grant = Připsáno
+ledger-reserve = Rezervováno
+ledger-settle = Zúčtováno
+ledger-release = Uvolněno
+ledger-revoked-key = zneplatněný klíč
+ledger-pages = Stránky účetní knihy
+ledger-newer = Novější
+ledger-older = Starší
+
+# Nastavení
+settings = Nastavení
+channels = Komunikační kanály
+licence = Licence
+licence-until = Platí do { $day }
+licence-days = { $count ->
+    [one] zbývá jeden den
+    [few] zbývají { $count } dny
+   *[other] zbývá { $count } dní
+}
+licence-note = Až licence skončí, přestanou fungovat klíče API a k účtu se nikdo nepřihlásí. Rozepsané odpovědi se dokončí a všechno zůstane zachováno.
+account-new-email = Nový e-mail
+account-email-note = Slouží k přihlášení.
+account-change-email = Změnit e-mail
+account-email-changed = E-mail je změněn.
+account-bad-email = Toto není e-mailová adresa.
+account-email-taken = Tento e-mail má jiný účet.
+account-present-password = Současné heslo
+account-new-password = Nové heslo
+account-again = Nové heslo znovu
+account-password-note = Nejméně 8 znaků. Změna vás všude jinde odhlásí. Klíče API fungují dál.
+account-change-password = Změnit heslo
+account-password-changed = Heslo je změněno a ostatní přihlášení skončila.
+account-not-the-same = Nová hesla se neshodují.
+account-wrong-password = Současné heslo není správně.
+account-bad-password = Heslo má 8 až 1 024 bajtů na jednom řádku.
+account-sessions = Přihlášení
+account-sessions-note = Odhlásí vás v tomto prohlížeči i ve všech ostatních. Klíče API fungují dál.
+account-sign-out-everywhere = Odhlásit se všude
 
 # Chyby
 error-title = To se nepodařilo

@@ -185,6 +185,14 @@ machine-changing-note = This page follows along.
 machine-start = Start machine
 machine-stop = Stop machine
 machine-none = This account has no machine.
+machine-driver = Driver
+machine-isolation = Isolation
+machine-disk = Workspace
+machine-files = { $count ->
+    [one] one file or folder
+   *[other] { $count } files and folders
+}
+machine-reason = Last change
 
 # Credits
 credits-available = Available
@@ -199,6 +207,55 @@ credits-steps-column = Steps
 credits-tokens = Tokens
 credits-no-model = other
 credits-none = Nothing was spent yet.
+credits-by-key = By key
+credits-days = Every day
+credits-no-key = The application
+credits-chart = Credits per day in the last 30 days
+credits-most = at most { $amount } in a day
+credits-amount = { $amount } credits
+ledger = Ledger
+ledger-lead = Every movement of credits, newest first. A step of an answer reserves the most that it can cost, then its price is settled and the rest released.
+ledger-csv = Download as CSV
+ledger-time = Time
+ledger-kind = Movement
+ledger-key = Key
+ledger-grant = Granted
+ledger-reserve = Reserved
+ledger-settle = Settled
+ledger-release = Released
+ledger-revoked-key = revoked key
+ledger-pages = Pages of the ledger
+ledger-newer = Newer
+ledger-older = Older
+
+# Settings
+settings = Settings
+channels = Communication channels
+licence = Licence
+licence-until = Valid until { $day }
+licence-days = { $count ->
+    [one] one day left
+   *[other] { $count } days left
+}
+licence-note = When the licence ends, API keys stop working and nobody can sign in to this account. Answers that are being written are finished, and everything is kept.
+account-new-email = New email
+account-email-note = You sign in with it.
+account-change-email = Change email
+account-email-changed = The email was changed.
+account-bad-email = This is not an email address.
+account-email-taken = Another account has this email.
+account-present-password = Present password
+account-new-password = New password
+account-again = New password again
+account-password-note = At least 8 characters. Changing it signs you out everywhere else. API keys keep working.
+account-change-password = Change password
+account-password-changed = The password was changed, and all other sessions were ended.
+account-not-the-same = The two new passwords are not the same.
+account-wrong-password = The present password is wrong.
+account-bad-password = A password has 8 to 1,024 bytes on one line.
+account-sessions = Sessions
+account-sessions-note = Ends your session in this browser and in all others. API keys keep working.
+account-sign-out-everywhere = Sign out everywhere
 
 # Errors
 error-title = That did not work

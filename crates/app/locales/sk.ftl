@@ -188,6 +188,15 @@ machine-changing-note = Stránka sa sama obnovuje.
 machine-start = Spustiť stroj
 machine-stop = Zastaviť stroj
 machine-none = Tento účet nemá stroj.
+machine-driver = Ovládač
+machine-isolation = Oddelenie
+machine-disk = Pracovný priestor
+machine-files = { $count ->
+    [one] jeden súbor alebo priečinok
+    [few] { $count } súbory a priečinky
+   *[other] { $count } súborov a priečinkov
+}
+machine-reason = Posledná zmena
 
 # Kredity
 credits-available = K dispozícii
@@ -202,6 +211,56 @@ credits-steps-column = Kroky
 credits-tokens = Tokeny
 credits-no-model = ostatné
 credits-none = Zatiaľ sa nič neminulo.
+credits-by-key = Podľa kľúča
+credits-days = Deň po dni
+credits-no-key = Aplikácia
+credits-chart = Kredity podľa dní za posledných 30 dní
+credits-most = najviac { $amount } za deň
+credits-amount = kredity: { $amount }
+ledger = Účtovná kniha
+ledger-lead = Každý pohyb kreditov, od najnovšieho. Krok odpovede rezervuje najviac, čo môže stáť, potom sa zúčtuje jeho cena a zvyšok sa uvoľní.
+ledger-csv = Stiahnuť ako CSV
+ledger-time = Čas
+ledger-kind = Pohyb
+ledger-key = Kľúč
+ledger-grant = Pripísané
+ledger-reserve = Rezervované
+ledger-settle = Zúčtované
+ledger-release = Uvoľnené
+ledger-revoked-key = zneplatnený kľúč
+ledger-pages = Stránky účtovnej knihy
+ledger-newer = Novšie
+ledger-older = Staršie
+
+# Nastavenia
+settings = Nastavenia
+channels = Komunikačné kanály
+licence = Licencia
+licence-until = Platí do { $day }
+licence-days = { $count ->
+    [one] zostáva jeden deň
+    [few] zostávajú { $count } dni
+   *[other] zostáva { $count } dní
+}
+licence-note = Keď sa licencia skončí, prestanú fungovať kľúče API a k účtu sa nikto neprihlási. Rozpísané odpovede sa dokončia a všetko zostane zachované.
+account-new-email = Nový e-mail
+account-email-note = Slúži na prihlásenie.
+account-change-email = Zmeniť e-mail
+account-email-changed = E-mail je zmenený.
+account-bad-email = Toto nie je e-mailová adresa.
+account-email-taken = Tento e-mail má iný účet.
+account-present-password = Súčasné heslo
+account-new-password = Nové heslo
+account-again = Nové heslo znova
+account-password-note = Najmenej 8 znakov. Zmena vás všade inde odhlási. Kľúče API fungujú ďalej.
+account-change-password = Zmeniť heslo
+account-password-changed = Heslo je zmenené a ostatné prihlásenia sa skončili.
+account-not-the-same = Nové heslá sa nezhodujú.
+account-wrong-password = Súčasné heslo nie je správne.
+account-bad-password = Heslo má 8 až 1 024 bajtov na jednom riadku.
+account-sessions = Prihlásenia
+account-sessions-note = Odhlási vás v tomto prehliadači aj vo všetkých ostatných. Kľúče API fungujú ďalej.
+account-sign-out-everywhere = Odhlásiť sa všade
 
 # Chyby
 error-title = To sa nepodarilo

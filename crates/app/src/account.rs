@@ -6,12 +6,14 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
 use control::usage::UsageTotal;
-use control::{Conversations, Environment, Owner};
+use control::{Authenticator, Conversations, Environment, Owner};
 
 use crate::error;
 use crate::frame::Frame;
+use crate::licence::LicenceView;
 use crate::shown_time::ShownTime;
 use crate::texts::Texts;
+use crate::usage_chart::UsageChart;
 use crate::visit::User;
 
 /// The time over which usage is shown.
@@ -23,6 +25,9 @@ const SCALE: u64 = 100;
 struct Table {
     title: String,
     rows: Vec<UsageRow>,
+    has_tokens: bool,
+    /// True if the page shows it on request only.
+    is_folded: bool,
 }
 
 /// A row of a table of usage.
@@ -41,8 +46,9 @@ struct CreditsPage {
     frame: Frame,
     available: String,
     reserved: Option<String>,
-    licence: Option<ShownTime>,
+    licence: Option<LicenceView>,
     total: String,
+    chart: UsageChart,
     tables: Vec<Table>,
 }
 
@@ -50,6 +56,7 @@ struct CreditsPage {
 #[derive(Clone)]
 pub(crate) struct Account {
     pub(crate) owner: Owner,
+    pub(crate) access: Authenticator,
     pub(crate) conversations: Conversations,
     pub(crate) environment: Environment,
 }
@@ -64,26 +71,40 @@ pub(crate) async fn credits(State(account): State<Account>, user: User) -> Resul
         now.micros().saturating_sub(i64::try_from(SPAN.as_micros()).unwrap_or(i64::MAX)),
     );
     let usage = account.owner.usage(principal, since).await.map_err(|error| user.failed(error))?;
-    let days = usage.days.iter().map(|(day, total)| (ShownTime::day(texts, *day).text, total));
+    let keys = account.owner.usage_by_key(principal, since).await.map_err(|error| user.failed(error))?;
+    let spent: Vec<_> = usage.days.iter().map(|(day, total)| (*day, total.credits.0)).collect();
+    let days = usage.days.iter().map(|(day, total)| (ShownTime::day(texts, *day).text, *total));
     let unknown = || texts.get("credits-no-model");
-    let models = usage.models.iter().map(|(model, total)| (model.clone().unwrap_or_else(unknown), total));
+    let models = usage.models.iter().map(|(model, total)| (model.clone().unwrap_or_else(unknown), *total));
+    let keys = keys.into_iter().map(|(name, steps, credits)| {
+        let total = UsageTotal { steps, credits, ..UsageTotal::default() };
+        (name.unwrap_or_else(|| texts.get("credits-no-key")), total)
+    });
+    let table = |key: &str, usage, has_tokens, is_folded| Table {
+        title: texts.get(key),
+        rows: rows(texts, usage),
+        has_tokens,
+        is_folded,
+    };
     let tables = [
-        Table { title: texts.get("credits-by-day"), rows: rows(texts, days.collect()) },
-        Table { title: texts.get("credits-by-model"), rows: rows(texts, models.collect()) },
+        table("credits-by-model", models.collect(), true, false),
+        table("credits-by-key", keys.collect(), false, false),
+        table("credits-days", days.collect(), true, true),
     ];
     Ok(error::rendered(&CreditsPage {
         frame,
         available: texts.number(balance.available.0),
         reserved: (balance.reserved.0 > 0).then(|| texts.number(balance.reserved.0)),
-        licence: user.signed_in.licence_until.map(|until| ShownTime::last_day(texts, until)),
+        licence: LicenceView::of(texts, user.signed_in.licence_until, now),
         total: texts.number(usage.total.credits.0),
+        chart: UsageChart::of(texts, now, &spent),
         tables: tables.into_iter().filter(|table| !table.rows.is_empty()).collect(),
     }))
 }
 
-fn rows(texts: Texts, usage: Vec<(String, &UsageTotal)>) -> Vec<UsageRow> {
+fn rows(texts: Texts, usage: Vec<(String, UsageTotal)>) -> Vec<UsageRow> {
     let most = usage.iter().map(|(_, total)| total.credits.0).max().unwrap_or(0).max(1);
-    let row = |(label, total): (String, &UsageTotal)| UsageRow {
+    let row = |(label, total): (String, UsageTotal)| UsageRow {
         label,
         credits: texts.number(total.credits.0),
         steps: texts.number(total.steps),

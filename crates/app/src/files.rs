@@ -8,7 +8,7 @@ mod archive;
 mod change;
 mod folder;
 mod preview;
-mod shown_size;
+
 mod table;
 mod zip;
 

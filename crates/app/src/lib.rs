@@ -12,6 +12,7 @@ mod ask;
 mod assets;
 mod composer;
 mod conversation;
+mod credentials;
 #[cfg(debug_assertions)]
 mod design;
 mod error;
@@ -23,13 +24,17 @@ mod headers;
 mod history;
 mod keys;
 mod language;
+mod ledger;
+mod licence;
 mod machine;
 mod origin;
 mod paths;
 mod session_cookie;
+mod shown_size;
 mod shown_time;
 mod sign_in;
 mod texts;
+mod usage_chart;
 mod visit;
 
 use std::sync::Arc;
@@ -40,8 +45,8 @@ use axum::extract::{DefaultBodyLimit, FromRef};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use control::{
-    Answers, Authenticator, Catalogs, Conversations, Environment, Files, History, Owner, Questions, Service,
-    Sessions, Vm,
+    Answers, Authenticator, Catalogs, Conversations, Credentials, Environment, Files, History, Owner,
+    Questions, Service, Sessions, Vm,
 };
 use http_common::{Budgets, RateLimiter};
 use tokio_util::sync::CancellationToken;
@@ -89,6 +94,7 @@ parts! {
     budgets: Budgets,
     catalogs: Catalogs,
     conversations: Conversations,
+    credentials: Credentials,
     ending: Ending,
     environment: Environment,
     files: Files,
@@ -112,13 +118,14 @@ macro_rules! composed {
 }
 
 composed! {
-    account::Account { owner, conversations, environment },
+    account::Account { owner, access, conversations, environment },
     ask::AskPages { questions, catalogs, conversations, environment },
     files::FilePages { files, access, conversations, budgets },
+    credentials::CredentialPages { credentials, sessions, conversations, environment, sign_in_limits },
     conversation::Pages { conversations, answers, access, budgets, environment },
     history::HistoryPages { history, conversations },
     keys::Keys { owner, conversations, environment },
-    machine::MachineState { vm, conversations },
+    machine::MachineState { vm, files, conversations },
 }
 
 /// Cancelled when the service shuts down.
@@ -139,6 +146,7 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         budgets: guard.budgets.clone(),
         catalogs: service.catalogs.clone(),
         conversations: service.conversations.clone(),
+        credentials: service.credentials.clone(),
         ending: Ending(config.ending),
         environment: config.environment,
         files: service.files.clone(),
@@ -184,6 +192,12 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         .route(paths::START_MACHINE, post(machine::start))
         .route(paths::STOP_MACHINE, post(machine::stop))
         .route(paths::CREDITS, get(account::credits))
+        .route(paths::LEDGER, get(ledger::show))
+        .route(paths::LEDGER_CSV, get(ledger::csv))
+        .route(paths::ACCOUNT, get(credentials::show))
+        .route(paths::CHANGE_EMAIL, post(credentials::change_email))
+        .route(paths::CHANGE_PASSWORD, post(credentials::change_password))
+        .route(paths::SIGN_OUT_EVERYWHERE, post(credentials::sign_out_everywhere))
         .route(paths::STYLE, get(assets::style))
         .route(paths::SCRIPT, get(assets::script))
         .route(paths::ICON, get(assets::icon))

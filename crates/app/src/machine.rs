@@ -3,10 +3,12 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
-use control::{Conversations, PublicCode, Vm};
+use control::vm::MachineDescription;
+use control::{Conversations, Files, PublicCode, Vm};
 use domain::machine::MachineStatus;
 
 use crate::frame::Frame;
+use crate::shown_size::shown_size;
 use crate::visit::User;
 use crate::{error, paths};
 
@@ -16,6 +18,8 @@ struct MachinePage {
     frame: Frame,
     /// The state; `None` for an account without a machine.
     status: Option<StatusView>,
+    /// Names and values of what is known besides.
+    facts: Vec<(String, String)>,
 }
 
 struct StatusView {
@@ -31,6 +35,7 @@ struct StatusView {
 #[derive(Clone)]
 pub(crate) struct MachineState {
     pub(crate) vm: Vm,
+    pub(crate) files: Files,
     pub(crate) conversations: Conversations,
 }
 
@@ -38,12 +43,17 @@ pub(crate) struct MachineState {
 pub(crate) async fn show(State(state): State<MachineState>, user: User) -> Result<Response, Response> {
     let frame = Frame::load(&state.conversations, &user, None).await?;
     let texts = user.visitor.texts;
-    let status = match state.vm.status(&user.signed_in.principal).await {
-        Ok(status) => Some(status),
+    let described = match state.vm.describe(&user.signed_in.principal).await {
+        Ok(described) => Some(described),
         Err(error) if error.code() == PublicCode::NoMachine => None,
         Err(error) => return Err(user.failed(error)),
     };
-    let status = status.map(|status| {
+    let facts = match &described {
+        Some(described) => state.facts(&user, described).await?,
+        None => Vec::new(),
+    };
+    let status = described.map(|described| {
+        let status = described.status;
         let (word, text, explanation) = match status {
             MachineStatus::Running => {
                 ("running", texts.get("machine-running"), texts.get("machine-running-note"))
@@ -62,7 +72,30 @@ pub(crate) async fn show(State(state): State<MachineState>, user: User) -> Resul
         let is_running = matches!(status, MachineStatus::Running | MachineStatus::Starting);
         StatusView { word, text, explanation, is_changing, is_running }
     });
-    Ok(error::rendered(&MachinePage { frame, status }))
+    Ok(error::rendered(&MachinePage { frame, status, facts }))
+}
+
+impl MachineState {
+    async fn facts(
+        &self,
+        user: &User,
+        described: &MachineDescription,
+    ) -> Result<Vec<(String, String)>, Response> {
+        let texts = user.visitor.texts;
+        let workspace = self.files.of(&user.signed_in.principal).map_err(|error| user.failed(error))?;
+        let usage = workspace.usage().await.map_err(|error| user.failed(error))?;
+        let (size, files) =
+            (shown_size(texts, usage.bytes), texts.with("machine-files", "count", usage.files));
+        let mut facts = vec![
+            (texts.get("machine-driver"), described.driver.clone()),
+            (texts.get("machine-isolation"), described.isolation.to_owned()),
+            (texts.get("machine-disk"), format!("{size} · {files}")),
+        ];
+        if let Some(reason) = &described.reason {
+            facts.push((texts.get("machine-reason"), reason.clone()));
+        }
+        Ok(facts)
+    }
 }
 
 /// Starts the machine.

@@ -30,6 +30,12 @@ pub(crate) const MACHINE: &str = "/machine";
 pub(crate) const START_MACHINE: &str = "/machine/start";
 pub(crate) const STOP_MACHINE: &str = "/machine/stop";
 pub(crate) const CREDITS: &str = "/credits";
+pub(crate) const LEDGER: &str = "/credits/ledger";
+pub(crate) const LEDGER_CSV: &str = "/credits/ledger.csv";
+pub(crate) const ACCOUNT: &str = "/account";
+pub(crate) const CHANGE_EMAIL: &str = "/account/email";
+pub(crate) const CHANGE_PASSWORD: &str = "/account/password";
+pub(crate) const SIGN_OUT_EVERYWHERE: &str = "/account/sign-out-everywhere";
 #[cfg(debug_assertions)]
 pub(crate) const DESIGN: &str = "/design";
 #[cfg(debug_assertions)]

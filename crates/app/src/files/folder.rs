@@ -7,10 +7,10 @@ use http_common::Holder;
 use workspace::{AskedPath, Entry, EntryKind, Workspace, WorkspacePath};
 
 use super::FilePages;
-use super::shown_size::shown_size;
 use crate::answer::file_href;
 use crate::error;
 use crate::frame::Frame;
+use crate::shown_size::shown_size;
 use crate::shown_time::ShownTime;
 use crate::texts::Texts;
 use crate::visit::User;

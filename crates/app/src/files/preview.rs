@@ -9,10 +9,10 @@ use workspace::OpenFile;
 
 use super::FilePages;
 use super::folder::{Crumb, crumbs, folder_href};
-use super::shown_size::shown_size;
 use super::table::{Table, table};
 use crate::error;
 use crate::frame::Frame;
+use crate::shown_size::shown_size;
 use crate::shown_time::ShownTime;
 use crate::visit::User;
 

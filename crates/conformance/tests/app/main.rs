@@ -6,4 +6,5 @@ mod conversations;
 mod files;
 mod history;
 mod hostile;
+mod settings;
 mod sign_in;

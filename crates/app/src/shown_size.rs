@@ -6,7 +6,7 @@ use crate::texts::Texts;
 const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
 
 /// Returns a size with one decimal at most, in powers of 1,000 as file managers show them.
-pub(super) fn shown_size(texts: Texts, bytes: u64) -> String {
+pub(crate) fn shown_size(texts: Texts, bytes: u64) -> String {
     // Tenths, so that no floating point number is needed.
     let (mut tenths, mut unit) = (u128::from(bytes) * 10, 0);
     while tenths >= 9_995 && unit + 1 < UNITS.len() {

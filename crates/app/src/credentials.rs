@@ -1,0 +1,181 @@
+//! The page of the owner's account: email, password, sessions, licence.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::Form;
+use axum::extract::{Query, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use control::credentials::CredentialsError;
+use control::{Conversations, Credentials, Environment, Sessions};
+use serde::Deserialize;
+
+use crate::frame::Frame;
+use crate::licence::LicenceView;
+use crate::sign_in::SignInLimits;
+use crate::texts::Texts;
+use crate::visit::User;
+use crate::{error, paths, session_cookie};
+
+#[derive(Template)]
+#[template(path = "account.html")]
+struct AccountPage {
+    frame: Frame,
+    licence: Option<LicenceView>,
+    /// The email of a form that was refused.
+    email: String,
+    /// The change that was made.
+    done: Option<String>,
+    error: Option<String>,
+}
+
+/// The query of the page.
+#[derive(Deserialize)]
+pub(crate) struct Done {
+    /// `email` or `password`.
+    #[serde(default)]
+    done: String,
+}
+
+/// The use cases of the page.
+#[derive(Clone)]
+pub(crate) struct CredentialPages {
+    pub(crate) credentials: Credentials,
+    pub(crate) sessions: Sessions,
+    pub(crate) conversations: Conversations,
+    pub(crate) environment: Environment,
+    pub(crate) sign_in_limits: Arc<SignInLimits>,
+}
+
+/// The form of another email.
+#[derive(Deserialize)]
+pub(crate) struct EmailForm {
+    #[serde(default)]
+    email: String,
+    #[serde(default)]
+    password: String,
+}
+
+/// The form of another password.
+#[derive(Deserialize)]
+pub(crate) struct PasswordForm {
+    #[serde(default)]
+    password: String,
+    #[serde(default)]
+    new: String,
+    #[serde(default)]
+    again: String,
+}
+
+/// Shows the account.
+pub(crate) async fn show(
+    State(pages): State<CredentialPages>,
+    user: User,
+    Query(query): Query<Done>,
+) -> Result<Response, Response> {
+    let texts = user.visitor.texts;
+    let done = match query.done.as_str() {
+        "email" => Some(texts.get("account-email-changed")),
+        "password" => Some(texts.get("account-password-changed")),
+        _ => None,
+    };
+    pages.page(&user, done, None, String::new()).await
+}
+
+/// Replaces the email.
+pub(crate) async fn change_email(
+    State(pages): State<CredentialPages>,
+    user: User,
+    Form(form): Form<EmailForm>,
+) -> Result<Response, Response> {
+    pages.throttle(&user)?;
+    let changed =
+        pages.credentials.change_email(&user.signed_in.principal, &form.password, &form.email).await;
+    match changed {
+        Ok(()) => Ok(Redirect::to("/account?done=email").into_response()),
+        Err(refused) => pages.refused(&user, refused, form.email).await,
+    }
+}
+
+/// Replaces the password, ends all sessions, and signs this browser in again.
+pub(crate) async fn change_password(
+    State(pages): State<CredentialPages>,
+    user: User,
+    Form(form): Form<PasswordForm>,
+) -> Result<Response, Response> {
+    pages.throttle(&user)?;
+    let texts = user.visitor.texts;
+    if form.new != form.again {
+        let page = pages.page(&user, None, Some(texts.get("account-not-the-same")), String::new()).await?;
+        return Ok((StatusCode::BAD_REQUEST, page).into_response());
+    }
+    let changed =
+        pages.credentials.change_password(&user.signed_in.principal, &form.password, &form.new).await;
+    if let Err(refused) = changed {
+        return pages.refused(&user, refused, String::new()).await;
+    }
+    let mut response = Redirect::to("/account?done=password").into_response();
+    // Without a session, the visitor signs in with the new password.
+    if let Ok(secret) = pages.sessions.sign_in(&user.signed_in.email, &form.new).await {
+        let kept = session_cookie::keep(&secret, user.visitor.https);
+        response.headers_mut().append(header::SET_COOKIE, kept);
+    }
+    Ok(response)
+}
+
+/// Ends all sessions of the user.
+pub(crate) async fn sign_out_everywhere(
+    State(pages): State<CredentialPages>,
+    user: User,
+) -> Result<Response, Response> {
+    let ended = pages.credentials.sign_out_everywhere(&user.signed_in.principal).await;
+    ended.map_err(|error| user.failed(error))?;
+    Ok(session_cookie::removing(Redirect::to(paths::SIGN_IN).into_response()))
+}
+
+impl CredentialPages {
+    /// Counts an attempt with a password, as signing in does: whoever has a session may not know the password.
+    fn throttle(&self, user: &User) -> Result<(), Response> {
+        let Err(wait) = self.sign_in_limits.take(&user.visitor, &user.signed_in.email) else { return Ok(()) };
+        let (texts, seconds) = (user.visitor.texts, wait.as_secs() + 1);
+        let text = texts.with("sign-in-throttled", "seconds", seconds);
+        let mut response = error::page(texts, StatusCode::TOO_MANY_REQUESTS, &text);
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        Err(response)
+    }
+
+    async fn refused(
+        &self,
+        user: &User,
+        refused: CredentialsError,
+        email: String,
+    ) -> Result<Response, Response> {
+        let (status, key) = match refused {
+            CredentialsError::WrongPassword => (StatusCode::FORBIDDEN, "account-wrong-password"),
+            CredentialsError::InvalidPassword(_) => (StatusCode::BAD_REQUEST, "account-bad-password"),
+            CredentialsError::InvalidEmail => (StatusCode::BAD_REQUEST, "account-bad-email"),
+            CredentialsError::EmailTaken => (StatusCode::CONFLICT, "account-email-taken"),
+            CredentialsError::Failed(error) => return Err(user.failed(error)),
+        };
+        let page = self.page(user, None, Some(user.visitor.texts.get(key)), email).await?;
+        Ok((status, page).into_response())
+    }
+
+    async fn page(
+        &self,
+        user: &User,
+        done: Option<String>,
+        error: Option<String>,
+        email: String,
+    ) -> Result<Response, Response> {
+        let texts: Texts = user.visitor.texts;
+        Ok(error::rendered(&AccountPage {
+            frame: Frame::load(&self.conversations, user, None).await?,
+            licence: LicenceView::of(texts, user.signed_in.licence_until, self.environment.now()),
+            email,
+            done,
+            error,
+        }))
+    }
+}

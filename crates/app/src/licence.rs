@@ -1,0 +1,31 @@
+//! The state of the licence as pages show it.
+
+use domain::time::Timestamp;
+
+use crate::shown_time::ShownTime;
+use crate::texts::Texts;
+
+const DAY_SECONDS: u64 = 24 * 3600;
+/// The days before its end from which on the licence is shown as ending.
+const ENDING_DAYS: u64 = 30;
+
+/// The licence of an account that may sign in.
+pub(crate) struct LicenceView {
+    pub(crate) until: ShownTime,
+    /// The days that are left.
+    pub(crate) left: String,
+    /// True if it ends soon.
+    pub(crate) is_ending: bool,
+}
+
+impl LicenceView {
+    pub(crate) fn of(texts: Texts, until: Option<Timestamp>, now: Timestamp) -> Option<Self> {
+        let until = until?;
+        let days = until.since(now).as_secs() / DAY_SECONDS;
+        Some(Self {
+            until: ShownTime::last_day(texts, until),
+            left: texts.with("licence-days", "count", days),
+            is_ending: days < ENDING_DAYS,
+        })
+    }
+}
