@@ -29,11 +29,16 @@ const ENGLISH: &str = "\
     should for to in by with from this that under if many much long a an or not be has have it its any each \
     on at as will than there per after before";
 
-/// Words (folded) of other languages: German, French, Spanish, Italian, Polish.
+/// Words (folded) that are German.
+const GERMAN: &str = "\
+    der die das den dem des ein eine einen einem einer eines und ist sind war wie was wer wem wen wann wo warum \
+    welche welcher welches welchen welchem wird werden wurde wurden kann konnen muss mussen darf durfen soll fur von \
+    vom mit bei nach auf aus im zum zur uber unter nicht auch als hoch lange viel viele gilt gelten ich wir sie es \
+    man oder wenn sich hat haben durch dass dieser dieses diese ihr ihre sein seine kein keine nur noch bis beim \
+    innerhalb wegen sowie";
+
+/// Words (folded) of other languages: French, Spanish, Italian, Polish.
 const OTHER: &str = "\
-    der die das den dem des ein eine einen einem einer und ist sind war wie was wer wann wo warum welche welcher \
-    welches welchen wird werden wurde kann muss darf fur von mit bei nach auf aus im zum zur uber nicht auch als \
-    hoch lange viel viele gilt ich wir sie es man oder wenn \
     le la les des du un une est sont quel quelle quels quelles qui quand comment combien pourquoi ou dans pour par \
     sur avec ne pas plus et ce cette ces il elle ils nous vous sans chez entre peut doit \
     el los las una unos es son que cual cuanto cuando donde quien como por para con del al y en su se puede debe \
@@ -42,12 +47,12 @@ const OTHER: &str = "\
     zapytanie umowa umowy";
 
 /// The number of languages that are told apart: those of [`Language::ALL`], and all others together.
-const KINDS: usize = 4;
+const KINDS: usize = 5;
 
 /// The languages of each of these words, in the order of [`Language::ALL`], and then whether it is of another one.
 static KNOWN: LazyLock<HashMap<&'static str, [bool; KINDS]>> = LazyLock::new(|| {
     let mut known: HashMap<&str, [bool; KINDS]> = HashMap::new();
-    for (index, words) in [CZECH, SLOVAK, ENGLISH, OTHER].into_iter().enumerate() {
+    for (index, words) in [CZECH, SLOVAK, GERMAN, ENGLISH, OTHER].into_iter().enumerate() {
         for word in words.split_whitespace() {
             known.entry(word).or_default()[index] = true;
         }
@@ -63,8 +68,13 @@ const WORDS_MAX: usize = 2_000;
 #[must_use]
 pub fn detect_language(text: &str) -> Option<Language> {
     let mut scores = [0_u32; KINDS];
+    let has_diacritics = text.chars().any(|c| c.is_alphabetic() && !c.is_ascii());
     for token in tokens(text).iter().filter(|token| token.kind == Kind::Word).take(WORDS_MAX) {
         let folded = fold(token.text);
+        // With diacritics `čo` is Slovak and `co` Czech; without, it is either.
+        if folded == "co" && has_diacritics {
+            scores[usize::from(lower(token.text) != "co")] += 3;
+        }
         let known = KNOWN.get(folded.as_str()).copied().unwrap_or_default();
         for (score, known) in scores.iter_mut().zip(known) {
             *score += if known { 2 } else { 0 };
@@ -73,14 +83,18 @@ pub fn detect_language(text: &str) -> Option<Language> {
             match c {
                 'ě' | 'ř' | 'ů' => scores[0] += 4,
                 'ľ' | 'ĺ' | 'ŕ' => scores[1] += 4,
-                // Slovak has them, too.
-                'ô' | 'ä' => {
+                'ô' => {
                     scores[1] += 4;
-                    scores[3] += 3;
+                    scores[4] += 3;
                 }
+                'ä' => {
+                    scores[1] += 3;
+                    scores[2] += 4;
+                }
+                'ö' | 'ü' | 'ß' => scores[2] += 4,
                 'é' => scores.iter_mut().for_each(|score| *score += 1),
-                'ö' | 'ü' | 'ß' | 'à' | 'â' | 'ç' | 'è' | 'ê' | 'î' | 'ï' | 'ñ' | 'œ' | 'ù' | 'û' | 'ą'
-                | 'ę' | 'ł' | 'ś' | 'ź' | 'ż' | 'ć' | 'ń' | 'ò' | 'ì' | '¿' => scores[3] += 4,
+                'à' | 'â' | 'ç' | 'è' | 'ê' | 'î' | 'ï' | 'ñ' | 'œ' | 'ù' | 'û' | 'ą' | 'ę' | 'ł' | 'ś'
+                | 'ź' | 'ż' | 'ć' | 'ń' | 'ò' | 'ì' | '¿' => scores[4] += 4,
                 'á' | 'č' | 'ď' | 'í' | 'ň' | 'š' | 'ť' | 'ú' | 'ý' | 'ž' => {
                     scores[0] += 1;
                     scores[1] += 1;
@@ -122,6 +136,11 @@ mod tests {
             ("how much is the deposit", Language::English),
             ("Kdy se koná schůze?", Language::Czech),
             ("Kedy sa koná zasadnutie?", Language::Slovak),
+            ("Co je mapa povinností?", Language::Czech),
+            ("Čo je mapa povinností?", Language::Slovak),
+            ("Wie hoch ist die Miete?", Language::German),
+            ("Wie lange ist die Kündigungsfrist für den Mieter?", Language::German),
+            ("Welche Frist gilt nach der Probezeit?", Language::German),
         ] {
             assert_eq!(detect_language(question), Some(language), "{question}");
         }
@@ -129,9 +148,6 @@ mod tests {
             "12 500",
             "Hello",
             "notice period",
-            "Wie hoch ist die Miete?",
-            "Wie lange ist die Kündigungsfrist für den Mieter?",
-            "Welche Frist gilt nach der Probezeit?",
             "Quelle est la durée du préavis ?",
             "Quel est le montant du loyer mensuel ?",
             "¿Cuál es el plazo de preaviso?",

@@ -1,4 +1,4 @@
-//! Text analysis for Czech, Slovak and English: tokenization, folding, stemming, stop words, synonyms and language
+//! Text analysis for Czech, Slovak, German and English: tokenization, folding, stemming, stop words, synonyms and language
 //! detection.
 //!
 //! All functions are pure and need no external tables. A stem need not be a word: it only has to be equal for all forms
@@ -6,6 +6,7 @@
 
 pub mod detect_language;
 pub mod fold;
+pub mod listing;
 pub mod sentence;
 pub mod stem;
 pub mod stop;
@@ -15,6 +16,7 @@ pub mod token;
 
 pub use detect_language::detect_language;
 pub use fold::{fold, lower};
+pub use listing::is_listing;
 pub use term::{Term, terms};
 
 /// A language with stemming and stop words.
@@ -24,13 +26,19 @@ pub enum Language {
     Czech,
     /// Slovak.
     Slovak,
+    /// German.
+    German,
     /// English.
     English,
 }
 
 impl Language {
     /// Every language, in the order in which a tie is decided.
-    pub const ALL: [Self; 3] = [Self::Czech, Self::Slovak, Self::English];
+    pub const ALL: [Self; 4] = [Self::Czech, Self::Slovak, Self::German, Self::English];
+
+    /// Those that stem differently; Slovak shares the rules of Czech. A word of a query is looked up under the stem of
+    /// each.
+    pub const STEMMED: [Self; 3] = [Self::Czech, Self::German, Self::English];
 
     /// Returns the two letters of ISO 639-1.
     #[must_use]
@@ -38,6 +46,7 @@ impl Language {
         match self {
             Self::Czech => "cs",
             Self::Slovak => "sk",
+            Self::German => "de",
             Self::English => "en",
         }
     }

@@ -10,7 +10,14 @@ const ABBREVIATIONS: &[&str] = &[
     "par", "ing", "mgr", "mudr", "judr", "phdr", "rndr", "bc", "doc", "prof", "dr", "nar", "bytem", "tel",
     "st", "ul", "ods", "max", "min", "cca", "no", "art", "sec", "ltd", "inc", "mr", "mrs", "ms", "vs", "eg",
     "ie", "al", "para", "cls", "nr", "p", "s", "str", "vc", "vratane", "zz", "zb", "r", "a", "o", "k",
-    "spol", "co", "pm", "am",
+    "spol", "co", "pm", "am", "abs", "nr", "ziff", "buchst", "bzw", "ca", "vgl", "sog", "usw", "ggf", "gem",
+    "bgbl", "etc", "e", "i", "fig", "approx", "u", "d", "z", "b",
+];
+
+/// Prefixes of the names of months (folded) that follow a day with a full stop: `7. Juni`, `1. ledna`.
+const MONTHS: &[&str] = &[
+    "jan", "feb", "mar", "apr", "mai", "maj", "jun", "jul", "aug", "sep", "okt", "oct", "nov", "dez", "dec",
+    "led", "unor", "brez", "dub", "kvet", "cerv", "srp", "zari", "rij", "list", "pros",
 ];
 
 /// Returns the sentences and list items of a text, in order, without surrounding white space. A line without
@@ -52,7 +59,9 @@ fn breaks_line(text: &str, at: usize) -> bool {
     let line_before = text[..at].rsplit('\n').next().unwrap_or_default().trim();
     let rest = &text[at + 1..];
     let line_after = rest.split('\n').next().unwrap_or_default().trim_start();
-    let full = line_before.ends_with(['.', '!', '?']) && line_after.starts_with(char::is_uppercase);
+    let full = line_before.ends_with(['.', '!', '?'])
+        && line_after.starts_with(char::is_uppercase)
+        && !(ends_with_day(line_before) && begins_with_month(line_after));
     line_after.trim().is_empty()
         || full && !ends_with_title(line_before)
         || is_labelled(line_after)
@@ -79,6 +88,17 @@ fn ends_with_title(line: &str) -> bool {
 }
 
 /// Returns true if the line begins with a label: `Place: the town hall`.
+fn ends_with_day(line: &str) -> bool {
+    let day = line.trim_end_matches('.').rsplit(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+    matches!(day.len(), 1 | 2)
+}
+
+fn begins_with_month(text: &str) -> bool {
+    let word = text.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+    let folded = crate::fold::fold(word);
+    MONTHS.iter().any(|month| folded.starts_with(month))
+}
+
 fn is_labelled(line: &str) -> bool {
     line.starts_with(|c: char| c.is_uppercase() || c == '*')
         && line.split_once(": ").or_else(|| line.split_once(":** ")).is_some_and(|(label, _)| {
@@ -87,8 +107,13 @@ fn is_labelled(line: &str) -> bool {
 }
 
 fn begins_item(line: &str) -> bool {
-    if line.starts_with(['-', '•', '*', '–', '#', '§']) {
+    if line.starts_with(['-', '•', '*', '–', '#']) {
         return true;
+    }
+    if let Some(number) = line.strip_prefix('§') {
+        // `§ 11 se nepoužije` goes on with a sentence.
+        let rest = number.trim_start_matches(|c: char| c.is_ascii_digit() || c.is_whitespace());
+        return !rest.starts_with(char::is_lowercase);
     }
     let mark: String = line.chars().take_while(|c| !c.is_whitespace()).take(8).collect();
     let body = mark.trim_start_matches('(').trim_end_matches(['.', ')']);
@@ -133,7 +158,8 @@ fn ends_sentence(text: &str, at: usize, c: char) -> bool {
         // `1. 3. 2024`, `odst. 2. Nájemce`: a number before a digit or at a line's beginning ends no
         // sentence.
         let begins_line = begins_line(text, at - word.len());
-        return !first.is_ascii_digit() && !begins_line;
+        let in_date = word.len() <= 2 && begins_with_month(following);
+        return !first.is_ascii_digit() && first != '§' && !begins_line && !in_date;
     }
     if word.len() <= 5 && word.chars().all(|c| matches!(c, 'I' | 'V' | 'X')) {
         // `IV. Sanctions` is a heading.
@@ -162,6 +188,11 @@ mod tests {
             texts("Podle čl. 5 odst. 2 platí lhůta. Smlouva je ze dne 1. 3. 2024. Konec."),
             ["Podle čl. 5 odst. 2 platí lhůta.", "Smlouva je ze dne 1. 3. 2024.", "Konec."]
         );
+        assert_eq!(
+            texts("Der Antrag ist bis zum 30. Juni zu stellen."),
+            ["Der Antrag ist bis zum 30. Juni zu stellen."]
+        );
+        assert_eq!(texts("podle bodů 1. a 2. §11 se použije"), ["podle bodů 1. a 2. §11 se použije"]);
         assert_eq!(texts("Zastoupená Ing. Janem Novákem. Dále"), ["Zastoupená Ing. Janem Novákem.", "Dále"]);
     }
 

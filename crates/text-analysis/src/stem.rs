@@ -1,9 +1,24 @@
 //! Stemming: removes the endings of a word.
 
 mod english;
+mod german;
 mod slavic;
 
 use crate::Language;
+
+/// Returns the distinct stems of a folded word in each language, for a query whose language may not be that of the
+/// document.
+#[must_use]
+pub fn stems(folded: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::with_capacity(Language::STEMMED.len());
+    for language in Language::STEMMED {
+        let stem = stem(folded, language);
+        if !found.contains(&stem) {
+            found.push(stem);
+        }
+    }
+    found
+}
 
 /// Returns the stem of a folded word. Czech and Slovak share their rules, so that a question in one language
 /// matches documents in the other as far as their words are similar.
@@ -11,6 +26,7 @@ use crate::Language;
 pub fn stem(folded: &str, language: Language) -> String {
     match language {
         Language::Czech | Language::Slovak => slavic::stem(folded),
+        Language::German => german::stem(folded),
         Language::English => english::stem(folded),
     }
 }

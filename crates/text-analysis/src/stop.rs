@@ -35,12 +35,24 @@ very was we were what when where which while who whom whose why will with within
 tell show find explain give say says said according document documents get gets got happens happen take takes \
 s t re ve ll d m need needs there";
 
-/// Question words and other words without content, in all three languages. Longer lists are unnecessary: a
+/// Folded stop words of German, without those that are words with content in another language (`man`, `war`, `hat`).
+const GERMAN: &str = "
+aber alle allem allen aller alles als am auch auf aus bei beim bin bis bist da dabei dadurch dafur dagegen damit danach daran \
+darauf daraus darf darin darum das dass davon davor dazu dein dem den denen denn der deren des dessen dich die dies diese diesem \
+diesen dieser dieses dir doch dort du durch durfen ein eine einem einen einer eines er es etwa etwas euch fur gegen gibt \
+habe haben hatte hatten hier hin hinter ich ihm ihn ihnen ihr ihre ihrem ihren ihrer ihres im ins ist ja jede jedem jeden jeder jedes \
+kann kannst kein keine keinem keinen keiner konnen konnte mein meine mich mir mit muss mussen nach nicht noch nur ob oder ohne \
+lang langer sehr sein seine seinem seinen seiner seit sich sie sind sofern sogar solche soll sollen sondern sonst sowie uber um und uns unser unter \
+viel viele vielen vom von vor wann warum was weil welche welchem welchen welcher welches wem wen wenn wer werden wessen wie wieviel wieso wird wo \
+woher wohin worauf wozu zu zum zur zwar zwischen lange hoch gilt gelten steht stehen bitte sag sage sagt sagen zeig erst erste ersten erster erstes mal umfasst umfassen enthalt enthalten \
+gehort gehoren besteht bestehen stellt";
+
+/// Question words and other words without content, in all languages. Longer lists are unnecessary: a
 /// remaining rare word only matches nothing.
 static STOP: LazyLock<HashSet<&'static str>> =
-    LazyLock::new(|| SLAVIC.split_whitespace().chain(ENGLISH.split_whitespace()).collect());
+    LazyLock::new(|| [SLAVIC, ENGLISH, GERMAN].into_iter().flat_map(str::split_whitespace).collect());
 
-/// Returns true if a folded word is a stop word in any of the three languages.
+/// Returns true if a folded word is a stop word in any of the languages.
 #[must_use]
 pub fn is_stop(folded: &str) -> bool {
     STOP.contains(folded) || (folded.chars().count() == 1 && !folded.chars().all(|c| c.is_ascii_digit()))

@@ -149,7 +149,8 @@ fn numbered(line: &str) -> Option<Start<'_>> {
             return None;
         }
         let titled = parts == 1 && mark.ends_with('.') && is_title(body) && body.len() <= 80;
-        return Some(if titled { Start::Section(line) } else { Start::Item });
+        let asks = body.ends_with('?') && body.len() <= HEADING_MAX_BYTES;
+        return Some(if titled || asks { Start::Section(line) } else { Start::Item });
     }
     if is_roman(inner) && mark.ends_with('.') && (body.is_empty() || is_title(body)) {
         return Some(Start::Section(line));

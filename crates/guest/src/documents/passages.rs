@@ -109,7 +109,8 @@ impl Cutter {
                     Kind::Paragraph | Kind::Rest => !bare && range.len() >= PARAGRAPHS_MIN_BYTES,
                     Kind::Item | Kind::Row => !bare && range.len() >= ITEMS_MIN_BYTES,
                 };
-                if together > self.max_bytes || enough {
+                let announces = announces_more(&segment.text[range.clone()]);
+                if together > self.max_bytes || enough && !announces {
                     self.push(segment, &mut counted, range.clone(), open_heading.take());
                     open = None;
                 }
@@ -272,6 +273,11 @@ impl Cutter {
     }
 }
 
+/// Returns true if a text ends by announcing what follows: `as follows:`, `What is it for?`
+fn announces_more(text: &str) -> bool {
+    text.trim_end().ends_with([':', '?'])
+}
+
 /// The maximum length of a title above the first line of a section, in bytes.
 const TITLE_BEFORE_MAX_BYTES: usize = 80;
 
@@ -361,6 +367,17 @@ mod tests {
         assert!(found.iter().rev().skip(1).all(|piece| (300..400).contains(&piece.text.len())), "{found:?}");
         assert_eq!(found[0].lines.unwrap().0, 1);
         assert_eq!(found.last().unwrap().lines.unwrap().1, 79);
+    }
+
+    #[test]
+    fn what_is_announced_stays_with_its_announcement() {
+        let long = "A paragraph that is long enough to end a piece. ".repeat(8);
+        for announced in ["It is done by this command:", "Where does it come from?"] {
+            let text = format!("{long}\n\n{announced}\n\nThe answer.\n\n{long}");
+            let found = pieces("a.md", &text, 1200);
+            let piece = found.iter().find(|piece| piece.text.contains(announced)).unwrap();
+            assert!(piece.text.contains("The answer."), "{found:?}");
+        }
     }
 
     #[test]

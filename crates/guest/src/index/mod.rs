@@ -46,6 +46,8 @@ const BEGIN_TIME_MIN: Duration = Duration::from_millis(500);
 const STORED_MAX: usize = 200;
 /// The maximum number of unreadable documents that one search checks against its scope.
 const PROBLEMS_MAX: usize = 5_000;
+/// The longest heading that is listed, in bytes.
+const HEADING_SHOWN_MAX_BYTES: usize = 120;
 /// The maximum number of query words that are listed with their counts.
 const WORDS_SHOWN_MAX: usize = 24;
 
@@ -333,6 +335,7 @@ fn find(
         text.push_str(&format!("\nNot readable: {}.", named.join("; ")));
     }
     describe_update(&mut text, update);
+    describe_headings(&mut text, &ranked);
     let waiting = update.waiting.iter().map(|(path, _)| (path, UnreadReason::Indexing));
     let unread = problems.iter().map(|problem| (&problem.path, problem.reason)).chain(waiting);
     let unread = unread
@@ -372,6 +375,25 @@ fn describe_update(text: &mut String, update: &Update) {
     }
     if update.cut {
         text.push_str(&format!("\nThe workspace holds more than the {FILES_MAX} files that are searched."));
+    }
+}
+
+/// Adds the headings under which the passages stand, in their order, as far as they do not begin with them.
+fn describe_headings(text: &mut String, ranked: &[rank::Ranked]) {
+    let heading = |ranked: &rank::Ranked| {
+        let candidate = &ranked.candidate;
+        let begins =
+            candidate.text.lines().next().is_some_and(|line| line.contains(candidate.heading.trim()));
+        let heading = if begins {
+            ""
+        } else {
+            &candidate.heading[..candidate.heading.floor_char_boundary(HEADING_SHOWN_MAX_BYTES)]
+        };
+        heading.replace(['\n', '|'], " ")
+    };
+    let headings: Vec<String> = ranked.iter().map(heading).collect();
+    if headings.iter().any(|heading| !heading.is_empty()) {
+        text.push_str(&format!("\nHeadings above the passages, in order: {}", headings.join(" | ")));
     }
 }
 

@@ -6,8 +6,8 @@
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
-use text_analysis::stem::stem;
-use text_analysis::{Language, Term, fold, synonyms::related, terms};
+use text_analysis::stem::stems;
+use text_analysis::{Language, Term, fold, is_listing, synonyms::related, terms};
 
 use super::Scope;
 use super::store::{Candidate, Index, IndexError};
@@ -25,9 +25,11 @@ const SPREAD_MAX_PASSAGES: u64 = 5_000;
 /// The weight of a word if the passage contains only a related one.
 const RELATED_WEIGHT: f64 = 0.55;
 /// The weight of a word that occurs only in the heading, the title or the file name.
-const CONTEXT_WEIGHT: f64 = 0.5;
+const CONTEXT_WEIGHT: f64 = 0.7;
 /// The weight of a word that occurs only elsewhere in the document.
-const DOCUMENT_WEIGHT: f64 = 0.22;
+const DOCUMENT_WEIGHT: f64 = 0.35;
+/// The factor for tables of contents and lists of links.
+const LISTING: f64 = 0.4;
 /// The saturation and length parameters of BM25.
 const SATURATION: f64 = 1.2;
 const LENGTH: f64 = 0.4;
@@ -64,13 +66,7 @@ pub(super) fn query_terms(index: &Index, query: &str) -> Result<Vec<QueryTerm>, 
     let all = terms(query, Language::Czech);
     let only_stop_words = all.iter().all(|term| term.stop);
     for term in all.into_iter().filter(|term| only_stop_words || !term.stop) {
-        let mut stems = vec![term.stem.clone()];
-        if !term.number {
-            let english = stem(&fold(&term.exact), Language::English);
-            if english != term.stem {
-                stems.push(english);
-            }
-        }
+        let stems = if term.number { vec![term.stem] } else { stems(&fold(&term.exact)) };
         if found.iter().any(|one| one.stems == stems) || found.len() >= QUERY_WORDS_MAX {
             continue;
         }
@@ -177,7 +173,8 @@ fn score(query_terms: &[QueryTerm], in_files: &[HashSet<i64>], candidate: &Candi
     if possible <= 0.0 {
         return 0.0;
     }
-    score * (0.4 + 0.6 * covered / possible) + closeness(query_terms, &places)
+    let score = score * (0.4 + 0.6 * covered / possible) + closeness(query_terms, &places);
+    if is_listing(&candidate.text) { score * LISTING } else { score }
 }
 
 fn saturated(times: usize, words: usize) -> f64 {

@@ -13,7 +13,7 @@ use crate::documents::{OUTPUT_MAX_BYTES, READER_VERSION, Span};
 use text_analysis::{Language, detect_language, terms};
 
 /// The version of the schema; a file with another version is rebuilt.
-const SCHEMA_VERSION: i64 = 2;
+const SCHEMA_VERSION: i64 = 3;
 /// The file name of the index.
 const FILE_NAME: &str = "passages.sqlite";
 /// The maximum text of all passages, in bytes. A document that would exceed it is left out.
@@ -22,6 +22,8 @@ const TEXT_MAX_BYTES: i64 = 512 * 1024 * 1024;
 const PASSAGES_PER_FILE_MAX: usize = 20_000;
 /// The length of the document's beginning that counts as its title, in bytes.
 const TITLE_MAX_BYTES: usize = 240;
+/// The longest settings before the text of a Markdown file, in lines.
+const SETTINGS_MAX_LINES: usize = 60;
 /// The length of the sample that determines the language of a document, in bytes.
 const LANGUAGE_SAMPLE_MAX_BYTES: usize = 16 * 1024;
 
@@ -552,13 +554,17 @@ fn stemmed(text: &str, language: Language) -> String {
     out
 }
 
-/// Returns the first lines of a document.
+/// Returns the first lines of a document; of the settings before the text of a Markdown file only the title.
 fn title(pieces: &[Piece]) -> String {
     let mut out = String::new();
-    for line in
-        pieces.iter().flat_map(|piece| piece.text.lines()).filter(|line| !line.trim().is_empty()).take(3)
-    {
-        out.push_str(line.trim());
+    let mut lines = pieces.iter().flat_map(|piece| piece.text.lines()).map(str::trim).peekable();
+    if lines.next_if_eq(&"---").is_some() {
+        let settings = lines.by_ref().take(SETTINGS_MAX_LINES).take_while(|line| *line != "---");
+        let titles = settings.filter_map(|line| line.strip_prefix("title:"));
+        out.extend(titles.map(|title| format!("{} ", title.trim().trim_matches(['"', '\'']))));
+    }
+    for line in lines.filter(|line| !line.is_empty()).take(3) {
+        out.push_str(line);
         out.push(' ');
         if out.len() >= TITLE_MAX_BYTES {
             break;

@@ -37,6 +37,7 @@ pub(super) fn quotes(language: Language, quotes: &[Quote<'_>]) -> String {
             out.push_str(match language {
                 Language::Czech => "Souvisí s tím také:",
                 Language::Slovak => "Súvisí s tým aj:",
+                Language::German => "Dazu gehört auch:",
                 Language::English => "Related to it:",
             });
         }
@@ -54,6 +55,7 @@ pub(super) fn nothing(language: Language, unread: Option<Unread>) -> String {
     let mut out = match language {
         Language::Czech => "Na tuto otázku jsem v dokumentech odpověď nenašel.",
         Language::Slovak => "Na túto otázku som v dokumentoch odpoveď nenašiel.",
+        Language::German => "Auf diese Frage habe ich in den Dokumenten keine Antwort gefunden.",
         Language::English => "I found no answer to this question in the documents.",
     }
     .to_owned();
@@ -66,12 +68,18 @@ pub(super) fn nothing(language: Language, unread: Option<Unread>) -> String {
             (Language::Slovak, Unread::Waiting) => {
                 "Niektoré súbory však ešte neboli prehľadané; skúste sa spýtať znova."
             }
+            (Language::German, Unread::Waiting) => {
+                "Einige Dateien wurden aber noch nicht durchsucht; fragen Sie bitte später noch einmal."
+            }
             (Language::English, Unread::Waiting) => {
                 "Some files have not been searched yet, though; ask again in a while."
             }
             (Language::Czech, Unread::Failed) => "Hledání ale neproběhlo, dokumenty nebylo možné prohledat.",
             (Language::Slovak, Unread::Failed) => {
                 "Hľadanie však neprebehlo, dokumenty nebolo možné prehľadať."
+            }
+            (Language::German, Unread::Failed) => {
+                "Die Suche hat aber nicht funktioniert, die Dokumente wurden nicht durchsucht."
             }
             (Language::English, Unread::Failed) => {
                 "The search did not work, though, so the documents were not looked through."
@@ -97,6 +105,7 @@ fn lead(language: Language, passage: &NumberedPassage) -> String {
     match language {
         Language::Czech => format!("K otázce se v dokumentech píše ({place}):"),
         Language::Slovak => format!("K otázke sa v dokumentoch píše ({place}):"),
+        Language::German => format!("Zur Frage steht in den Dokumenten ({place}):"),
         Language::English => format!("This is what the documents say ({place}):"),
     }
 }
@@ -108,6 +117,9 @@ const fn about(language: Language) -> &'static str {
         }
         Language::Slovak => {
             "*Odpovedá vstavaná čítačka: nie je to jazykový model, len vyhľadáva v dokumentoch a cituje z nich.*"
+        }
+        Language::German => {
+            "*Antwort des eingebauten Lesers: Er ist kein Sprachmodell, sondern sucht nur in den Dokumenten und zitiert daraus.*"
         }
         Language::English => {
             "*Answered by the built-in reader: it is no language model, it only finds and quotes passages of the documents.*"
@@ -129,6 +141,8 @@ fn place(language: Language, place: &Place) -> String {
                     (Language::Czech, false) => "řádky",
                     (Language::Slovak, true) => "riadok",
                     (Language::Slovak, false) => "riadky",
+                    (Language::German, true) => "Zeile",
+                    (Language::German, false) => "Zeilen",
                     (Language::English, true) => "line",
                     (Language::English, false) => "lines",
                 };
@@ -150,9 +164,11 @@ fn page_word(language: Language, name: &str) -> &'static str {
     match (language, sheet) {
         (Language::Czech, true) => "list",
         (Language::Slovak, true) => "hárok",
+        (Language::German, true) => "Blatt",
         (Language::English, true) => "sheet",
         (Language::Czech, false) => "strana",
         (Language::Slovak, false) => "strana",
+        (Language::German, false) => "Seite",
         (Language::English, false) => "page",
     }
 }

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use domain::citation::NumberedPassage;
+use text_analysis::is_listing;
 
+use super::FoundPassage;
 use super::focus::Focus;
 use super::question::Question;
 use super::reading::{Kind, Reading, Sentence, elementwise_max, met_by_name, name_of};
@@ -12,8 +14,9 @@ use super::reading::{Kind, Reading, Sentence, elementwise_max, met_by_name, name
 /// The weight of a word by its position, relative to 1 in the sentence itself: in the heading, in a neighbouring
 /// sentence, elsewhere in the passage, and elsewhere in its file.
 const IN_HEAD: f64 = 0.85;
-const NEXT_TO_IT: f64 = 0.72;
-const IN_PASSAGE: f64 = 0.62;
+const BEFORE_IT: f64 = 0.75;
+const AFTER_IT: f64 = 0.62;
+const IN_PASSAGE: f64 = 0.68;
 const IN_FILE: f64 = 0.52;
 /// The weight of a heading's word in the sentence's own score.
 const IN_HEAD_OWN: f64 = 0.5;
@@ -29,15 +32,22 @@ const WITHOUT_FOCUS: f64 = 0.62;
 const FOCUS_NEXT: f64 = 0.6;
 /// The weight of a name elsewhere in the file, which shows that the question is about this document.
 const NAME_IN_FILE: f64 = 0.8;
-/// The factor for a file without a name from the question that another file contains.
+/// The factor for a file without any of the question's names that other files contain.
 const NAME_ELSEWHERE: f64 = 0.85;
 /// The minimum share of other words than names, and the factor below it.
 const TOPIC_MIN: f64 = 0.45;
 const NAMED_ONLY: f64 = 0.6;
 /// The factor for a passage in another language than the question.
 const OTHER_LANGUAGE: f64 = 0.9;
+/// The factor for a table of contents or a list of links.
+const LISTING: f64 = 0.5;
 /// The bonus when the sentence starts with a word of the question and a colon.
 const LABEL: f64 = 0.2;
+/// The bonus when the sentence starts with the rarest word of the question, as a definition does.
+const BEGINS: f64 = 0.15;
+/// The factor for a short item that names something without saying anything about it.
+const FRAGMENT: f64 = 0.85;
+const FRAGMENT_MAX_BYTES: usize = 60;
 /// The bonus for an exact match.
 const EXACT: f64 = 0.15;
 /// The bonus for neighbouring words that stay together, and their maximum distance in words.
@@ -49,6 +59,10 @@ const FOCUS_NEAR_BYTES: usize = 48;
 /// Limits how far a quote reaches from the best sentence.
 const QUOTE_MAX_BYTES: usize = 600;
 const QUOTE_SENTENCES_MAX: usize = 3;
+/// Up to this length a quote goes on to the end of its paragraph.
+const PARAGRAPH_MAX_BYTES: usize = 600;
+/// Up to this length it goes on to the end of a list that it announces.
+const LIST_MAX_BYTES: usize = 800;
 
 /// A passage with its best sentences.
 #[derive(Debug, Clone)]
@@ -63,8 +77,8 @@ pub(super) struct Evidence<'a> {
 }
 
 /// Scores the passages of all results and returns them best first.
-pub(super) fn weigh<'a>(question: &Question, passages: &[&'a NumberedPassage]) -> Vec<Evidence<'a>> {
-    let readings: Vec<Reading<'a>> = passages.iter().map(|passage| Reading::of(question, passage)).collect();
+pub(super) fn weigh<'a>(question: &Question, passages: &[FoundPassage<'a>]) -> Vec<Evidence<'a>> {
+    let readings: Vec<Reading<'a>> = passages.iter().map(|found| Reading::of(question, *found)).collect();
     let mut of_file: HashMap<&str, Vec<f64>> = HashMap::new();
     for reading in &readings {
         let place = &reading.passage.place;
@@ -101,8 +115,15 @@ fn best<'a>(question: &Question, reading: &Reading<'a>, file: &[f64], order: usi
     if reading.language.is_some_and(|language| language != question.language) {
         strength *= OTHER_LANGUAGE;
     }
-    if question.words.iter().zip(file).any(|(word, met)| word.name && !word.unknown && *met == 0.0) {
-        strength *= NAME_ELSEWHERE;
+    if is_listing(&reading.passage.text) {
+        strength *= LISTING;
+    }
+    let mut names = Share::default();
+    for (word, met) in question.words.iter().zip(file).filter(|(word, _)| word.name && !word.unknown) {
+        names.add(word.weight, if *met > 0.0 { 1.0 } else { 0.0 });
+    }
+    if names.possible > 0.0 {
+        strength *= 1.0 - (1.0 - NAME_ELSEWHERE) * (1.0 - names.of_all());
     }
     #[expect(clippy::cast_precision_loss, reason = "a search gives a few dozen passages")]
     let score = strength + ORDER * ORDER_FALL / (ORDER_FALL + order as f64);
@@ -122,8 +143,12 @@ fn strength(question: &Question, reading: &Reading<'_>, file: &[f64], at: usize)
         focus = focus.max(FOCUS_NEXT * next.map_or(0.0, |next| question.focus.met_by(reading.text(next))));
     }
     let label = if sentence.labelled { LABEL } else { 0.0 };
+    let fragment = if is_fragment(reading.text(sentence)) { FRAGMENT } else { 1.0 };
     let own = own + focus_near(question, reading, sentence) + label;
-    Some((AROUND * around + OWN * own) * (WITHOUT_FOCUS + (1.0 - WITHOUT_FOCUS) * focus))
+    let begins = if begins_with_rarest(question, sentence) { BEGINS } else { 0.0 };
+    Some(
+        fragment * (AROUND * around + OWN * (own + begins)) * (WITHOUT_FOCUS + (1.0 - WITHOUT_FOCUS) * focus),
+    )
 }
 
 /// Returns the shares of the question's words that the surroundings of a sentence and the sentence itself contain.
@@ -139,11 +164,14 @@ fn coverage(question: &Question, reading: &Reading<'_>, file: &[f64], at: usize)
     let (mut around, mut own, mut topic) = (Share::default(), Share::default(), Share::default());
     for (index, word) in question.words.iter().enumerate() {
         let here = sentence.met[index];
-        let next = before.into_iter().chain(after).map(|beside| beside.met[index]).fold(0.0, f64::max);
+        let next = f64::max(
+            before.map_or(0.0, |before| before.met[index] * BEFORE_IT),
+            after.map_or(0.0, |after| after.met[index] * AFTER_IT),
+        );
         let head = reading.head[index];
         let in_passage = if is_row { 0.0 } else { reading.whole[index] };
         let in_file = file[index] * if word.name { NAME_IN_FILE } else { IN_FILE };
-        let places = [here, head * IN_HEAD, next * NEXT_TO_IT, in_passage * IN_PASSAGE, in_file];
+        let places = [here, head * IN_HEAD, next, in_passage * IN_PASSAGE, in_file];
         let most = places.into_iter().fold(0.0, f64::max);
         around.add(word.weight, most);
         if !word.name {
@@ -159,6 +187,18 @@ fn coverage(question: &Question, reading: &Reading<'_>, file: &[f64], at: usize)
     let named_only = topic.possible > 0.0 && topic.of_all() < TOPIC_MIN;
     let factor = if named_only { NAMED_ONLY } else { 1.0 };
     (factor * around.of_all(), factor * (own.of_all() + closeness(sentence)))
+}
+
+/// Returns true when a sentence starts with the question's rarest word.
+fn begins_with_rarest(question: &Question, sentence: &Sentence) -> bool {
+    let words = question.words.iter().zip(&sentence.places).filter(|(word, _)| !word.unknown);
+    let rarest = words.max_by(|one, other| one.0.weight.total_cmp(&other.0.weight));
+    rarest.is_some_and(|(_, places)| places.iter().any(|(index, _)| *index <= 1))
+}
+
+/// Returns true for a short item of a list, without an end: `1. název a sídlo spolku,`.
+fn is_fragment(text: &str) -> bool {
+    text.len() <= FRAGMENT_MAX_BYTES && text.ends_with(',')
 }
 
 #[derive(Default)]
@@ -228,7 +268,7 @@ fn quote(question: &Question, reading: &Reading<'_>, at: usize) -> Vec<Range<usi
         };
         let mut after = 0;
         if last + 1 < sentences.len() && fits(first, last + 1) {
-            let open = !ends(last, &['.', '!', '?', ';']) || last == at && focus(last + 1) > focus(last);
+            let open = !ends(last, &['.', '!', ';']) || last == at && focus(last + 1) > focus(last);
             after = gain(last + 1) * 2 + if open { 3 } else { 0 };
         }
         let mut before = 0;
@@ -237,6 +277,7 @@ fn quote(question: &Question, reading: &Reading<'_>, at: usize) -> Vec<Range<usi
             before = gain(first - 1) * 2 + if open { 3 } else { 0 };
         }
         if before == 0 && after == 0 {
+            let (first, last) = extended(reading, first, last);
             return std::iter::once(sentences[first].range.start..sentences[last].range.end).collect();
         }
         let taken = if after >= before {
@@ -248,4 +289,31 @@ fn quote(question: &Question, reading: &Reading<'_>, at: usize) -> Vec<Range<usi
         };
         has = elementwise_max(&has, &sentences[taken].met);
     }
+}
+
+/// Extends a quote to its paragraph if that is short, and to the end of a sentence or list that it begins.
+fn extended(reading: &Reading<'_>, mut first: usize, mut last: usize) -> (usize, usize) {
+    let sentences = &reading.sentences;
+    let text = reading.passage.text.as_str();
+    let announces = |sentence: &Sentence| reading.text(sentence).ends_with(':');
+    while let Some(next) = sentences.get(last + 1).filter(|next| next.kind == Kind::Plain) {
+        let bytes = next.range.end - sentences[first].range.start;
+        let same_paragraph = !text[sentences[last].range.end..next.range.start].contains("\n\n");
+        let in_list =
+            sentences[first..=last].iter().any(announces) || reading.text(&sentences[last]).ends_with(',');
+        if !(same_paragraph && bytes <= PARAGRAPH_MAX_BYTES || in_list && bytes <= LIST_MAX_BYTES) {
+            break;
+        }
+        last += 1;
+    }
+    while let Some(before) = first.checked_sub(1).map(|at| &sentences[at]).filter(|at| at.kind == Kind::Plain)
+    {
+        let bytes = sentences[last].range.end - before.range.start;
+        let apart = text[before.range.end..sentences[first].range.start].contains("\n\n");
+        if apart || bytes > PARAGRAPH_MAX_BYTES {
+            break;
+        }
+        first -= 1;
+    }
+    (first, last)
 }

@@ -21,29 +21,32 @@ pub(super) enum Focus {
     Open,
 }
 
-const NUMBER: &str = "kolik kolika kolikati kolko kolkych kolkym much many old high large big tall";
-const WHEN: &str = "kdy kedy when dokdy dokedy odkdy odkedy datum date obdobi obdobie terminu soon";
-const WHO: &str = "kdo kto who whom whose koho komu kym kim cie ci";
-const BEING: &str = "je jsou su byl byla bol bola is are was were";
-const WHERE: &str = "kde kam where odkud odkial";
+const NUMBER: &str = "\
+    kolik kolika kolikati kolko kolkych kolkym much many old high large big tall viel viele vielen wieviel hoch gross \
+    teuer";
+const WHEN: &str = "kdy kedy when dokdy dokedy odkdy odkedy datum date obdobi obdobie terminu soon wann";
+const WHO: &str = "kdo kto who whom whose koho komu kym kim cie ci wer wem wen wessen";
+const BEING: &str = "je jsou su byl byla bol bola is are was were ist sind waren";
+const WHERE: &str = "kde kam where odkud odkial wo woher wohin";
 /// Prefixes of words for places, folded.
 const PLACES: &str = "\
     mist miest adres address ulic street road sidl hotel namest budov building sal dvor sklad warehouse yard \
-    kancelar office room skol school hall urad mest town court soud sud venue place";
+    kancelar office room skol school hall urad mest town court soud sud venue place city ort strasse gebaude haus stadt amt gericht";
 /// A word of `HOW` followed by one of `LONG` asks for a duration.
-const HOW: &str = "jak ako how";
-const LONG: &str = "dlouho dlouha dlouhy dlouhou dlho dlha dlhy long often casto";
+const HOW: &str = "jak ako how wie";
+const LONG: &str = "dlouho dlouha dlouhy dlouhou dlho dlha dlhy long often casto lange lang oft";
 /// Nouns for amounts of money, and for durations.
 const MONEY: &str = "\
     cena cenu castka castku castky castce suma sumu vyse vysi vyske vyska vysku sazba sazbu mzda mzdu \
     najemne najomne kauce kauci kaucia jistota zabezpeka poplatek poplatok pokuta pokutu pokuty odmena \
     odmenu priplatek priplatok sleva zlava price fee fees rent rental salary deposit fine cost costs amount \
-    cap discount stoji zisk danu dan rate";
-const SPANS: &str = "doba dobu lhuta lhutu lehota lehotu period notice warranty zaruka";
+    cap discount stoji zisk danu dan rate preis miete kaution gebuhr lohn gehalt strafe kosten abfindung \
+    betrag zuschlag";
+const SPANS: &str = "doba dobu lhuta lhutu lehota lehotu period notice warranty zaruka frist dauer zeit";
 
 /// Prefixes of words about payment.
 const PAYING: &str = "\
-    plat stoj stoji hrad uhrad pay paid cost cini prispiv vyplat vyplac stal contrib";
+    plat stoj stoji hrad uhrad pay paid cost cini prispiv vyplat vyplac stal contrib zahl kost betrag";
 /// Prefixes of currencies and `per cent`.
 const CURRENCIES: &str = "kc korun czk eur euro gbp usd dolar dollar pound pence cent percent procent";
 /// Nouns for sizes and shares.
@@ -57,13 +60,24 @@ const CALENDAR: &str = "\
     srpnu zari rijen rijn listopad prosin januar februar marec marca april maj jun jul august september \
     septembr oktober oktobr november novembr december decembr january february march may june july october \
     pondel uter utor stred ctvrt stvrt patek patok piatok sobot nedel monday tuesday wednesday thursday \
-    friday saturday sunday";
+    friday saturday sunday \
+    marz juni juli oktober dezember montag dienstag mittwoch donnerstag freitag samstag sonntag";
+/// Words that begin a condition.
+const CONDITIONS: &str = "\
+    pokud jestlize li kdyz pri po az dnem ak ked dnom ihned okamzite if when once upon after before unless until while \
+    wenn falls nach sobald bei sofern solange immediately";
+/// Words (folded) before a number that refers to a part of a document.
+const REFERRING: &str = "\
+    odst odstavec ods odsek pism cl clanek clanok bod bodu bode c abs absatz nr nummer satz art article section sec \
+    paragraph para chapter kapitola kap kapitel page strana figure fig table tabulka tabulky";
 /// Prefixes of units of time, folded.
 const UNITS: &str = "\
+    tag werktag woch monat jahr stund quartal unbefrist \
     den dne dni dnu dny dnem day tyden tydn tyzd week mesic mesiac month rok roc roky let year hodin hour \
     minut sekund ctvrtlet stvrtrok quarter pololet polrok doziv neurcit";
 /// Prefixes of number words, folded.
 const NUMERALS: &str = "\
+    zwei drei vier funf sechs sieben acht neun zehn elf zwolf zwanzig dreissig vierzig funfzig hundert tausend halb \
     jeden jedna jednu jedno jednom dva dve dvou dvoch tri trech troch ctyr styr pet piat sest siedm sedm \
     sedem osm osem devet devat deset desat jedenact jedenast dvan trin ctrn strn patn pätn dvac dvad tric \
     trid ctyric padesat sto tisic polov dvoj troj stvor nekolik one two three four five six seven eight nine \
@@ -85,8 +99,10 @@ impl Focus {
             .collect();
         let has = |list: &str| words.iter().any(|word| holds(list, word));
         let asks_day = words.windows(2).any(|pair| {
-            matches!(pair[0], "ktery" | "ktory" | "kteremu" | "what" | "which" | "jakeho" | "akeho")
-                && matches!(pair[1], "den" | "day" | "dne" | "dna" | "datum" | "date")
+            matches!(
+                pair[0],
+                "ktery" | "ktory" | "kteremu" | "what" | "which" | "jakeho" | "akeho" | "welchem" | "welcher"
+            ) && matches!(pair[1], "den" | "day" | "dne" | "dna" | "datum" | "date" | "tag")
         });
         if words.windows(2).any(|pair| holds(HOW, pair[0]) && holds(LONG, pair[1])) {
             Self::HowLong
@@ -128,7 +144,15 @@ impl Focus {
                 }
             }
             Self::Number => f64::from(u8::from(has_number(text))),
-            Self::When => f64::from(u8::from(has_date(text) || has_span(text))),
+            Self::When if has_date(text) || has_span(text) => 1.0,
+            // `When does it end?` may ask for a condition, too.
+            Self::When => {
+                if words(text).iter().any(|(_, word)| holds(CONDITIONS, word)) {
+                    0.6
+                } else {
+                    0.0
+                }
+            }
             Self::HowLong => f64::from(u8::from(has_span(text) || has_date(text))),
             Self::Who if has_name(text) => 1.0,
             Self::Who => 0.5,
@@ -169,6 +193,12 @@ fn asks_which(words: &[&str]) -> bool {
                 | "kolik"
                 | "kolko"
                 | "cini"
+                | "welche"
+                | "welcher"
+                | "welches"
+                | "welchen"
+                | "welchem"
+                | "wie"
         )
     })
 }
@@ -191,8 +221,10 @@ fn words(text: &str) -> Vec<(Kind, String)> {
 /// Returns true for a number that is neither a paragraph reference nor an item's number.
 fn has_number(text: &str) -> bool {
     let body = without_item_number(text);
-    words(body).iter().any(|(kind, word)| match kind {
-        Kind::Number => true,
+    let words = words(body);
+    let refers = |at: usize| at.checked_sub(1).is_some_and(|before| holds(REFERRING, &words[before].1));
+    words.iter().enumerate().any(|(at, (kind, word))| match kind {
+        Kind::Number => !refers(at),
         Kind::Word => begins_with(word, NUMERALS) || word.bytes().next().is_some_and(|b| b.is_ascii_digit()),
         Kind::Section => false,
     })

@@ -25,14 +25,14 @@ pub const MODEL: &str = "reader";
 /// The tools that search the documents and read one of them.
 const SEARCH: &str = MachineTool::Search.name();
 const READ: &str = MachineTool::Read.name();
-const SEARCH_LIMIT: u32 = 12;
+const SEARCH_LIMIT: u32 = 20;
 /// Limits the searches of one answer. From the third on they only wait for files to be indexed.
 const SEARCHES_MAX: usize = 6;
 const QUOTES_MAX: usize = 3;
 /// The minimum score of further quotes, relative to the best one.
-const QUOTED_BESIDES: f64 = 0.86;
+const QUOTED_BESIDES: f64 = 0.80;
 /// The minimum [`Evidence::strength`] of an answer.
-const STRENGTH_MIN: f64 = 0.56;
+const STRENGTH_MIN: f64 = 0.52;
 /// Limits the text of one event; see [`deltas`].
 const DELTA_MAX_BYTES: usize = 24;
 /// The estimated bytes of a token.
@@ -129,15 +129,35 @@ fn next(request: &StepRequest, question: &Question) -> StepEvent {
     StepEvent::Text(answer(question, &ranked, &searches))
 }
 
+/// A passage with the heading above it, empty if there is none or the passage begins with it.
+#[derive(Debug, Clone, Copy)]
+struct FoundPassage<'a> {
+    passage: &'a NumberedPassage,
+    heading: &'a str,
+}
+
 /// Returns the passages of all results without duplicates, under their first numbers.
-fn passages(question: &Question) -> Vec<&NumberedPassage> {
-    let mut found: Vec<&NumberedPassage> = Vec::new();
-    for passage in question.results.iter().flat_map(|result| &result.passages) {
-        if !found.iter().any(|known| known.place == passage.place && known.text == passage.text) {
-            found.push(passage);
+fn passages(question: &Question) -> Vec<FoundPassage<'_>> {
+    let mut found: Vec<FoundPassage<'_>> = Vec::new();
+    for result in &question.results {
+        let mut headings = headings(&result.text);
+        for passage in &result.passages {
+            let heading = headings.next().unwrap_or_default();
+            let same = |known: &FoundPassage<'_>| {
+                known.passage.place == passage.place && known.passage.text == passage.text
+            };
+            if !found.iter().any(same) {
+                found.push(FoundPassage { passage, heading });
+            }
         }
     }
     found
+}
+
+/// Parses the search's report of the headings above its passages.
+fn headings(text: &str) -> impl Iterator<Item = &str> {
+    let line = text.lines().find_map(|line| line.strip_prefix("Headings above the passages, in order: "));
+    line.unwrap_or_default().split(" | ").map(str::trim)
 }
 
 fn answers(evidence: &Evidence<'_>) -> bool {

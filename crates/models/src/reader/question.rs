@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use domain::step::{CallResult, Item, StepRequest};
-use text_analysis::stem::stem;
+use text_analysis::stem::stems;
 use text_analysis::{Language, detect_language, fold, synonyms::related, terms};
 
 use super::focus::Focus;
@@ -34,7 +34,8 @@ const WEAK_WORDS: &str = "\
     amount amounts maximum minimum total quantity number size big large high old name kind type sort exactly \
     main new cost costs charged use used using required allowed possible place take given granted set level \
     job deal deals come comes needed entitled apply applies receive receives day den time cas doba dobu dobe \
-    ulozit mozno";
+    ulozit mozno \
+    hohe betrag anzahl grosse gross teuer art genau haupt neu neue kosten kostet erlaubt moglich zeit tag";
 
 /// A search word.
 #[derive(Debug, Clone)]
@@ -88,13 +89,13 @@ impl Question {
         });
         let language =
             detect_language(text).or_else(|| detect_language(earlier?.0)).unwrap_or(Language::English);
-        let mut words = words(text, false);
+        let mut words = words(text, language, false);
         let mut attachments = attachments.clone();
         if let Some((before, files)) = earlier
             && leans(text, &words)
         {
             let before = &before[..before.floor_char_boundary(QUESTION_MAX_BYTES)];
-            let more = self::words(before, true)
+            let more = self::words(before, language, true)
                 .into_iter()
                 .filter(|word| !words.iter().any(|own| own.stems == word.stems));
             words.extend(more.collect::<Vec<_>>());
@@ -149,13 +150,18 @@ impl Question {
         // which has many synonyms, is less significant.
         for word in self.words.iter_mut().filter(|word| word.unknown && rarest_known > 0.0) {
             word.weight = word.weight.min(rarest_known * UNKNOWN)
-                * if is_verb(&fold(&word.exact)) { VERB } else { 1.0 };
+                * if is_verb(&fold(&word.exact), self.language) { VERB } else { 1.0 };
         }
     }
 }
 
-/// Returns true when a folded word has the form of a Czech or Slovak verb.
-fn is_verb(folded: &str) -> bool {
+/// Returns true when a folded word has the form of a verb: in German of an infinitive or participle, else of Czech or
+/// Slovak.
+fn is_verb(folded: &str, language: Language) -> bool {
+    if language == Language::German {
+        return folded.len() > 4
+            && (folded.ends_with("en") || folded.starts_with("ge") && folded.ends_with('t'));
+    }
     const ENDINGS: &[&str] = &[
         "at", "it", "et", "out", "al", "ala", "alo", "ali", "il", "ila", "ilo", "ili", "el", "ela", "elo",
         "uje", "uji", "uju", "eji", "aji", "aju", "eju", "ite", "ate", "ete", "eme", "ime", "ame",
@@ -164,17 +170,13 @@ fn is_verb(folded: &str) -> bool {
 }
 
 /// Returns the significant words of a text, without duplicates.
-fn words(text: &str, earlier: bool) -> Vec<Word> {
+fn words(text: &str, language: Language, earlier: bool) -> Vec<Word> {
+    // German writes every noun with a capital.
+    let names = language != Language::German;
     let mut found: Vec<Word> = Vec::new();
     for term in terms(text, Language::Czech).into_iter().filter(|term| !term.stop) {
         let folded = fold(&term.exact);
-        let mut stems = vec![term.stem.clone()];
-        if !term.number {
-            let english = stem(&folded, Language::English);
-            if english != term.stem {
-                stems.push(english);
-            }
-        }
+        let stems = if term.number { vec![term.stem] } else { stems(&folded) };
         if found.iter().any(|word| word.stems == stems) {
             continue;
         }
@@ -191,7 +193,8 @@ fn words(text: &str, earlier: bool) -> Vec<Word> {
             1.0
         } * if earlier { EARLIER } else { 1.0 };
         let begins = text[..term.range.start].trim_end().is_empty();
-        let name = !begins && !term.number && text[term.range.clone()].starts_with(char::is_uppercase);
+        let name =
+            names && !begins && !term.number && text[term.range.clone()].starts_with(char::is_uppercase);
         found.push(Word { exact: term.exact, stems, related, weight, unknown: false, weak, name });
     }
     found
@@ -266,7 +269,7 @@ mod tests {
 
     #[test]
     fn short_questions_lean_on_the_one_before() {
-        let leaning = |text: &str| leans(text, &words(text, false));
+        let leaning = |text: &str| leans(text, &words(text, Language::Czech, false));
         assert!(leaning("A co kauce?"));
         assert!(leaning("And when does it end?"));
         assert!(!leaning("Jaká je výpovědní doba nájmu bytu v Olomouci?"));

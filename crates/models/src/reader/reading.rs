@@ -67,7 +67,8 @@ pub(super) struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     /// Splits a passage and matches it with a question.
-    pub(super) fn of(question: &Question, passage: &'a NumberedPassage) -> Self {
+    pub(super) fn of(question: &Question, found: super::FoundPassage<'a>) -> Self {
+        let super::FoundPassage { passage, heading } = found;
         let text = passage.text.as_str();
         let language = detect_language(text);
         let ranges = sentences(text);
@@ -91,7 +92,9 @@ impl<'a> Reading<'a> {
             these
                 .fold(vec![0.0; question.words.len()], |most, sentence| elementwise_max(&most, &sentence.met))
         };
-        let (head, whole) = (most(Some(Kind::Head)), most(None));
+        let above = met_in(question, &terms(heading, language.unwrap_or(Language::English)));
+        let head = elementwise_max(&most(Some(Kind::Head)), &above);
+        let whole = elementwise_max(&most(None), &head);
         Self { passage, sentences: found, head, whole, language }
     }
 
@@ -134,13 +137,16 @@ impl Sentence {
 
 /// Matches the words of the question with a file's name, in every language.
 pub(super) fn met_by_name(question: &Question, place: &Place) -> Vec<f64> {
-    let stems: HashSet<String> = [Language::Czech, Language::English]
-        .into_iter()
-        .flat_map(|language| terms(name_of(place), language))
-        .filter(|term| !term.stop)
-        .map(|term| term.stem)
-        .collect();
-    let names: Vec<&str> = stems.iter().map(String::as_str).collect();
+    let terms: Vec<Term> =
+        Language::STEMMED.into_iter().flat_map(|language| terms(name_of(place), language)).collect();
+    met_in(question, &terms)
+}
+
+/// Matches the words of the question with terms.
+fn met_in(question: &Question, terms: &[Term]) -> Vec<f64> {
+    let stems: HashSet<&str> =
+        terms.iter().filter(|term| !term.stop).map(|term| term.stem.as_str()).collect();
+    let names: Vec<&str> = stems.iter().copied().collect();
     question.words.iter().map(|word| met(word, |stem| stems.contains(stem), names.iter())).collect()
 }
 

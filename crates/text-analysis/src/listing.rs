@@ -1,0 +1,78 @@
+//! Tells lists of places from text: tables of contents, indexes, lists of links, and commands of typesetting. They name
+//! many subjects and say nothing about any.
+
+/// A text with fewer lines is no list of places.
+const LINES_MIN: usize = 3;
+/// The share of lines, in per cent, from which a text is one.
+const SHARE_MIN: usize = 60;
+/// The longest line of a numbered table of contents, in bytes.
+const ENTRY_MAX_BYTES: usize = 90;
+
+/// Returns true if most lines of a text only name places: `3.1 Purpose ..... 12`, `[Purpose](#purpose)`.
+#[must_use]
+pub fn is_listing(text: &str) -> bool {
+    if text.starts_with("---\n") {
+        // The settings before the text of a Markdown file.
+        return true;
+    }
+    let (mut lines, mut entries) = (0, 0);
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        lines += 1;
+        entries +=
+            usize::from(has_leader(line) || is_link(line) || is_numbered_title(line) || is_typesetting(line));
+    }
+    lines >= LINES_MIN && entries * 100 >= lines * SHARE_MIN
+}
+
+/// Returns true for dots that lead to a page number.
+fn has_leader(line: &str) -> bool {
+    (line.contains(". . .") || line.contains("...."))
+        && line.ends_with(|c: char| c.is_ascii_digit() || c == '.')
+}
+
+/// Returns true for an item that is nothing but a link in Markdown.
+fn is_link(line: &str) -> bool {
+    let item = line.trim_start_matches(['-', '*', '+', ' ']);
+    item.starts_with('[') && item.ends_with(')') && item.matches("](").count() == 1
+}
+
+/// Returns true for a title under a number with a point in it: `3.4.1. Purpose`.
+fn is_numbered_title(line: &str) -> bool {
+    let number = line.split_whitespace().next().unwrap_or_default();
+    let body = number.trim_end_matches('.');
+    line.len() <= ENTRY_MAX_BYTES
+        && body.contains('.')
+        && body.chars().all(|c| c.is_ascii_digit() || c == '.')
+        && line.len() > number.len()
+        && !line.ends_with(['.', ';', ':', ','])
+}
+
+/// Returns true for a command of TeX without a sentence.
+fn is_typesetting(line: &str) -> bool {
+    line.starts_with(['\\', '{']) && line.split_whitespace().count() < 3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contents_are_told_from_text() {
+        for listing in [
+            "1.1 Purpose . . . . . . 3\n1.2 Scope . . . . . 4\n2 Terms ............ 9",
+            "- [Terms](#terms)\n- [Scope](#scope)\n- [Fees](#fees)",
+            "3.1. Purpose\n3.2. Requirements\n3.3. Specific Options",
+            "---\ntitle: Bylaws\nauthor: The club",
+            "\\begin{titlepage}\n\\centering\n{\\Huge Bylaws}",
+        ] {
+            assert!(is_listing(listing), "{listing}");
+        }
+        for text in [
+            "1.1 The rent is 10,000 crowns.\n1.2 The deposit is one rent.\n1.3 Both are due on the fifth.",
+            "See [the terms](#terms) for more.\nThe rent is due.\nThe deposit is one rent.",
+            "3.1. Purpose\nThis is a purpose.",
+        ] {
+            assert!(!is_listing(text), "{text}");
+        }
+    }
+}
