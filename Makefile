@@ -31,6 +31,9 @@ FULL_DEBUG := $(TARGET)/full/debug/causerie
 # database or on machines.
 ON_POSTGRES := package(conformance) & (binary(kills) | test(=the_interface_holds) | (binary(suite) & test(/^(accounts|additions|authentication|chats|commands|crash|hostile|servers|streams|streams_resumed|vm|waiting)::/)))
 
+# The tests that run on virtual machines, whose processor is emulated where there is no KVM: slowly, so few of them.
+ON_QEMU := package(conformance) & binary(suite) & (test(/^vm::/) | test(=crash::an_answer_outlives_its_machine) | test(=crash::a_tool_that_changes_something_is_not_run_twice))
+
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -59,11 +62,13 @@ build: guest ## Build target/release/causerie with the guest program in it
 demo: setup build ## Build, then ask a question about real documents; needs no key and no configuration
 	$(TARGET)/demo/causerie demo
 
-test: tools full-debug ## Run every test; before that some on PostgreSQL and with machines in the sandbox
+test: tools full-debug ## Run every test; before that some on PostgreSQL with machines in the sandbox, and some on virtual machines
 	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) nextest run --workspace --features causerie/otlp -E 'package(causerie) & test(otlp)'
 	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) build --workspace --all-targets
 	CAUSERIE_GUEST=$(GUEST_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_TEST_DATABASE=postgres KILLS=40 \
 		CAUSERIE_MACHINE_DRIVER=sandbox $(CARGO) nextest run --workspace -E '$(ON_POSTGRES)'
+	CAUSERIE_GUEST=$(GUEST_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_MACHINE_DRIVER=qemu \
+		$(CARGO) nextest run --workspace -j1 -E '$(ON_QEMU)'
 	CAUSERIE_GUEST=$(GUEST_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_FULL_BIN=$(FULL_DEBUG) \
 		CAUSERIE_PYTHON=$(TARGET)/python CAUSERIE_NODE=$(TARGET)/node $(CARGO) nextest run --workspace
 

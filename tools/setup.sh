@@ -7,8 +7,9 @@ set -eu
 # kernel of machines.
 PACKAGES="gcc libc6-dev uidmap user-mode-linux"
 # The tests start PostgreSQL servers of their own; flock and setpriv are for those. Quotas of disks are tried in a guest with a
-# kernel and a disk of its own. Images of machines are built by mmdebstrap and mkfs.erofs.
-TEST_PACKAGES="postgresql util-linux e2fsprogs mmdebstrap erofs-utils"
+# kernel and a disk of its own. Images of machines are built by mmdebstrap and mkfs.erofs. QEMU boots virtual machines with
+# the kernel of linux-image-amd64 (the one for clouds lacks 9P), which xz unpacks.
+TEST_PACKAGES="postgresql util-linux e2fsprogs mmdebstrap erofs-utils qemu-system-x86 linux-image-amd64 xz-utils"
 # The web application is tried in a real browser, with a font that has the letters of all its languages.
 BROWSER_PACKAGES="chromium chromium-driver fonts-dejavu-core"
 # The rules of accessibility that its pages are held against.

@@ -155,6 +155,12 @@ async fn machines(settings: &Settings) -> Vec<Check> {
         return vec![failed("machines", format_args!("a temporary folder: {error}"))];
     }
     let mut checks = Vec::new();
+    if settings.driver != MachineDriver::Qemu {
+        checks.push(match machine_driver::qemu(folder.path(), settings).await {
+            Ok(driver) => passed("driver_qemu", driver),
+            Err(why) => warned("driver_qemu", why),
+        });
+    }
     for driver in [MachineDriver::Uml, MachineDriver::Sandbox] {
         let tried = Settings { driver, ..settings.clone() };
         let name = format!("driver_{}", driver.name());

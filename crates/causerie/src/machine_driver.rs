@@ -1,10 +1,11 @@
 //! The choice of the machine driver, and the report of what it guarantees on this host.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use control::{Check, CheckStatus};
 use machine::{
-    DiskQuota, Driver, DriverError, Enforcement, LimitStatus, Sandbox, SandboxConfig, find_kernel,
+    BootSources, DiskQuota, Driver, DriverError, Enforcement, LimitStatus, OwnKernel, Sandbox, SandboxConfig,
+    find_kernel, find_qemu, try_kvm,
 };
 use machine_image::{ImageError, Images};
 
@@ -20,30 +21,79 @@ pub(crate) struct Chosen {
     pub(crate) reason: String,
 }
 
-/// Tries the driver that is set; with `auto` the best one that works here: User Mode Linux, then the sandbox. Trying one
-/// starts a machine and takes it down again, once for each boot of the host.
+/// Tries the driver that is set; with `auto` the best one that works here: QEMU with KVM, User Mode Linux, the sandbox.
+/// Trying one starts a machine and takes it down again, once for each boot of the host.
 ///
 /// # Errors
 /// The reason why this host has no such driver, with the mend where it is known.
 pub(crate) async fn choose(data: &Path, settings: &Settings) -> Result<Chosen, String> {
+    let set = |driver| Chosen { driver, reason: "it is set".to_owned() };
     match settings.driver {
-        MachineDriver::Qemu => Err("this version has no driver `qemu`; use uml, sandbox or auto".to_owned()),
-        MachineDriver::Uml => {
-            let driver = uml(data, settings).await?;
-            Ok(Chosen { driver, reason: "it is set".to_owned() })
-        }
-        MachineDriver::Sandbox => {
-            let driver = sandbox(data, settings).await?;
-            Ok(Chosen { driver, reason: "it is set".to_owned() })
-        }
-        MachineDriver::Auto => match uml(data, settings).await {
-            Ok(driver) => Ok(Chosen { driver, reason: "User Mode Linux boots here".to_owned() }),
-            Err(no_uml) => {
-                let driver = sandbox(data, settings).await?;
-                Ok(Chosen { driver, reason: format!("uml is unavailable: {no_uml}") })
+        MachineDriver::Qemu => match qemu(data, settings).await {
+            Ok(driver) => Ok(set(driver)),
+            Err(no_kvm) => {
+                let driver = emulated(data, settings).await?;
+                let reason = format!("it is set; the processor is emulated, which is slow: {no_kvm}");
+                Ok(Chosen { driver, reason })
             }
         },
+        MachineDriver::Uml => uml(data, settings).await.map(set),
+        MachineDriver::Sandbox => sandbox(data, settings).await.map(set),
+        MachineDriver::Auto => best(data, settings).await,
     }
+}
+
+async fn best(data: &Path, settings: &Settings) -> Result<Chosen, String> {
+    let no_qemu = match qemu(data, settings).await {
+        Ok(driver) => return Ok(Chosen { driver, reason: "a machine with KVM boots here".to_owned() }),
+        Err(why) => why,
+    };
+    match uml(data, settings).await {
+        Ok(driver) => {
+            let reason = format!("User Mode Linux boots here; qemu is unavailable: {no_qemu}");
+            Ok(Chosen { driver, reason })
+        }
+        Err(no_uml) => {
+            let driver = sandbox(data, settings).await?;
+            let reason = format!("uml is unavailable: {no_uml}; qemu is unavailable: {no_qemu}");
+            Ok(Chosen { driver, reason })
+        }
+    }
+}
+
+/// Opens the driver of virtual machines on the host's processor.
+///
+/// # Errors
+/// The reason why there are none on this host.
+pub(crate) async fn qemu(data: &Path, settings: &Settings) -> Result<Driver, String> {
+    try_kvm(&qemu_program(settings)?).await?;
+    virtual_machines(data, settings, false).await
+}
+
+/// Opens the driver of virtual machines on a processor that QEMU emulates.
+async fn emulated(data: &Path, settings: &Settings) -> Result<Driver, String> {
+    virtual_machines(data, settings, true).await
+}
+
+fn qemu_program(settings: &Settings) -> Result<PathBuf, String> {
+    let named = settings.qemu.as_deref();
+    find_qemu(named).ok_or_else(|| match named {
+        Some(named) => format!("machine.qemu: there is no program {} below /usr", named.display()),
+        None => {
+            "there is no program qemu-system-x86_64 (Debian: `apt-get install qemu-system-x86`)".to_owned()
+        }
+    })
+}
+
+async fn virtual_machines(data: &Path, settings: &Settings, emulated: bool) -> Result<Driver, String> {
+    let mut config = config(data, settings)?;
+    let kernel = settings.qemu_kernel.as_deref();
+    let sources = BootSources::find(qemu_program(settings)?, kernel, config.agent.clone())?;
+    let folder = config.machines.join(".qemu");
+    let prepared = tokio::task::spawn_blocking(move || sources.prepare(&folder, emulated)).await;
+    let prepared = prepared.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+    config.kernel = Some(OwnKernel::Qemu(prepared));
+    open(config).await
 }
 
 async fn uml(data: &Path, settings: &Settings) -> Result<Driver, String> {
@@ -53,7 +103,7 @@ async fn uml(data: &Path, settings: &Settings) -> Result<Driver, String> {
         None => "there is no program linux.uml (Debian: `apt-get install user-mode-linux`)".to_owned(),
     })?;
     let mut config = config(data, settings)?;
-    config.kernel = Some(kernel);
+    config.kernel = Some(OwnKernel::UserModeLinux(kernel));
     open(config).await
 }
 

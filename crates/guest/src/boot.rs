@@ -5,12 +5,15 @@
 //! ```
 //! The root file system is the host's read-only view of the system; what must be writable or private is mounted over
 //! it. Only this process holds the listener that powers the machine off.
-#![expect(unsafe_code, reason = "interfaces are configured by ioctl, which has no safe form")]
+#![expect(
+    unsafe_code,
+    reason = "a network namespace is entered, and the agent started with fewer privileges"
+)]
 
 use std::ffi::CStr;
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
+use std::net::{SocketAddrV4, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
@@ -18,9 +21,9 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode};
 
 use protocol::link;
+use protocol::mcp::PLUGINS;
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat, sync};
 use rustix::mount::{MountFlags, mount, mount_bind, mount_remount};
-use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, kill_process, setrlimit, wait};
 use rustix::system::{RebootCommand, reboot};
 use rustix::thread::{
@@ -30,6 +33,8 @@ use rustix::thread::{
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::init::report;
+use crate::link_interface;
+use crate::port::Port;
 
 /// The capabilities of the agent: it runs tools as another user, ends them, reads the index, whose files the kernel shows
 /// as the tools' user's, and opens a workspace that a tool has closed.
@@ -57,18 +62,37 @@ const TEMPORARY_BYTES: &str = "CAUSERIE_TEMPORARY_BYTES";
 const FILE_BYTES: &str = "CAUSERIE_FILE_BYTES";
 const PROCESSES: &str = "CAUSERIE_PROCESSES";
 
+/// The kind of virtual machine.
+#[derive(Debug)]
+pub enum Platform {
+    /// A User Mode Linux kernel: folders of the host by hostfs, the link as an Ethernet interface.
+    UserModeLinux,
+    /// QEMU: folders of the host by 9P, the link over a serial port.
+    Qemu(Port),
+}
+
 /// Runs the machine until the agent ends or the host asks for the end, then powers it off.
 #[must_use]
-pub fn run() -> ExitCode {
-    let ended = set_up().and_then(|listeners| {
+pub fn run(platform: Platform) -> ExitCode {
+    // QEMU ends when its machine restarts, whatever the machine's firmware can do.
+    let off = match platform {
+        Platform::UserModeLinux => RebootCommand::PowerOff,
+        Platform::Qemu(_) => RebootCommand::Restart,
+    };
+    let ended = set_up(&platform).and_then(|listeners| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().doing("starting")?;
-        runtime.block_on(watch(listeners))
+        runtime.block_on(watch(listeners, platform))
     });
-    if let Err(error) = ended {
+    end(ended, off)
+}
+
+/// Reports why the machine ends, writes files back and ends it.
+pub(crate) fn end(reason: Result<(), BootError>, off: RebootCommand) -> ExitCode {
+    if let Err(error) = reason {
         report(&error.to_string());
     }
     sync();
-    let refused = reboot(RebootCommand::PowerOff);
+    let refused = reboot(off);
     report(&format!("powering off failed: {refused:?}"));
     ExitCode::FAILURE
 }
@@ -76,12 +100,12 @@ pub fn run() -> ExitCode {
 /// A step of the start that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{doing} failed: {source}")]
-struct BootError {
+pub(crate) struct BootError {
     doing: String,
     source: io::Error,
 }
 
-trait ErrorContext<T> {
+pub(crate) trait ErrorContext<T> {
     fn doing(self, doing: &str) -> Result<T, BootError>;
 }
 
@@ -96,8 +120,8 @@ struct Listeners {
     power_off: TcpListener,
 }
 
-fn set_up() -> Result<Listeners, BootError> {
-    file_systems()?;
+fn set_up(platform: &Platform) -> Result<Listeners, BootError> {
+    file_systems(platform)?;
     for (name, value) in SETTINGS {
         let _ = fs::write(Path::new("/proc/sys").join(name), value);
     }
@@ -106,7 +130,7 @@ fn set_up() -> Result<Listeners, BootError> {
         MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount_remount("/proc/sys", read_only, "").doing("closing /proc/sys")?;
     rustix::system::sethostname(b"machine").doing("setting the host name")?;
-    configure_link().doing("configuring the link to the host")?;
+    link_interface::configure().doing("configuring the link to the host")?;
     let listen = |address: SocketAddrV4| TcpListener::bind(address).doing("opening a listener");
     let listeners = Listeners { agent: listen(link::AGENT)?, power_off: listen(link::POWER_OFF)? };
     announce().doing("announcing the machine to the host")?;
@@ -123,7 +147,7 @@ fn announce() -> io::Result<()> {
     Ok(())
 }
 
-fn file_systems() -> Result<(), BootError> {
+fn file_systems(platform: &Platform) -> Result<(), BootError> {
     let bytes = limit(TEMPORARY_BYTES).unwrap_or(64 << 20);
     let base = MountFlags::NOSUID | MountFlags::NODEV;
     let data = MountFlags::NOEXEC | base;
@@ -131,11 +155,16 @@ fn file_systems() -> Result<(), BootError> {
     tmpfs("/tmp", bytes, "1777", base)?;
     tmpfs("/run", 1 << 20, "0755", data)?;
     devices(bytes)?;
-    host_folder(protocol::tool::WORKSPACE, protocol::tool::WORKSPACE, base)?;
+    shared_folder(platform, Share::Workspace, protocol::tool::WORKSPACE, base)?;
     // The kernel shows the index as a folder of the tools' user, so it is mounted below one that only root enters.
     tmpfs("/index", 64 << 10, "0700", data)?;
     fs::create_dir(link::INDEX).doing("making the index's folder")?;
-    host_folder("/index", link::INDEX, data)
+    shared_folder(platform, Share::Index, link::INDEX, data)?;
+    if matches!(platform, Platform::Qemu(_)) && Path::new(PLUGINS).exists() {
+        // The system keeps what it has read of other files.
+        shared_folder(platform, Share::Plugins, PLUGINS, data | MountFlags::RDONLY)?;
+    }
+    Ok(())
 }
 
 /// A limit that the host put into the environment.
@@ -167,76 +196,65 @@ fn tmpfs(at: &str, bytes: u64, mode: &str, flags: MountFlags) -> Result<(), Boot
     file_system("tmpfs", at, flags, &format!("size={bytes},nr_inodes={inodes},mode={mode}"))
 }
 
-/// Mounts a folder of what the kernel's own process sees.
-fn host_folder(host: &str, at: &str, flags: MountFlags) -> Result<(), BootError> {
-    file_system("hostfs", at, flags, host)
+/// A folder of the host that is shared with this machine.
+#[derive(Debug, Clone, Copy)]
+enum Share {
+    Workspace,
+    Index,
+    Plugins,
 }
 
-fn file_system(kind: &str, at: &str, flags: MountFlags, options: &str) -> Result<(), BootError> {
+/// Mounts a folder that the host shares, so that both sides see each other's changes.
+fn shared_folder(platform: &Platform, share: Share, at: &str, flags: MountFlags) -> Result<(), BootError> {
+    // The path is one that the kernel's own process sees.
+    let (host, tag) = match share {
+        Share::Workspace => (protocol::tool::WORKSPACE, link::WORKSPACE_TAG),
+        Share::Index => ("/index", link::INDEX_TAG),
+        Share::Plugins => (PLUGINS, link::PLUGINS_TAG),
+    };
+    match platform {
+        Platform::UserModeLinux => file_system("hostfs", at, flags, host),
+        Platform::Qemu(_) => mount_9p(tag, at, flags, "mmap"),
+    }
+}
+
+/// Mounts a folder that QEMU shares under a tag. With the cache `loose`, changes by the host may not be seen.
+pub(crate) fn mount_9p(tag: &str, at: &str, flags: MountFlags, cache: &str) -> Result<(), BootError> {
+    let context = format!("mounting the folder {tag} at {at}");
+    let options = format!("trans=virtio,version=9p2000.L,msize=512000,access=any,cache={cache}");
+    let options = std::ffi::CString::new(options).map_err(io::Error::other).doing(&context)?;
+    mount(tag, at, "9p", flags, Some(options.as_c_str())).doing(&context)
+}
+
+pub(crate) fn file_system(kind: &str, at: &str, flags: MountFlags, options: &str) -> Result<(), BootError> {
     let context = format!("mounting {kind} at {at}");
     let options = std::ffi::CString::new(options).map_err(io::Error::other).doing(&context)?;
     let options: Option<&CStr> = Some(&options);
     mount("none", at, kind, flags, options).doing(&context)
 }
 
-/// Gives the link its address. Frames to other hosts have no route.
-fn configure_link() -> io::Result<()> {
-    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-    let mask = Ipv4Addr::from(u32::MAX << (32 - u32::from(link::PREFIX_BITS)));
-    interface_address(&socket, libc::SIOCSIFADDR, link::MACHINE)?;
-    interface_address(&socket, libc::SIOCSIFNETMASK, mask)?;
-    // There is one host at the other end, so nobody has to be asked for its address.
-    let flags = libc::c_short::try_from(libc::IFF_UP | libc::IFF_NOARP).map_err(io::Error::other)?;
-    let request = libc::ifreq {
-        ifr_name: interface_name(),
-        ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: flags },
-    };
-    set_interface(&socket, libc::SIOCSIFFLAGS, &request)
-}
-
-fn interface_name() -> [libc::c_char; libc::IFNAMSIZ] {
-    let mut name = [0; libc::IFNAMSIZ];
-    for (to, from) in name.iter_mut().zip(link::INTERFACE.bytes()) {
-        *to = from.cast_signed();
-    }
-    name
-}
-
-fn interface_address(socket: &OwnedFd, request: libc::Ioctl, address: Ipv4Addr) -> io::Result<()> {
-    let [a, b, c, d] = address.octets();
-    let family = libc::sa_family_t::try_from(libc::AF_INET).map_err(io::Error::other)?;
-    // A `sockaddr_in`: the port, then the address in network order.
-    let bytes = [0, 0, a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0].map(u8::cast_signed);
-    let address = libc::sockaddr { sa_family: family, sa_data: bytes };
-    let ifreq = libc::ifreq {
-        ifr_name: interface_name(),
-        ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_addr: address },
-    };
-    set_interface(socket, request, &ifreq)
-}
-
-fn set_interface(socket: &OwnedFd, request: libc::Ioctl, ifreq: &libc::ifreq) -> io::Result<()> {
-    // SAFETY: these requests read an `ifreq`, which lives through the call.
-    match unsafe { libc::ioctl(socket.as_raw_fd(), request, std::ptr::from_ref(ifreq)) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
-}
-
 /// Waits for the agent's end or the host's request.
-async fn watch(listeners: Listeners) -> Result<(), BootError> {
+async fn watch(listeners: Listeners, platform: Platform) -> Result<(), BootError> {
     let Listeners { agent: listener, power_off } = listeners;
     power_off.set_nonblocking(true).doing("preparing a listener")?;
     let power_off = tokio::net::TcpListener::from_std(power_off).doing("preparing a listener")?;
     let mut child_ended = signal(SignalKind::child()).doing("watching processes")?;
     let agent = start_agent(listener).doing("starting the agent")?;
     let agent = Pid::from_child(&agent);
+    let mut port_ended = match platform {
+        Platform::UserModeLinux => None,
+        // Its threads start after the agent, before which this process may have but one.
+        Platform::Qemu(port) => Some(port.carry().doing("carrying packets")?),
+    };
     loop {
         tokio::select! {
             asked = power_off.accept() => {
                 asked.doing("waiting for the host")?;
                 let _ = kill_process(agent, Signal::TERM);
                 return Ok(());
+            }
+            error = async { port_ended.as_mut().expect("there is a port").recv().await }, if port_ended.is_some() => {
+                return Err(error.unwrap_or_else(|| io::Error::other("its threads are gone"))).doing("the port");
             }
             _ = child_ended.recv() => {
                 while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {

@@ -5,14 +5,16 @@
 
 use std::process::ExitCode;
 
-use guest::{boot, init, listener, worker};
-use protocol::link::BOOT_ARGUMENT;
+use guest::boot::Platform;
+use guest::{boot, init, initramfs, listener, worker};
+use protocol::link::{BOOT_ARGUMENT, INITRAMFS_ARGUMENT};
 
 fn main() -> ExitCode {
     let word = std::env::args().nth(1);
     match word.as_deref() {
         None => init::run(),
-        Some(BOOT_ARGUMENT) => boot::run(),
+        Some(BOOT_ARGUMENT) => boot::run(Platform::UserModeLinux),
+        Some(INITRAMFS_ARGUMENT) => initramfs::run(),
         Some("serve") => listener::serve(),
         Some(role) => worker::play(role).unwrap_or(ExitCode::FAILURE),
     }

@@ -23,8 +23,9 @@ pub use contract::{ByteStream, DriverError, Home};
 pub use driver::{Driver, RunningMachine};
 pub use limits::{Enforcement, LimitStatus};
 pub use sandbox::{
-    DiskQuota, Image, Kernel, Limits, LimitsKind, MachineDetails, MachineFolders, Memory, MemorySource,
-    Sandbox, SandboxConfig, bound_disk, find_kernel, missing_disk_quota,
+    Accelerator, BootSources, DiskQuota, Image, Kernel, Limits, LimitsKind, MachineDetails, MachineFolders,
+    Memory, MemorySource, OwnKernel, Qemu, Sandbox, SandboxConfig, bound_disk, find_kernel, find_qemu,
+    missing_disk_quota, try_kvm,
 };
 pub use session::{ProtocolViolation, Session};
 pub use simulated::Simulated;

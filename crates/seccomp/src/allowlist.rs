@@ -310,6 +310,22 @@ pub const STARTING: &[i64] = &[
     libc::SYS_vfork,
 ];
 
+/// The part of [`STARTING`] that QEMU needs: to be executed, threads, and the use of sockets that it was given. It opens
+/// none itself.
+pub const EMULATOR: &[i64] = &[
+    libc::SYS_clone,
+    libc::SYS_execve,
+    libc::SYS_getpeername,
+    libc::SYS_getsockname,
+    libc::SYS_getsockopt,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_setsockopt,
+    libc::SYS_shutdown,
+];
+
 /// The part of [`STARTING`] that starts processes.
 pub const STARTING_PROCESSES: &[i64] = &[
     libc::SYS_clone,

@@ -35,10 +35,12 @@ pub(crate) fn programs(profile: Profile) -> Result<Vec<BpfProgram>, BackendError
         refuse(vec![(libc::SYS_ioctl, file_flags()?)], libc::ENOTTY)?,
     ];
     match profile {
-        Profile::Agent { counted: true } | Profile::UserModeLinux { counted: true } => {
-            programs.push(refuse(sockets()?, libc::EAFNOSUPPORT)?)
-        }
-        Profile::Agent { counted: false } | Profile::UserModeLinux { counted: false } => {
+        Profile::Agent { counted: true }
+        | Profile::UserModeLinux { counted: true }
+        | Profile::Qemu { counted: true } => programs.push(refuse(sockets()?, libc::EAFNOSUPPORT)?),
+        Profile::Agent { counted: false }
+        | Profile::UserModeLinux { counted: false }
+        | Profile::Qemu { counted: false } => {
             programs.push(refuse(sockets()?, libc::EAFNOSUPPORT)?);
             programs.push(refuse(vec![(libc::SYS_mmap, shared_memory()?)], libc::ENOMEM)?);
         }

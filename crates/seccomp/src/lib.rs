@@ -31,6 +31,11 @@ pub enum Profile {
         /// As for the agent.
         counted: bool,
     },
+    /// QEMU, which runs the kernel of its machine: what a process without children needs that is given its sockets.
+    Qemu {
+        /// As for the agent.
+        counted: bool,
+    },
     /// A shell command or another program on behalf of a model.
     Program,
     /// A process that reads or writes one document: starts nothing and opens no socket.
@@ -52,13 +57,21 @@ pub fn apply(profile: Profile) -> io::Result<()> {
 
 fn programs(profile: Profile) -> Result<Vec<BpfProgram>, BackendError> {
     let mut allowed = allowlist::ALWAYS.to_vec();
-    if profile != Profile::Worker {
-        allowed.extend(allowlist::STARTING);
+    match profile {
+        Profile::Worker => {}
+        Profile::Qemu { .. } => allowed.extend(allowlist::EMULATOR),
+        _ => allowed.extend(allowlist::STARTING),
     }
     if !matches!(profile, Profile::Program) {
         allowed.extend(allowlist::FALLOCATE);
     }
-    if !matches!(profile, Profile::Agent { counted: false } | Profile::UserModeLinux { counted: false }) {
+    let uncounted = matches!(
+        profile,
+        Profile::Agent { counted: false }
+            | Profile::UserModeLinux { counted: false }
+            | Profile::Qemu { counted: false }
+    );
+    if !uncounted {
         allowed.extend(allowlist::MEMFD);
     }
     if matches!(profile, Profile::UserModeLinux { .. }) {
@@ -111,7 +124,9 @@ fn allow(mut calls: Vec<i64>) -> BpfProgram {
 mod tests {
     use super::*;
 
-    const PROFILES: [Profile; 6] = [
+    const PROFILES: [Profile; 8] = [
+        Profile::Qemu { counted: true },
+        Profile::Qemu { counted: false },
         Profile::Agent { counted: true },
         Profile::Agent { counted: false },
         Profile::UserModeLinux { counted: true },

@@ -100,6 +100,10 @@ pub(crate) struct Settings {
     pub(crate) driver: MachineDriver,
     /// The User Mode Linux kernel, where it is not `linux.uml` in `PATH`.
     pub(crate) kernel: Option<PathBuf>,
+    /// QEMU, where it is not `qemu-system-x86_64` in `PATH`.
+    pub(crate) qemu: Option<PathBuf>,
+    /// The kernel of QEMU's machines, where it is not the newest of `/boot`.
+    pub(crate) qemu_kernel: Option<PathBuf>,
     /// The name of the image that machines show; without one they show the host's programs.
     pub(crate) image: Option<String>,
     /// The folder of images.
@@ -181,6 +185,8 @@ impl Settings {
                 choice(DRIVERS, |driver| form::quoted(driver.name())),
             ),
             kernel: from.optional("machine.kernel", path()),
+            qemu: from.optional("machine.qemu", path()),
+            qemu_kernel: from.optional("machine.qemu_kernel", path()),
             image: image(from),
             images,
             machine: machine_limits(from, quota),

@@ -121,7 +121,8 @@ fn a_conversation_is_deleted_after_a_second_thought() {
         let browser = &stage.browser;
         let path = stage.answered("Delete me");
         stage.open(&path);
-        browser.click(&browser.find(".head .more summary"));
+        browser.click(&browser.find(".head .more > summary"));
+        browser.click(&browser.find(".head .menu > .confirm:last-child > summary"));
         browser.click(&browser.find(".head .more .danger"));
         let _ = browser.find("main.home");
         assert!(browser.find_now(&format!("[href='{path}']")).is_none());

@@ -98,9 +98,10 @@ fn titles_and_keys_run_nothing() {
     stage.browser.run_first(TRAP);
     let api = stage.service.api(&stage.account);
     let payloads = payloads::all();
-    for chunk in payloads.chunks(100) {
+    // A page lists thirty conversations.
+    for chunk in payloads.chunks(30) {
         std::thread::scope(|scope| {
-            for part in chunk.chunks(25) {
+            for part in chunk.chunks(10) {
                 let api = &api;
                 scope.spawn(move || part.iter().map(|payload| api.ask(payload)).count());
             }

@@ -19,6 +19,8 @@ use std::process::Command;
 
 use bytes::Bytes;
 use domain::id::AccountId;
+use guest::boot::Platform;
+use guest::port::Port;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -34,7 +36,10 @@ fn main() {
         Some("measure") => measure(&arguments[2..]),
         Some(protocol::link::BOOT_ARGUMENT) => {
             guest_root::run();
-            let _ = guest::boot::run();
+            let _ = guest::boot::run(Platform::UserModeLinux);
+        }
+        Some(protocol::link::BOOT_QEMU_ARGUMENT) => {
+            let _ = guest::boot::run(Platform::Qemu(Port::inherited().unwrap()));
         }
         Some("attempt") => println!("{}", attempt(&arguments[2], arguments.get(3))),
         Some("attack") => println!("{}", attacks::attack(&arguments[2])),
@@ -51,7 +56,7 @@ fn main() {
 async fn service(folder: PathBuf, account: &str, kernel: Option<&String>) {
     let program = std::env::current_exe().unwrap();
     let mut config = SandboxConfig::new(folder.join("machines"), program);
-    config.kernel = kernel.map(PathBuf::from);
+    config.kernel = kernel.map(|kernel| serde_json::from_str(kernel).unwrap());
     let sandbox = Sandbox::open(config).unwrap();
     let home = Home { account: account.parse().unwrap(), ordinal: 0, workspace: folder.join("workspace") };
     let _machine = sandbox.start(&home).await.unwrap();
@@ -68,7 +73,10 @@ async fn measure(arguments: &[String]) {
     let program = arguments.get(1).map_or_else(|| std::env::current_exe().unwrap(), PathBuf::from);
     std::fs::create_dir_all(folder.join("workspace")).unwrap();
     let mut config = SandboxConfig::new(folder.join("machines"), program);
-    config.kernel = arguments.get(2).filter(|kernel| kernel.as_str() != "-").map(PathBuf::from);
+    config.kernel = arguments
+        .get(2)
+        .filter(|kernel| kernel.as_str() != "-")
+        .map(|kernel| machine::OwnKernel::UserModeLinux(PathBuf::from(kernel)));
     config.image = arguments.get(3).map(|folder| machine::Image {
         tree: PathBuf::from(folder).join("root"),
         lock: PathBuf::from(folder).join("manifest.json"),

@@ -1,9 +1,9 @@
 //! The bridge between the service's connections and a kernel's link: a process of the jail beside the kernel.
 //!
 //! ```text
-//! service ── agent.sock ── bridge ── Ethernet frames over a socket pair ── kernel ── TCP ── agent
+//! service ── agent.sock ── bridge ── packets over a socket pair ── kernel ── TCP ── agent
 //! ```
-//! The link has no other host and no route. Each connection of the service becomes a TCP connection to the agent, with
+//! The link has no other host and no route (see [`super::carrier`] for how packets pass). Each connection of the service becomes a TCP connection to the agent, with
 //! its bounds: buffers of [`BUFFER_BYTES`] each way, and what a side does not read stops the other one. The kernel and
 //! all it sends are untrusted; frames that fit no connection are dropped.
 
@@ -14,17 +14,15 @@ use std::time::{Duration, Instant as Clock};
 use protocol::link;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
+use rustix::net::{SendFlags, SocketFlags, accept_with, send};
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
-use smoltcp::phy::{self, Checksum, DeviceCapabilities, Medium};
 use smoltcp::socket::tcp::{self, State};
 use smoltcp::time::Instant;
 use smoltcp::wire::{HardwareAddress, IpCidr, Ipv4Cidr};
 
+use super::carrier::Link;
 use super::sys;
 
-/// The largest packet on the link, in bytes.
-pub(crate) const MTU: usize = 16_000;
 /// The most connections at once; the service needs one for each of its processes.
 const CONNECTIONS_MAX: usize = 16;
 /// The buffer of a connection for each direction.
@@ -35,19 +33,11 @@ const FRAMES_PER_TURN_MAX: u32 = 64;
 const PORT_FIRST: u16 = 49_152;
 /// The longest time that the kernel may leave what was sent to it without an acknowledgement.
 const SILENCE_TIMEOUT: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(30);
-const ETHERNET_HEADER: [u8; 14] = {
-    let (to, from) = (MACHINE_MAC, link::HOST_MAC);
-    [to[0], to[1], to[2], to[3], to[4], to[5], from[0], from[1], from[2], from[3], from[4], from[5], 8, 0]
-};
-/// The hardware address of the kernel's end.
-pub(crate) const MACHINE_MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 2];
-
 /// Serves connections until the kernel is gone. Writes a byte to `ready` once the machine has sent its first frame,
 /// which it does when its listeners are open. SIGTERM asks the machine to power off.
-pub(crate) fn serve(listener: BorrowedFd<'_>, link: OwnedFd, ready: PipeWriter) -> io::Result<()> {
+pub(crate) fn serve(listener: BorrowedFd<'_>, link: Link, ready: PipeWriter) -> io::Result<()> {
     let signals = sys::signals()?;
     rustix::io::ioctl_fionbio(listener, true)?;
-    rustix::io::ioctl_fionbio(&link, true)?;
     let mut bridge = Bridge::new(link);
     let mut ready = Some(ready);
     loop {
@@ -67,8 +57,8 @@ pub(crate) fn serve(listener: BorrowedFd<'_>, link: OwnedFd, ready: PipeWriter) 
         {
             ready.write_all(b"r")?;
         }
-        if bridge.device.is_closed {
-            return Ok(());
+        if let Some(closed) = bridge.device.closed.take() {
+            return closed;
         }
     }
 }
@@ -96,9 +86,8 @@ struct Client {
 }
 
 impl Bridge {
-    fn new(link: OwnedFd) -> Self {
+    fn new(mut device: Link) -> Self {
         let started = Clock::now();
-        let mut device = Link { link, unsent: None, is_up: false, is_closed: false };
         let mut interface =
             Interface::new(Config::new(HardwareAddress::Ip), &mut device, Instant::from_micros(0));
         interface.update_ip_addrs(|addresses| {
@@ -141,11 +130,11 @@ impl Bridge {
     fn wait(&mut self, signals: &OwnedFd, listener: Option<BorrowedFd<'_>>) -> io::Result<Events> {
         let now = self.now();
         let delay = self.interface.poll_delay(now, &self.sockets).map(Duration::from);
+        let delay = if self.device.has_packet() { Some(Duration::ZERO) } else { delay };
         let delay =
             delay.map(|delay| Timespec::try_from(delay).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 }));
-        let link_wants =
-            if self.device.unsent.is_some() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-        let mut fds = vec![PollFd::new(signals, PollFlags::IN), PollFd::new(&self.device.link, link_wants)];
+        let mut fds =
+            vec![PollFd::new(signals, PollFlags::IN), PollFd::new(&self.device, self.device.wants())];
         let is_listening = listener.is_some();
         fds.extend(listener.map(|listener| PollFd::from_borrowed_fd(listener, PollFlags::IN)));
         let clients = self.clients.iter().filter_map(|client| {
@@ -243,99 +232,4 @@ impl Client {
 /// Returns the number of bytes that a call took from a buffer, and its outcome.
 fn taken(outcome: rustix::io::Result<usize>) -> (usize, rustix::io::Result<usize>) {
     (outcome.unwrap_or(0), outcome)
-}
-
-/// The kernel's link: IP packets in Ethernet frames.
-struct Link {
-    link: OwnedFd,
-    /// A frame that the kernel's queue had no room for.
-    unsent: Option<Vec<u8>>,
-    /// True once the machine has sent something.
-    is_up: bool,
-    /// True once the kernel is gone.
-    is_closed: bool,
-}
-
-impl Link {
-    fn flush(&mut self) {
-        if let Some(frame) = self.unsent.take() {
-            self.send(frame);
-        }
-    }
-
-    fn send(&mut self, frame: Vec<u8>) {
-        match send(&self.link, &frame, SendFlags::NOSIGNAL) {
-            Ok(_) => {}
-            Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS) => self.unsent = Some(frame),
-            Err(_) => self.is_closed = true,
-        }
-    }
-
-    fn receive_packet(&mut self) -> Option<Vec<u8>> {
-        let mut frame = vec![0; ETHERNET_HEADER.len() + MTU];
-        match recv(&self.link, &mut *frame, RecvFlags::empty()) {
-            Ok((0, _)) => {
-                self.is_closed = true;
-                None
-            }
-            Ok((length, _)) => {
-                self.is_up = true;
-                frame.truncate(length);
-                frame.drain(..ETHERNET_HEADER.len().min(length));
-                Some(frame)
-            }
-            Err(Errno::AGAIN | Errno::INTR) => None,
-            Err(_) => {
-                self.is_closed = true;
-                None
-            }
-        }
-    }
-}
-
-impl phy::Device for Link {
-    type RxToken<'a> = Received;
-    type TxToken<'a> = Sending<'a>;
-
-    fn receive(&mut self, _: Instant) -> Option<(Received, Sending<'_>)> {
-        if self.unsent.is_some() {
-            return None; // a packet may have to be answered
-        }
-        let packet = self.receive_packet()?;
-        Some((Received(packet), Sending(self)))
-    }
-
-    fn transmit(&mut self, _: Instant) -> Option<Sending<'_>> {
-        if self.unsent.is_some() || self.is_closed { None } else { Some(Sending(self)) }
-    }
-
-    fn capabilities(&self) -> DeviceCapabilities {
-        let mut capabilities = DeviceCapabilities::default();
-        capabilities.medium = Medium::Ip;
-        capabilities.max_transmission_unit = MTU;
-        // Frames pass through memory; the kernel checks what it receives, as it always does.
-        capabilities.checksum.ipv4 = Checksum::Tx;
-        capabilities.checksum.tcp = Checksum::Tx;
-        capabilities
-    }
-}
-
-struct Received(Vec<u8>);
-
-impl phy::RxToken for Received {
-    fn consume<R, F: FnOnce(&[u8]) -> R>(self, use_packet: F) -> R {
-        use_packet(&self.0)
-    }
-}
-
-struct Sending<'a>(&'a mut Link);
-
-impl phy::TxToken for Sending<'_> {
-    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, length: usize, fill: F) -> R {
-        let mut frame = vec![0; ETHERNET_HEADER.len() + length];
-        frame[..ETHERNET_HEADER.len()].copy_from_slice(&ETHERNET_HEADER);
-        let result = fill(&mut frame[ETHERNET_HEADER.len()..]);
-        self.0.send(frame);
-        result
-    }
 }

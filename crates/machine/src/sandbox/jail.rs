@@ -5,15 +5,17 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use protocol::link::Introduction;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, WaitOptions, waitpid};
 use rustix::thread::{Gid, Uid, UnshareFlags};
 
 use super::bridge;
+use super::carrier::Link;
 use super::init::{self, FolderLock, Processes};
-use super::kernel;
+use super::kernel::{self, OwnKernel};
 use super::launch::word;
 use super::privileges;
 use super::root::{self, Sources, tree};
@@ -81,7 +83,11 @@ fn enter_namespaces(plan: &mut Plan<'_>) -> Result<(UnixListener, Sources), Fail
             workspace: tree(&plan.spec.workspace, false)?,
             index: tree(&plan.spec.index, false)?,
             agent: tree(&plan.spec.agent, false)?,
-            kernel: plan.spec.kernel.as_ref().map(|kernel| tree(kernel, false)).transpose()?,
+            kernel: root::kernel_files(plan.spec)?,
+            kvm: match &plan.spec.kernel {
+                Some(kernel) if kernel.needs_kvm() => Some(tree("/dev/kvm", false)?),
+                _ => None,
+            },
             image: plan.spec.image.as_ref().map(|image| tree(&image.tree, false)).transpose()?,
             plugins: plan.spec.plugins.as_ref().map(|plugins| tree(plugins, false)).transpose()?,
         },
@@ -136,20 +142,22 @@ fn prepare(
         sys::inherit_as(null.as_fd(), number).doing("closing the service's standard streams")?;
     }
     rustix::process::umask(rustix::fs::Mode::from_bits_truncate(0o022));
-    root::enter(sources, &plan.spec.limits, plan.spec.grouped())?;
-    privileges::limit(&plan.spec.host_limits(), plan.spec.grouped())?;
+    root::enter(sources, plan.spec)?;
+    privileges::limit(plan.spec)?;
     privileges::reduce()?;
 
     let (output, output_inside) = io::pipe().doing("making a pipe")?;
     let (mut executed, mut executed_inside) = io::pipe().doing("making a pipe")?;
-    let bridge = match plan.spec.kernel {
-        Some(_) => Some(start_bridge(plan, listener)?),
+    let bridge = match &plan.spec.kernel {
+        Some(kernel) => Some((start_bridge(plan, kernel, listener)?, kernel)),
         None => None,
     };
     let agent = match sys::fork().doing("forking")? {
         Fork::Child => {
             let failure = match &bridge {
-                Some(bridge) => kernel::start(plan.spec, &bridge.kernel_end, &output_inside),
+                Some((bridge, kernel)) => {
+                    kernel::start(plan.spec, kernel, &bridge.kernel_end, &output_inside)
+                }
                 None => become_agent(plan.spec, listener, &output_inside),
             };
             // The init process reads this, or the end of the pipe.
@@ -166,7 +174,7 @@ fn prepare(
         let (what, why) = text.split_once('\n').unwrap_or((&text, ""));
         return Err(Failure::other(what, why));
     }
-    let Some(Bridge { pid, kernel_end, mut ready }) = bridge else {
+    let Some((Bridge { pid, kernel_end, mut ready }, _)) = bridge else {
         if plan.spec.task == Task::Check {
             check(agent)?;
         }
@@ -187,8 +195,12 @@ struct Bridge {
     ready: PipeReader,
 }
 
-fn start_bridge(plan: &Plan<'_>, listener: &UnixListener) -> Result<Bridge, Failure> {
-    let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+fn start_bridge(plan: &Plan<'_>, kernel: &OwnKernel, listener: &UnixListener) -> Result<Bridge, Failure> {
+    let kind = match kernel {
+        OwnKernel::UserModeLinux(_) => SocketType::SEQPACKET,
+        OwnKernel::Qemu(_) => SocketType::STREAM,
+    };
+    let pair = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
     let (bridge_end, kernel_end) = pair.doing("making the kernel's link")?;
     let (ready, ready_inside) = io::pipe().doing("making a pipe")?;
     match sys::fork().doing("forking")? {
@@ -199,13 +211,27 @@ fn start_bridge(plan: &Plan<'_>, listener: &UnixListener) -> Result<Bridge, Fail
                     .doing("closing descriptors")
                     .and_then(|()| sys::set_name(c"machine-bridge").doing("naming the bridge"))
                     .and_then(|()| privileges::renounce(plan.spec.grouped()))
-                    .and_then(|()| {
-                        bridge::serve(listener.as_fd(), bridge_end, ready_inside).doing("bridging")
-                    });
+                    .and_then(|()| open_link(kernel, bridge_end).doing("preparing the link"))
+                    .and_then(|link| bridge::serve(listener.as_fd(), link, ready_inside).doing("bridging"));
             sys::exit_now(i32::from(served.is_err()))
         }
         Fork::Parent(pid) => Ok(Bridge { pid, kernel_end, ready }),
     }
+}
+
+fn open_link(kernel: &OwnKernel, socket: OwnedFd) -> io::Result<Link> {
+    match kernel {
+        OwnKernel::UserModeLinux(_) => Link::ethernet(socket),
+        OwnKernel::Qemu(_) => Link::port(socket, introduction()?),
+    }
+}
+
+/// Returns the time and fresh random bytes, for a machine that boots or continues a saved one.
+fn introduction() -> io::Result<Introduction> {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?;
+    let mut entropy = [0; 64];
+    fs::File::open("/dev/urandom")?.read_exact(&mut entropy)?;
+    Ok(Introduction { time_nanos: u64::try_from(time.as_nanos()).map_err(io::Error::other)?, entropy })
 }
 
 /// Returns the kernel's last output and its exit status, for the report of a failed start.

@@ -12,18 +12,19 @@
 use std::fs;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock, mknodat};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid};
 use rustix::thread::UnshareFlags;
 
 use super::identity;
 use super::jail::{self, Plan};
-use super::root::{Sources, tree};
-use super::spec::{Identity, LOCK, LOG, Report, SPEC_MAX_BYTES, STATE, Spec, TOOLS_ID, Task, UserIds};
+use super::kernel::OwnKernel;
+use super::root::{self, Sources, tree};
+use super::spec::{Identity, KVM, LOCK, LOG, Report, SPEC_MAX_BYTES, STATE, Spec, TOOLS_ID, Task, UserIds};
 use super::sys::{self, ErrorContext, Failure, Fork};
 use super::{Image, Kernel};
 
@@ -82,7 +83,7 @@ fn launch() -> Result<(), Refusal> {
     let mut text = Vec::new();
     io::stdin().take(SPEC_MAX_BYTES as u64).read_to_end(&mut text).doing("reading the spec")?;
     let spec: Spec = serde_json::from_slice(&text).doing("reading the spec")?;
-    rustix::process::umask(rustix::fs::Mode::from_bits_truncate(0o077));
+    rustix::process::umask(Mode::from_bits_truncate(0o077));
     rustix::process::chdir(&spec.machine).doing("entering the machine's folder")?;
     match spec.task {
         Task::Clear => {
@@ -114,7 +115,7 @@ fn run(spec: &Spec) -> Result<(), Refusal> {
         start_time: identity::start_time(launched.pid).doing("reading the machine's start time")?,
         boot_id: identity::boot_id().doing("reading the boot id")?,
         cgroups: spec.cgroups.clone(),
-        kernel: Some(if spec.kernel.is_some() { Kernel::UserModeLinux } else { Kernel::Host }),
+        kernel: Some(spec.kernel.as_ref().map_or(Kernel::Host, OwnKernel::kind)),
     };
     keep(&identity).doing("keeping the machine's identity")?;
     // Without a service to read this report the machine could not be taken over; it then ends.
@@ -295,10 +296,30 @@ fn privileged_sources(spec: &Spec) -> Result<Sources, Failure> {
             None => shown(&spec.index, spec.ids.agent_uid, spec.ids.agent_gid)?,
         },
         agent: tree(&spec.agent, false)?,
-        kernel: spec.kernel.as_ref().map(|kernel| tree(kernel, false)).transpose()?,
+        kernel: root::kernel_files(spec)?,
+        kvm: kvm(spec)?,
         image: spec.image.as_ref().map(|image| tree(&image.tree, false)).transpose()?,
         plugins: spec.plugins.as_ref().map(|plugins| tree(plugins, false)).transpose()?,
     })
+}
+
+/// Makes the device of the processor's virtualisation available to the machine's user alone: the host's belongs to root
+/// and a group, of which nobody is a member inside.
+fn kvm(spec: &Spec) -> Result<Option<OwnedFd>, Failure> {
+    if !spec.kernel.as_ref().is_some_and(OwnKernel::needs_kvm) {
+        return Ok(None);
+    }
+    let number = fs::metadata("/dev/kvm").doing("looking at /dev/kvm")?.rdev();
+    match fs::remove_file(KVM) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(error).doing("removing the machine's device");
+        }
+        Ok(()) | Err(_) => {}
+    }
+    mknodat(CWD, KVM, FileType::CharacterDevice, Mode::RUSR | Mode::WUSR, number)
+        .doing("making the machine's device")?;
+    chown(KVM, Some(spec.ids.tools_uid), Some(spec.ids.tools_gid)).doing("giving the machine its device")?;
+    tree(KVM, false).map(Some)
 }
 
 /// Creates a user namespace that maps one user and group to others.

@@ -1,64 +1,71 @@
-//! The drivers `sandbox` and `uml`: run the agent in its own namespaces on the host of the service, on the host's kernel
-//! or on a User Mode Linux kernel of its own (see [`kernel`]).
+//! The drivers `sandbox`, `uml` and `qemu`: run the agent in its own namespaces on the host of the service, on the host's
+//! kernel or on a kernel of its own (see [`kernel`]): User Mode Linux, or one in a virtual machine of QEMU.
 //!
 //! The service starts a machine through a launcher (see [`launch_main`]); the machine then runs without it. The folder
 //! `machines/<account>` in the data folder holds the agent's socket, a lock that the machine holds while it runs, the
 //! identity by which a later service finds it, the log and the index.
 
+mod boot_files;
 mod bridge;
+mod carrier;
 mod cgroup;
+mod cpio;
 mod folders;
 mod identity;
 mod image;
 mod init;
 mod jail;
 mod kernel;
+mod kvm;
 mod launch;
 mod privileges;
 mod project;
+mod qemu;
 mod report;
 mod root;
+mod running;
 mod spec;
 mod subordinate;
 mod sys;
+mod uml;
 
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use domain::id::AccountId;
-use rustix::fs::{Mode, OFlags};
-use rustix::process::{Signal, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
-use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+pub use self::boot_files::BootSources;
 pub use self::cgroup::LimitsKind;
 pub use self::folders::{MachineDetails, MachineFolders, Memory, MemorySource};
 pub use self::image::Image;
-pub use self::kernel::find_kernel;
+pub use self::kernel::{OwnKernel, find_kernel};
+pub use self::kvm::try_kvm;
 pub use self::launch::launch_main;
 pub use self::project::{DiskQuota, bound_disk, missing_disk_quota};
+pub use self::qemu::{Accelerator, Qemu, find_qemu};
+pub use self::running::SandboxMachine;
 pub use self::spec::Limits;
 
 use self::cgroup::Cgroups;
-use self::spec::{Identity, REPORT_MAX_BYTES, Report, SOCKET, Spec, Task, UserIds};
+use self::spec::{REPORT_MAX_BYTES, Report, Spec, Task, UserIds};
 use crate::contract::{DriverError, Home};
 use crate::limits::LimitStatus;
 
 /// The first argument of a program that is to run [`launch_main`].
 pub const LAUNCH_ARGUMENT: &str = "machine-launch";
 
-/// The maximum duration of a launch.
+/// The maximum duration of a launch, and of one that boots on an emulated processor.
 const LAUNCH_TIMEOUT: Duration = Duration::from_secs(10);
+const EMULATED_LAUNCH_TIMEOUT: Duration = Duration::from_secs(100);
 /// The time between SIGTERM and SIGKILL.
 const TERM_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum time for a killed machine to disappear.
@@ -87,8 +94,8 @@ pub struct SandboxConfig {
     pub plugins: Option<PathBuf>,
     /// A program that runs [`launch_main`] when called with [`LAUNCH_ARGUMENT`]; the service's own.
     pub launcher: PathBuf,
-    /// The program of a User Mode Linux kernel, on which each machine then runs; `None` runs them on the host's.
-    pub kernel: Option<PathBuf>,
+    /// The kernel of its own on which each machine runs; `None` runs them on the host's.
+    pub kernel: Option<OwnKernel>,
     /// The system that machines show; `None` shows programs and libraries of the host.
     pub image: Option<Image>,
     /// The limits of each machine.
@@ -135,6 +142,8 @@ pub enum Kernel {
     Host,
     /// A kernel for each machine, as a process of the host (User Mode Linux).
     UserModeLinux,
+    /// A kernel for each machine, in a virtual machine (QEMU).
+    Qemu,
 }
 
 impl Kernel {
@@ -144,6 +153,7 @@ impl Kernel {
         match self {
             Self::Host => "sandbox",
             Self::UserModeLinux => "uml",
+            Self::Qemu => "qemu",
         }
     }
 
@@ -163,6 +173,7 @@ impl Kernel {
             Self::UserModeLinux => {
                 "a Linux kernel of its own, an unprivileged process inside a sandbox on the host"
             }
+            Self::Qemu => "a virtual machine, whose process is unprivileged inside a sandbox on the host",
         }
     }
 
@@ -172,6 +183,7 @@ impl Kernel {
         match self {
             Self::Host => "index",
             Self::UserModeLinux => "index-uml",
+            Self::Qemu => "index-qemu",
         }
     }
 }
@@ -212,8 +224,8 @@ impl Sandbox {
     /// Returns the kind of kernel that machines run on.
     #[must_use]
     pub const fn kernel(&self) -> Kernel {
-        match self.config.kernel {
-            Some(_) => Kernel::UserModeLinux,
+        match &self.config.kernel {
+            Some(kernel) => kernel.kind(),
             None => Kernel::Host,
         }
     }
@@ -257,10 +269,11 @@ impl Sandbox {
     pub async fn probe_once(&self) -> Result<(), DriverError> {
         let Some(kernel) = &self.config.kernel else { return self.probe().await };
         let image = self.config.image.as_ref().map(|image| image.lock.as_path());
-        let programs: Vec<&Path> = [kernel.as_path(), &self.config.agent].into_iter().chain(image).collect();
-        let stamp = probe_stamp(&programs);
+        let programs: Vec<&Path> =
+            kernel.programs().into_iter().chain([&*self.config.agent]).chain(image).collect();
+        let stamp = probe_stamp(kernel, &programs);
         let stamp = stamp.map_err(|error| failed("reading the kernel and the agent", error))?;
-        let remembered = self.config.machines.join(PROBED);
+        let remembered = self.config.machines.join(format!("{PROBED}-{}", kernel.kind().driver_name()));
         if fs::read_to_string(&remembered).is_ok_and(|text| text == stamp) {
             return Ok(());
         }
@@ -357,7 +370,7 @@ impl Sandbox {
     /// [`DriverError::Busy`] if the machine runs, or when something of the index is left.
     pub async fn reset(&self, account: AccountId) -> Result<(), DriverError> {
         let folder = self.folder(account);
-        for kernel in [Kernel::UserModeLinux, Kernel::Host] {
+        for kernel in [Kernel::Qemu, Kernel::UserModeLinux, Kernel::Host] {
             let index = folder.join(kernel.index());
             if index.exists() {
                 self.clear(&folder, &index).await?;
@@ -467,7 +480,12 @@ impl Sandbox {
             let status = launcher.wait().await?;
             Ok::<_, io::Error>((report, status))
         };
-        let (report, status) = timeout(LAUNCH_TIMEOUT, exchange)
+        let limit = if spec.kernel.as_ref().is_some_and(OwnKernel::is_emulated) {
+            EMULATED_LAUNCH_TIMEOUT
+        } else {
+            LAUNCH_TIMEOUT
+        };
+        let (report, status) = timeout(limit, exchange)
             .await
             .map_err(|_| DriverError::Failed("the launcher took too long".into()))?
             .map_err(|error| failed("running the launcher", error))?;
@@ -481,68 +499,19 @@ impl Sandbox {
     }
 }
 
-/// A running machine.
-#[derive(Debug)]
-pub struct SandboxMachine {
-    folder: PathBuf,
-    first: i32,
-    process: AsyncFd<OwnedFd>,
+/// Returns an identifier of this boot of the host, the user, the kernel and these programs.
+fn probe_stamp(kernel: &OwnKernel, programs: &[&Path]) -> io::Result<String> {
+    let (boot, user) = (identity::boot_id()?, rustix::process::geteuid().as_raw());
+    Ok(format!("{boot} {user} {kernel:?}{}", stamp(programs)?))
 }
 
-impl SandboxMachine {
-    fn open(folder: &Path, identity: Identity) -> Result<Option<Self>, DriverError> {
-        let process =
-            identity::open(&identity).map_err(|error| failed("finding the machine's process", error))?;
-        let Some(process) = process else { return Ok(None) };
-        let process =
-            sys::watched(process).map_err(|error| failed("watching the machine's process", error))?;
-        Ok(Some(Self { folder: folder.to_owned(), first: identity.pid, process }))
-    }
-
-    /// Opens a new byte stream to the agent.
-    ///
-    /// # Errors
-    /// When the agent does not listen.
-    pub async fn connect(&self) -> io::Result<UnixStream> {
-        // The address of a socket is limited to about a hundred bytes, less than a path may need.
-        let folder = rustix::fs::open(
-            &self.folder,
-            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
-        UnixStream::connect(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd())).await
-    }
-
-    /// Waits until the machine has ended. Cancel safe.
-    pub async fn ended(&self) {
-        if let Err(error) = self.process.readable().await {
-            tracing::warn!(%error, "machine watch failed");
-        }
-    }
-
-    /// Returns the process ids of the machine on the host, the init process first.
-    ///
-    /// # Errors
-    /// When `/proc` cannot be read.
-    pub fn processes(&self) -> io::Result<Vec<i32>> {
-        identity::processes(self.first)
-    }
-
-    fn signal(&self, signal: Signal) -> Result<(), DriverError> {
-        match pidfd_send_signal(self.process.get_ref(), signal) {
-            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-            Err(error) => Err(failed("signalling the machine", error)),
-        }
-    }
-}
-
-/// Returns an identifier of this boot of the host, the user and these programs.
-fn probe_stamp(programs: &[&Path]) -> io::Result<String> {
-    let mut stamp = format!("{} {}", identity::boot_id()?, rustix::process::geteuid().as_raw());
-    for program in programs {
-        let metadata = fs::metadata(program)?;
+/// Returns an identifier of these files and their state.
+fn stamp(files: &[&Path]) -> io::Result<String> {
+    let mut stamp = String::new();
+    for file in files {
+        let metadata = fs::metadata(file)?;
         let (changed, size, inode) = (metadata.ctime_nsec(), metadata.len(), metadata.ino());
-        stamp.push_str(&format!("\n{} {inode} {size} {} {changed}", program.display(), metadata.ctime()));
+        stamp.push_str(&format!("\n{} {inode} {size} {} {changed}", file.display(), metadata.ctime()));
     }
     Ok(stamp)
 }

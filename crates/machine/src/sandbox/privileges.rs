@@ -14,7 +14,8 @@ use rustix::thread::{
 };
 use seccomp::Profile;
 
-use super::spec::Limits;
+use super::Kernel;
+use super::spec::Spec;
 use super::sys::{self, ErrorContext, Failure};
 
 /// The capabilities that the agent needs to run tools as another user and to kill them: CAP_KILL, CAP_SETGID,
@@ -25,7 +26,8 @@ const BEHIND_THE_SERVICE: i32 = 5;
 
 /// Sets the limits of the calling process and its children. Without a control group, each process gets the memory
 /// limit that otherwise applies to all together.
-pub(crate) fn limit(limits: &Limits, grouped: bool) -> Result<(), Failure> {
+pub(crate) fn limit(spec: &Spec) -> Result<(), Failure> {
+    let (limits, grouped) = (spec.host_limits(), spec.grouped());
     /// Programs reserve much more address space than they use.
     const ADDRESSES_PER_MEMORY: u64 = 64;
     let data = if grouped { limits.memory_bytes.saturating_mul(4) } else { limits.memory_bytes };
@@ -36,7 +38,7 @@ pub(crate) fn limit(limits: &Limits, grouped: bool) -> Result<(), Failure> {
         (Resource::Fsize, limits.file_bytes),
         (Resource::Data, data),
         (Resource::As, limits.memory_bytes.saturating_mul(ADDRESSES_PER_MEMORY)),
-        (Resource::Stack, 64 << 20),
+        (Resource::Stack, spec.stack_bytes()),
         (Resource::Memlock, 64 << 10),
         (Resource::Msgqueue, 64 << 10),
         (Resource::Sigpending, limits.processes.saturating_mul(4)),
@@ -84,9 +86,14 @@ pub(crate) fn renounce(grouped: bool) -> Result<(), Failure> {
     filter(grouped)
 }
 
-/// Filters the system calls of a User Mode Linux kernel.
-pub(crate) fn filter_kernel(grouped: bool) -> Result<(), Failure> {
-    seccomp::apply(Profile::UserModeLinux { counted: grouped }).doing("filtering system calls")
+/// Filters the system calls of the process that is a machine's kernel, or runs it.
+pub(crate) fn filter_kernel(kernel: Kernel, grouped: bool) -> Result<(), Failure> {
+    let profile = match kernel {
+        Kernel::Host => Profile::Agent { counted: grouped },
+        Kernel::UserModeLinux => Profile::UserModeLinux { counted: grouped },
+        Kernel::Qemu => Profile::Qemu { counted: grouped },
+    };
+    seccomp::apply(profile).doing("filtering system calls")
 }
 
 /// Drops all capabilities of the calling process.

@@ -25,7 +25,7 @@ pub(super) fn limits(
         let detail = format!("machines run at a lower priority than the service; {delegate}");
         status("cpu", Enforcement::Nothing, &detail)
     };
-    let own_kernel = kernel == Kernel::UserModeLinux;
+    let own_kernel = kernel != Kernel::Host;
     let by_own_kernel = |limit, otherwise: LimitStatus| {
         if own_kernel { by_kernel(limit, "the machine's own kernel") } else { otherwise }
     };

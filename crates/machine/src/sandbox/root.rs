@@ -14,9 +14,10 @@ use rustix::mount::{
     unmount,
 };
 
-use super::kernel;
-use super::spec::{Limits, TOOLS_ID};
+use super::kernel::{self, OwnKernel};
+use super::spec::{Spec, TOOLS_ID};
 use super::sys::{ErrorContext, Failure, mount_setattr};
+use super::{Kernel, uml};
 
 const MOUNT_FLAGS: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 const READ_ONLY: u64 = MOUNT_FLAGS | libc::MOUNT_ATTR_RDONLY;
@@ -53,7 +54,10 @@ pub(crate) struct Sources {
     pub(crate) workspace: OwnedFd,
     pub(crate) index: OwnedFd,
     pub(crate) agent: OwnedFd,
-    pub(crate) kernel: Option<OwnedFd>,
+    /// The files of a kernel of the machine's own, with their paths in the jail.
+    pub(crate) kernel: Vec<(OwnedFd, &'static str)>,
+    /// The device of the processor's virtualisation.
+    pub(crate) kvm: Option<OwnedFd>,
     pub(crate) image: Option<OwnedFd>,
     pub(crate) plugins: Option<OwnedFd>,
 }
@@ -68,10 +72,18 @@ pub(crate) fn tree(path: impl AsRef<Path>, recursive: bool) -> Result<OwnedFd, F
     open_tree(CWD, path, flags).doing(&format!("taking {}", path.display()))
 }
 
+/// Takes the files of a kernel of the machine's own.
+pub(crate) fn kernel_files(spec: &Spec) -> Result<Vec<(OwnedFd, &'static str)>, Failure> {
+    let files = spec.kernel.as_ref().map(OwnKernel::files).unwrap_or_default();
+    files.into_iter().map(|(path, inside)| Ok((tree(path, false)?, inside))).collect()
+}
+
 /// Assembles the new root and makes it the root of the calling process, which must be the first of its process
 /// namespace and have all capabilities in its user namespace. Memory that belongs to no process is available only if
-/// a control group has it `counted`.
-pub(crate) fn enter(sources: &Sources, limits: &Limits, counted: bool) -> Result<(), Failure> {
+/// control groups count it.
+pub(crate) fn enter(sources: &Sources, spec: &Spec) -> Result<(), Failure> {
+    let (limits, counted) = (&spec.limits, spec.grouped());
+    let own_kernel = spec.kernel.as_ref().map(OwnKernel::kind);
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .doing("making mounts private")?;
     if let Some(image) = &sources.image {
@@ -79,7 +91,7 @@ pub(crate) fn enter(sources: &Sources, limits: &Limits, counted: bool) -> Result
     }
     let made;
     let (root, shows_host) = match &sources.image {
-        Some(image) if sources.kernel.is_none() => (image, false),
+        Some(image) if own_kernel.is_none() => (image, false),
         // The process of a kernel needs the host's libraries; the machine has its root elsewhere in the jail.
         _ => {
             made = tmpfs(1 << 20, "0755", MountAttrFlags::empty())?;
@@ -97,7 +109,7 @@ pub(crate) fn enter(sources: &Sources, limits: &Limits, counted: bool) -> Result
         symlink("/tmp", "var/tmp").doing("linking /var/tmp")?;
     }
     proc()?;
-    dev(limits, counted)?;
+    dev(limits.temporary_bytes, counted, sources.kvm.as_ref())?;
     place(&tmpfs(limits.temporary_bytes, "1777", MountAttrFlags::empty())?, "tmp")?;
 
     restrict(&sources.workspace, false, MOUNT_FLAGS, "/workspace")?;
@@ -107,19 +119,22 @@ pub(crate) fn enter(sources: &Sources, limits: &Limits, counted: bool) -> Result
     restrict(&sources.agent, false, READ_ONLY, "/agent")?;
     file("agent")?;
     attach(&sources.agent, "agent")?;
-    if let Some(kernel) = &sources.kernel {
-        restrict(kernel, false, READ_ONLY, kernel::PROGRAM)?;
-        file(kernel::PROGRAM)?;
-        attach(kernel, kernel::PROGRAM)?;
+    for (kernel, inside) in &sources.kernel {
+        restrict(kernel, false, READ_ONLY, inside)?;
+        file(inside)?;
+        attach(kernel, inside)?;
+    }
+    if own_kernel == Some(Kernel::UserModeLinux) {
         // The kernel maps its memory from a file, and executes code there.
-        place(&tmpfs(limits.with_kernel().memory_bytes, "1777", MountAttrFlags::empty())?, kernel::MEMORY)?;
+        let memory_bytes = spec.host_limits().memory_bytes;
+        place(&tmpfs(memory_bytes, "1777", MountAttrFlags::empty())?, uml::MEMORY)?;
     }
     if let Some(plugins) = &sources.plugins {
         restrict(plugins, false, READ_ONLY, "/plugins")?;
         place(plugins, "plugins")?;
     }
 
-    if let (Some(image), Some(_)) = (&sources.image, &sources.kernel) {
+    if let (Some(image), Some(_)) = (&sources.image, own_kernel) {
         place_image(image, sources.plugins.is_some())?;
     }
 
@@ -127,7 +142,7 @@ pub(crate) fn enter(sources: &Sources, limits: &Limits, counted: bool) -> Result
     rustix::process::pivot_root(".", ".").doing("changing the root")?;
     unmount(".", UnmountFlags::DETACH).doing("letting the host's root go")?;
     rustix::process::chdir("/").doing("entering the root")?;
-    if sources.kernel.is_some() { Ok(()) } else { own_index() }
+    if own_kernel.is_some() { Ok(()) } else { own_index() }
 }
 
 /// Shows the image to the process of a kernel, which takes it as the machine's root. The machine mounts the workspace
@@ -249,7 +264,7 @@ fn proc() -> Result<(), Failure> {
     Ok(())
 }
 
-fn dev(limits: &Limits, counted: bool) -> Result<(), Failure> {
+fn dev(temporary_bytes: u64, counted: bool, kvm: Option<&OwnedFd>) -> Result<(), Failure> {
     let dev = tmpfs(64 << 10, "0755", MountAttrFlags::MOUNT_ATTR_NOEXEC)?;
     place(&dev, "dev")?;
     for name in DEVICES {
@@ -265,7 +280,12 @@ fn dev(limits: &Limits, counted: bool) -> Result<(), Failure> {
     for (name, target) in links {
         symlink(Path::new("/proc/self").join(target), Path::new("dev").join(name)).doing("linking /dev")?;
     }
-    place(&tmpfs(limits.temporary_bytes, "1777", MountAttrFlags::MOUNT_ATTR_NOEXEC)?, "dev/shm")?;
+    if let Some(kvm) = kvm {
+        restrict(kvm, false, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC, "/dev/kvm")?;
+        file("dev/kvm")?;
+        attach(kvm, "dev/kvm")?;
+    }
+    place(&tmpfs(temporary_bytes, "1777", MountAttrFlags::MOUNT_ATTR_NOEXEC)?, "dev/shm")?;
     restrict(&dev, false, READ_ONLY, "/dev")
 }
 

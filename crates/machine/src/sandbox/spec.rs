@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::kernel::OwnKernel;
 use super::{Image, Kernel};
 
 /// The longest spec that a launcher reads.
@@ -18,6 +19,8 @@ pub(crate) const LOCK: &str = "lock";
 pub(crate) const STATE: &str = "state.json";
 /// The standard output and error of the agent and the jail.
 pub(crate) const LOG: &str = "agent.log";
+/// The device of the processor's virtualisation that a machine of a root service has.
+pub(crate) const KVM: &str = "kvm";
 /// The file with the reason of the last change of the machine's state.
 pub(crate) const REASON: &str = "reason";
 /// The user of tools inside.
@@ -42,12 +45,21 @@ pub struct Limits {
     pub open_files: u64,
 }
 
+/// The largest stack of a process, and of each of its threads.
+const STACK_BYTES: u64 = 64 << 20;
+/// The same for QEMU, which has up to 64 threads for files.
+const QEMU_STACK_BYTES: u64 = 2 << 20;
+
 impl Limits {
     /// Returns the limits on the host for a kernel whose machine has these limits.
-    pub(crate) fn with_kernel(&self) -> Self {
-        const KERNEL_MEMORY_BYTES: u64 = 96 << 20;
+    pub(crate) fn with_kernel(&self, kernel: Kernel) -> Self {
         const OPEN_FILES: u64 = 65_536;
-        let memory_bytes = self.memory_bytes.saturating_add(self.memory_bytes / 8 + KERNEL_MEMORY_BYTES);
+        let kernel_memory_bytes: u64 = match kernel {
+            Kernel::Host | Kernel::UserModeLinux => 96 << 20,
+            // The program itself with the stacks of its threads, its translations of code, and the kernel it loads.
+            Kernel::Qemu => 256 << 20,
+        };
+        let memory_bytes = self.memory_bytes.saturating_add(self.memory_bytes / 8 + kernel_memory_bytes);
         Self {
             memory_bytes,
             processes: self.processes.saturating_mul(2).saturating_add(64),
@@ -100,8 +112,8 @@ pub(crate) struct Spec {
     pub(crate) workspace: PathBuf,
     pub(crate) index: PathBuf,
     pub(crate) agent: PathBuf,
-    /// The program of a User Mode Linux kernel, which then runs the agent; `None` runs it on the host's kernel.
-    pub(crate) kernel: Option<PathBuf>,
+    /// A kernel of the machine's own, which then runs the agent; `None` runs it on the host's kernel.
+    pub(crate) kernel: Option<OwnKernel>,
     /// The system that the machine shows; `None` shows the host's.
     pub(crate) image: Option<Image>,
     /// The files of skills, shown to all machines read-only.
@@ -120,9 +132,17 @@ impl Spec {
     /// Returns the limits of the machine's processes on the host. A separate kernel needs memory for itself, and a
     /// process of the host for each process of the machine.
     pub(crate) fn host_limits(&self) -> Limits {
-        match self.kernel {
-            Some(_) => self.limits.with_kernel(),
+        match &self.kernel {
+            Some(kernel) => self.limits.with_kernel(kernel.kind()),
             None => self.limits.clone(),
+        }
+    }
+
+    /// Returns the largest stack of a thread of the machine's processes on the host, in bytes.
+    pub(crate) fn stack_bytes(&self) -> u64 {
+        match self.kernel.as_ref().map(OwnKernel::kind) {
+            Some(Kernel::Qemu) => QEMU_STACK_BYTES,
+            _ => STACK_BYTES,
         }
     }
 

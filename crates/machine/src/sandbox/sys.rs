@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use rustix::thread::UnshareFlags;
@@ -225,6 +226,40 @@ pub(crate) fn keep_addresses() -> io::Result<()> {
     let domain = libc::c_ulong::try_from(libc::ADDR_NO_RANDOMIZE).map_err(io::Error::other)?;
     // SAFETY: changes how later programs are laid out, and nothing of this one.
     if unsafe { libc::personality(domain) } == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Measures the frequency of the processor's time stamp counter, in kHz. Blocks for a fifth of a second.
+pub(crate) fn measure_time_stamps() -> io::Result<u32> {
+    const BETWEEN: Duration = Duration::from_millis(200);
+    let (began, first) = time_stamp()?;
+    std::thread::sleep(BETWEEN);
+    let (ended, last) = time_stamp()?;
+    let micros = ended.duration_since(began).as_nanos() / 1000;
+    let khz = u128::from(last.saturating_sub(first)) * 1000 / micros.max(1);
+    u32::try_from(khz)
+        .ok()
+        .filter(|khz| *khz > 0)
+        .ok_or_else(|| io::Error::other("there is no time stamp counter"))
+}
+
+/// Returns the time and the time stamp counter of the same moment.
+#[cfg(target_arch = "x86_64")]
+fn time_stamp() -> io::Result<(Instant, u64)> {
+    const TRIALS: u32 = 100;
+    // SAFETY: every processor of this architecture has the instruction; systems permit it.
+    let read = || unsafe { std::arch::x86_64::_rdtsc() };
+    let trials = (0..TRIALS).map(|_| {
+        let (before, time, after) = (read(), Instant::now(), read());
+        (after.saturating_sub(before), time, before.midpoint(after))
+    });
+    // The one that was interrupted least.
+    let best = trials.min_by_key(|(took, ..)| *took);
+    best.map(|(_, time, stamp)| (time, stamp)).ok_or_else(|| io::Error::other("there is no time"))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn time_stamp() -> io::Result<(Instant, u64)> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Sets the name of the calling process in process lists, truncated to 15 bytes.

@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use machine::{GuestConnection, Sandbox};
+use machine::{GuestConnection, OwnKernel, Sandbox};
 use tokio::time::timeout;
 
 use crate::site::{Kind, Site, config, program};
@@ -12,7 +12,7 @@ use crate::site::{Kind, Site, config, program};
 async fn a_kernel_that_is_taken_over_is_confined() {
     let site = Site::new(Kind::Uml);
     let mut config = config(site.folder.path(), Kind::Uml);
-    config.kernel = Some(program());
+    config.kernel = Some(OwnKernel::UserModeLinux(program()));
     let sandbox = Sandbox::open(config).unwrap();
     let machine = sandbox.start(&site.home()).await.unwrap();
     let report = std::fs::read_to_string(site.folder.path().join("workspace/report.txt")).unwrap();

@@ -28,6 +28,15 @@ on_each_driver!(
     a_jail_that_is_killed_is_started_again_for_a_turn,
 );
 
+on_qemu!(
+    a_host_is_tried_for_real,
+    a_machine_outlives_its_service_and_is_taken_over,
+    stopping_ends_every_process,
+    a_machine_ends_with_its_agent,
+    the_host_sees_what_a_machine_is,
+    a_workspace_is_the_same_on_both_sides,
+);
+
 /// Returns true if the process runs. A zombie that the host's init process has not reaped yet does not count.
 fn lives(pid: i32) -> bool {
     let line = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -47,7 +56,7 @@ async fn a_machine_outlives_its_service_and_is_taken_over(kind: Kind) {
         .arg("service")
         .arg(site.folder.path())
         .arg(site.home().account.to_string())
-        .args(config(site.folder.path(), kind).kernel)
+        .args(config(site.folder.path(), kind).kernel.map(|kernel| serde_json::to_string(&kernel).unwrap()))
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -71,6 +80,35 @@ async fn a_machine_outlives_its_service_and_is_taken_over(kind: Kind) {
     assert!(matches!(other.start(&site.home()).await, Err(DriverError::Busy)));
 }
 
+async fn a_workspace_is_the_same_on_both_sides(kind: Kind) {
+    let site = Site::new(kind);
+    let workspace = site.folder.path().join("workspace");
+    let (_machine, link) = site.start().await;
+    assert_eq!(as_tools(&link, "echo one > notes.txt; mkdir -p a/b; mv notes.txt a/b/; ls").await, "a");
+    assert_eq!(std::fs::read_to_string(workspace.join("a/b/notes.txt")).unwrap(), "one\n");
+    // What the machine has read is changed, grows, is replaced and goes away on the host.
+    for content in ["two\n".to_owned(), "longer\n".repeat(10_000), "3\n".to_owned()] {
+        std::fs::write(workspace.join("a/b/notes.txt"), &content).unwrap();
+        let read = as_tools(&link, "cat a/b/notes.txt").await;
+        assert_eq!(read, content.trim());
+        std::fs::write(workspace.join("new"), &content).unwrap();
+        std::fs::rename(workspace.join("new"), workspace.join("a/b/notes.txt")).unwrap();
+    }
+    std::fs::remove_dir_all(workspace.join("a")).unwrap();
+    assert_eq!(as_tools(&link, "test -e a/b/notes.txt || echo gone; ls -A").await, "gone");
+    as_tools(&link, "echo host-owned > from-machine; chmod 4755 from-machine").await;
+    let owner =
+        |path: &std::path::Path| std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(path).unwrap());
+    let written = workspace.join("from-machine");
+    assert_eq!(owner(&written), owner(&workspace));
+    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&written).unwrap());
+    assert_eq!(mode & 0o6000, 0, "a machine makes no set-id file");
+    // The system and the plugins can only be read.
+    for path in ["/usr/x", "/plugins/x", "/etc/x"] {
+        assert_eq!(as_agent(&link, &format!("touch {path} 2>/dev/null || echo refused")).await, "refused");
+    }
+}
+
 async fn stopping_ends_every_process(kind: Kind) {
     let site = Site::new(kind);
     let (machine, link) = site.start().await;
@@ -80,7 +118,9 @@ async fn stopping_ends_every_process(kind: Kind) {
     )
     .await;
     let processes = machine.processes().unwrap();
-    assert!(processes.len() >= 4, "{processes:?}");
+    // The processes of a virtual machine are not those of its host.
+    let least = if kind == Kind::Qemu { 3 } else { 4 };
+    assert!(processes.len() >= least, "{processes:?}");
     site.sandbox.stop(site.home().account).await.unwrap();
     assert!(processes.iter().all(|pid| !lives(*pid)), "{processes:?}");
     assert!(site.sandbox.attach(site.home().account).unwrap().is_none());
@@ -124,7 +164,11 @@ async fn the_host_sees_what_a_machine_is(kind: Kind) {
     let (machine, _link) = site.start().await;
     let details = folders.details(account).unwrap();
     assert_eq!(details.pids, machine.processes().unwrap());
-    let kernel = if kind == Kind::Uml { Kernel::UserModeLinux } else { Kernel::Host };
+    let kernel = match kind {
+        Kind::Sandbox => Kernel::Host,
+        Kind::Uml => Kernel::UserModeLinux,
+        Kind::Qemu => Kernel::Qemu,
+    };
     assert_eq!(details.driver, Some((kernel, site.sandbox.limits_kind())));
     assert!(details.started_at.unwrap().elapsed().unwrap() < Duration::from_secs(60));
     assert!(details.memory.unwrap().bytes > 100_000, "{details:?}");
@@ -217,6 +261,10 @@ async fn a_jail_that_is_killed_is_started_again_for_a_turn(kind: Kind) {
     machines.shutdown().await;
     assert_eq!(machines.driver().kept_reason(account), reason, "it is known after the service");
     assert!(site.sandbox.attach(account).unwrap().is_some(), "it outlives the supervisor");
-    let name = if kind == Kind::Uml { "uml" } else { "sandbox" };
+    let name = match kind {
+        Kind::Sandbox => "sandbox",
+        Kind::Uml => "uml",
+        Kind::Qemu => "qemu",
+    };
     assert_eq!(machines.driver().to_string().split(' ').next(), Some(name));
 }

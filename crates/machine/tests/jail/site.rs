@@ -7,7 +7,10 @@ use bytes::Bytes;
 use domain::id::AccountId;
 use http::Request;
 use http_body_util::{BodyExt, Full};
-use machine::{GuestConnection, Home, Limits, RunningMachine, Sandbox, SandboxConfig, find_kernel};
+use machine::{
+    BootSources, GuestConnection, Home, Limits, OwnKernel, RunningMachine, Sandbox, SandboxConfig,
+    find_kernel, find_qemu,
+};
 
 /// The kernels that machines run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +19,8 @@ pub(crate) enum Kind {
     Sandbox,
     /// A User Mode Linux kernel for each.
     Uml,
+    /// A virtual machine of QEMU for each, on an emulated processor.
+    Qemu,
 }
 
 /// Runs each of these tests on each kind of machine.
@@ -26,6 +31,15 @@ macro_rules! on_each_driver {
         }
         mod uml {
             $(#[tokio::test] async fn $name() { super::$name(crate::site::Kind::Uml).await })*
+        }
+    };
+}
+
+/// Runs each of these tests on virtual machines, too.
+macro_rules! on_qemu {
+    ($($name:ident),* $(,)?) => {
+        mod qemu {
+            $(#[tokio::test] async fn $name() { super::$name(crate::site::Kind::Qemu).await })*
         }
     };
 }
@@ -71,12 +85,27 @@ pub(crate) fn config(folder: &Path, kind: Kind) -> SandboxConfig {
         plugins: Some(folder.join("plugins")),
         kernel: match kind {
             Kind::Sandbox => None,
-            Kind::Uml => Some(find_kernel(None).expect("User Mode Linux (Debian package user-mode-linux)")),
+            Kind::Uml => Some(OwnKernel::UserModeLinux(
+                find_kernel(None).expect("User Mode Linux (Debian package user-mode-linux)"),
+            )),
+            Kind::Qemu => Some(qemu()),
         },
         image: None,
         disk_quota: None,
         folder_check_interval: Duration::from_millis(100),
     }
+}
+
+/// A virtual machine whose process 1 becomes the tests' agent once the system is mounted.
+fn qemu() -> OwnKernel {
+    let qemu = find_qemu(None).expect("QEMU (Debian package qemu-system-x86)");
+    let named = std::env::var_os("CAUSERIE_MACHINE_QEMU_KERNEL").map(PathBuf::from);
+    let guest = std::env::var_os("CAUSERIE_GUEST")
+        .expect("CAUSERIE_GUEST: the guest program, as `make test` sets it");
+    let mut sources = BootSources::find(qemu, named.as_deref(), guest.into()).unwrap();
+    sources.boots_agent = true;
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("qemu");
+    OwnKernel::Qemu(sources.prepare(&folder, true).unwrap())
 }
 
 impl Site {

@@ -1,0 +1,213 @@
+//! The serial port of a QEMU machine, over which the packets of its link go to the host and come back.
+#![expect(
+    unsafe_code,
+    reason = "inherited descriptors are taken over by their numbers; random numbers are seeded by ioctl"
+)]
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use protocol::link::{self, Introduction, MTU, PORT, PORT_READY, frame, take_frame};
+use rustix::io::{FdFlags, fcntl_setfd};
+use tokio::sync::mpsc;
+
+use crate::link_interface;
+
+/// The descriptor numbers of a port that another program takes over.
+const INHERITED: [RawFd; 2] = [3, 4];
+/// The longest time in which the port appears.
+const APPEARS_WITHIN: Duration = Duration::from_secs(10);
+/// The pause between looks for the port.
+const APPEARS_POLL: Duration = Duration::from_millis(2);
+
+/// The serial port, and the interface of the link whose packets it carries.
+#[derive(Debug)]
+pub struct Port {
+    port: File,
+    interface: File,
+}
+
+impl Port {
+    /// Opens the port, which appears soon after its driver was loaded, and creates the interface.
+    ///
+    /// # Errors
+    /// If there is no port after ten seconds, or no interface can be made.
+    pub(crate) fn open() -> io::Result<Self> {
+        let interface = link_interface::create()?;
+        let began = Instant::now();
+        loop {
+            match File::options().read(true).write(true).open(PORT) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && began.elapsed() < APPEARS_WITHIN => {
+                    thread::sleep(APPEARS_POLL);
+                }
+                opened => return Ok(Self { port: opened?, interface }),
+            }
+        }
+    }
+
+    /// Tells the host that the machine is ready, and waits for the introduction. A machine that is saved meanwhile
+    /// continues here.
+    ///
+    /// # Errors
+    /// If the port fails, or the host sends something else.
+    pub(crate) fn meet(&mut self) -> io::Result<Introduction> {
+        self.port.write_all(&frame(PORT_READY))?;
+        let mut received = Vec::new();
+        loop {
+            // The frames after it belong to the interface, so no more bytes are read than those of this one.
+            let wanted = link::FRAME_HEADER_BYTES + Introduction::BYTES - received.len();
+            self.read(&mut received, wanted)?;
+            if let Some(content) = take_frame(&mut received).map_err(io::Error::other)? {
+                let introduction = Introduction::from_bytes(&content);
+                return introduction
+                    .ok_or_else(|| io::Error::other("the host did not introduce this machine"));
+            }
+        }
+    }
+
+    /// Reads at least one and at most `most` bytes.
+    fn read(&mut self, received: &mut Vec<u8>, most: usize) -> io::Result<()> {
+        read_some(&mut self.port, received, most)
+    }
+
+    /// Hands the port over to the program that this process becomes next.
+    ///
+    /// # Errors
+    /// If the kernel refuses a descriptor.
+    pub(crate) fn hand_over(self) -> io::Result<()> {
+        // Either may have the number of the other, so both are moved out of the way first.
+        let away = [&self.port, &self.interface].map(|file| file.try_clone().map(OwnedFd::from));
+        drop(self);
+        for (file, number) in away.into_iter().zip(INHERITED) {
+            let file = file?;
+            // SAFETY: process 1 has no descriptors but these and the standard streams.
+            if file.as_raw_fd() == number || unsafe { libc::dup2(file.as_raw_fd(), number) } == -1 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over the port that the program before this one left open.
+    ///
+    /// # Errors
+    /// If it left none.
+    pub fn inherited() -> io::Result<Self> {
+        let [port, interface] = INHERITED.map(|number| {
+            // SAFETY: process 1 calls this once, first of all, and nothing else uses these descriptors.
+            unsafe { File::from_raw_fd(number) }
+        });
+        for file in [&port, &interface] {
+            fcntl_setfd(file, FdFlags::CLOEXEC)?;
+        }
+        Ok(Self { port, interface })
+    }
+
+    /// Starts the threads that carry packets in both directions. The first error of one of them is received from the
+    /// channel; there is none while the machine works.
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub(crate) fn carry(self) -> io::Result<mpsc::Receiver<io::Error>> {
+        let (failed, failures) = mpsc::channel(2);
+        let (mut port, mut interface) = (self.port.try_clone()?, self.interface.try_clone()?);
+        let failed_too = failed.clone();
+        thread::Builder::new().name("packets-in".to_owned()).spawn(move || {
+            let _ = failed.try_send(from_host(&mut port, &mut interface));
+        })?;
+        let Self { mut port, mut interface } = self;
+        thread::Builder::new().name("packets-out".to_owned()).spawn(move || {
+            let _ = failed_too.try_send(to_host(&mut interface, &mut port));
+        })?;
+        Ok(failures)
+    }
+}
+
+/// Seeds the kernel's random numbers and sets its clock. A machine that was saved would otherwise return the same random
+/// bytes as every other machine that continues it.
+///
+/// # Errors
+/// If the kernel refuses.
+pub(crate) fn introduce(introduction: &Introduction) -> io::Result<()> {
+    /// `struct rand_pool_info` of the kernel.
+    #[repr(C)]
+    struct Pool {
+        entropy_bits: libc::c_int,
+        bytes: libc::c_int,
+        buffer: [u8; 64],
+    }
+    const RNDADDENTROPY: libc::Ioctl = 0x4008_5203;
+    const RNDRESEEDCRNG: libc::Ioctl = 0x5207;
+    let random = File::options().write(true).open("/dev/urandom")?;
+    let pool = Pool { entropy_bits: 512, bytes: 64, buffer: introduction.entropy };
+    // SAFETY: the kernel reads the structure, which lives through the call.
+    if unsafe { libc::ioctl(random.as_raw_fd(), RNDADDENTROPY, &raw const pool) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: this request has no argument.
+    if unsafe { libc::ioctl(random.as_raw_fd(), RNDRESEEDCRNG) } == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    let time = Duration::from_nanos(introduction.time_nanos);
+    let time = libc::timespec {
+        tv_sec: libc::time_t::try_from(time.as_secs()).map_err(io::Error::other)?,
+        tv_nsec: time.subsec_nanos().into(),
+    };
+    // SAFETY: the kernel reads the structure, which lives through the call.
+    match unsafe { libc::clock_settime(libc::CLOCK_REALTIME, &raw const time) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+fn read_some(port: &mut File, received: &mut Vec<u8>, most: usize) -> io::Result<()> {
+    let before = received.len();
+    received.resize(before + most, 0);
+    let length = loop {
+        match port.read(received.get_mut(before..).unwrap_or_default()) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => break read,
+        }
+    };
+    received.truncate(before + length.as_ref().unwrap_or(&0));
+    match length? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Carries packets from the host until something fails.
+fn from_host(port: &mut File, interface: &mut File) -> io::Error {
+    let mut received = Vec::new();
+    loop {
+        if let Err(error) = read_some(port, &mut received, MTU) {
+            return error;
+        }
+        loop {
+            match take_frame(&mut received) {
+                Ok(None) => break,
+                // The kernel drops a packet that it cannot use.
+                Ok(Some(packet)) => drop(interface.write(&packet)),
+                Err(error) => return io::Error::other(error),
+            }
+        }
+    }
+}
+
+/// Carries packets to the host until something fails.
+fn to_host(interface: &mut File, port: &mut File) -> io::Error {
+    let mut packet = vec![0; MTU];
+    loop {
+        let sent = interface.read(&mut packet).and_then(|length| {
+            let packet = packet.get(..length).unwrap_or_default();
+            port.write_all(&frame(packet))
+        });
+        match sent {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return error,
+            Ok(()) | Err(_) => {}
+        }
+    }
+}

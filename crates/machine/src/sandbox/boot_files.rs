@@ -1,0 +1,332 @@
+//! The files that a QEMU machine boots, made from those of the host's distribution: the kernel without its compression, and
+//! an initramfs of the guest program and the modules that the kernel needs for it.
+//!
+//! They are kept in a folder and made again when one of their sources has changed.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::cpio::Archive;
+use super::qemu::{Accelerator, Qemu};
+use super::{failed, private_folder, stamp, sys};
+use crate::contract::DriverError;
+
+/// The modules that a machine needs, unless the kernel has them built in: its devices, its files, its link.
+const MODULES: [&str; 5] = ["virtio_mmio", "virtio_console", "9pnet_virtio", "9p", "tun"];
+/// The deepest folder of a kernel's modules.
+const DEPTH_MAX: usize = 16;
+/// The file with the sources of the others.
+const STAMP: &str = "stamp";
+
+/// The files of the host from which a machine's are made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BootSources {
+    /// The program of QEMU.
+    pub qemu: PathBuf,
+    /// The kernel, named `vmlinuz-` and its version.
+    kernel: PathBuf,
+    /// The folder of its modules.
+    modules: PathBuf,
+    /// The program that becomes process 1 in the initramfs. It must be linked statically.
+    pub init: PathBuf,
+    /// True if process 1 becomes the agent's program once the system is there; needed only if that is another one.
+    pub boots_agent: bool,
+}
+
+impl BootSources {
+    /// Finds the kernel: `named`, or else the newest in `/boot` whose modules are there.
+    ///
+    /// # Errors
+    /// The reason why there is none, for the operator.
+    pub fn find(qemu: PathBuf, named: Option<&Path>, init: PathBuf) -> Result<Self, String> {
+        let candidates = match named {
+            Some(named) => vec![named.to_owned()],
+            None => kernels(Path::new("/boot")),
+        };
+        let mut reason =
+            "there is no kernel /boot/vmlinuz-* (Debian: `apt-get install linux-image-amd64`)".to_owned();
+        for kernel in candidates {
+            match modules_of(&kernel) {
+                Ok(modules) => return Ok(Self { qemu, kernel, modules, init, boots_agent: false }),
+                Err(why) => reason = why,
+            }
+        }
+        Err(reason)
+    }
+
+    /// Makes the machine's files in this folder, unless they are there. Blocks for some seconds the first time.
+    ///
+    /// # Errors
+    /// [`DriverError::Refused`] when the kernel cannot be used, [`DriverError::Failed`] when files cannot be written.
+    pub fn prepare(&self, folder: &Path, emulated: bool) -> Result<Qemu, DriverError> {
+        private_folder(folder)?;
+        let lock = File::create(folder.join("lock")).and_then(|lock| lock.lock().map(|()| lock));
+        let _lock = lock.map_err(|error| failed("locking the files of machines", error))?;
+        let (kernel, initramfs, stamped) =
+            (folder.join("kernel"), folder.join("initramfs"), folder.join(STAMP));
+        let writing = |error: io::Error| failed("making the files of a machine", error);
+        let stamp = stamp(&[&self.kernel, &self.modules, &self.init]).map_err(writing)?;
+        if !fs::read_to_string(&stamped).is_ok_and(|text| text == stamp) {
+            write_whole(&kernel, |file| unpack_kernel(&self.kernel, file)).map_err(writing)?;
+            let modules = Modules::of(&self.modules).map_err(writing)?.needed(&MODULES)?;
+            write_whole(&initramfs, |file| write_initramfs(file, &self.init, &modules)).map_err(writing)?;
+            write_whole(&stamped, |mut file| file.write_all(stamp.as_bytes())).map_err(writing)?;
+        }
+        let accelerator = match emulated {
+            false => Accelerator::Kvm,
+            true => Accelerator::Emulation { time_stamp_khz: time_stamp_khz(folder).map_err(writing)? },
+        };
+        let Self { qemu: program, boots_agent, .. } = self.clone();
+        Ok(Qemu { program, kernel, initramfs, accelerator, boots_agent })
+    }
+}
+
+/// Returns the kernels of a folder, the newest first.
+fn kernels(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut kernels: Vec<_> = entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("vmlinuz-"))
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        .collect();
+    kernels.sort();
+    kernels.into_iter().rev().map(|(_, path)| path).collect()
+}
+
+/// Returns the folder of a kernel's modules, which lies beside that of the kernel.
+fn modules_of(kernel: &Path) -> Result<PathBuf, String> {
+    let version = kernel.file_name().and_then(|name| name.to_str()?.strip_prefix("vmlinuz-"));
+    let version = version.ok_or_else(|| format!("{}: its name must be vmlinuz-VERSION", kernel.display()))?;
+    if !kernel.is_file() {
+        return Err(format!("there is no kernel {}", kernel.display()));
+    }
+    let root = kernel.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
+    let folders = ["lib/modules", "usr/lib/modules"].map(|folder| root.join(folder).join(version));
+    // Kernels for clouds come without it.
+    let has_9p = |folder: &PathBuf| folder.join("kernel/fs/9p").is_dir();
+    folders.into_iter().find(has_9p).ok_or_else(|| {
+        format!(
+            "{} has no modules for 9P in {}/lib/modules/{version} (Debian: `apt-get install linux-image-amd64`)",
+            kernel.display(),
+            root.display()
+        )
+    })
+}
+
+/// Writes a file so that it is there whole or not at all. Machines' users may read it.
+fn write_whole(path: &Path, write: impl FnOnce(File) -> io::Result<()>) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let fresh = path.with_extension("new");
+    let file = File::create(&fresh)?;
+    file.set_permissions(fs::Permissions::from_mode(0o644))?;
+    write(file)?;
+    fs::rename(fresh, path)
+}
+
+/// Writes the kernel without its compression, which takes seconds when it is undone on an emulated processor. One that
+/// is not compressed in a known way is copied, and undoes that itself.
+fn unpack_kernel(path: &Path, mut file: File) -> io::Result<()> {
+    let image = fs::read(path)?;
+    let Some(payload) = xz_payload(&image) else { return file.write_all(&image) };
+    unpack_xz(payload, file)
+}
+
+/// Returns the compressed kernel in an image of the x86 boot protocol, if it is compressed by xz.
+fn xz_payload(image: &[u8]) -> Option<&[u8]> {
+    const SETUP_SECTORS: usize = 0x1f1;
+    const PAYLOAD_OFFSET: usize = 0x248;
+    const PAYLOAD_LENGTH: usize = 0x24c;
+    /// The length of the kernel follows what is compressed.
+    const TRAILER_BYTES: usize = 4;
+    let word = |at: usize| Some(u32::from_le_bytes(*image.get(at..)?.first_chunk()?));
+    let setup = (usize::from(*image.get(SETUP_SECTORS)?) + 1) * 512;
+    let start = setup.checked_add(usize::try_from(word(PAYLOAD_OFFSET)?).ok()?)?;
+    let length = usize::try_from(word(PAYLOAD_LENGTH)?).ok()?.checked_sub(TRAILER_BYTES)?;
+    let payload = image.get(start..start.checked_add(length)?)?;
+    payload.starts_with(b"\xfd7zXZ\0").then_some(payload)
+}
+
+/// Undoes the compression by the program `xz`, which every Debian has.
+fn unpack_xz(packed: &[u8], output: File) -> io::Result<()> {
+    let mut xz = Command::new("xz").arg("-dc").stdin(Stdio::piped()).stdout(output).spawn()?;
+    let fed = xz.stdin.take().map_or(Ok(()), |mut input| input.write_all(packed));
+    let status = xz.wait()?;
+    if !status.success() {
+        return Err(io::Error::other(format!("xz: {status}")));
+    }
+    fed
+}
+
+fn write_initramfs(file: File, init: &Path, modules: &[(String, Vec<u8>)]) -> io::Result<()> {
+    let mut archive = Archive::new(io::BufWriter::new(file));
+    archive.program("init", &fs::read(init)?)?;
+    archive.folder("modules")?;
+    for (at, (name, content)) in modules.iter().enumerate() {
+        archive.file(&format!("modules/{at:02}-{name}.ko"), content)?;
+    }
+    archive.finish()?.flush()
+}
+
+/// The modules of a kernel.
+struct Modules {
+    files: HashMap<String, PathBuf>,
+    /// The list of those that are built in, by their paths.
+    built_in: String,
+}
+
+impl Modules {
+    fn of(folder: &Path) -> io::Result<Self> {
+        let mut files = HashMap::new();
+        collect(&folder.join("kernel"), &mut files, DEPTH_MAX)?;
+        Ok(Self { files, built_in: fs::read_to_string(folder.join("modules.builtin"))? })
+    }
+
+    /// Returns these modules and what they depend on, each after its dependencies.
+    fn needed(&self, names: &[&str]) -> Result<Vec<(String, Vec<u8>)>, DriverError> {
+        let mut ordered = Vec::new();
+        for name in names {
+            self.add(name, &mut ordered, DEPTH_MAX)?;
+        }
+        Ok(ordered)
+    }
+
+    fn add(
+        &self,
+        name: &str,
+        ordered: &mut Vec<(String, Vec<u8>)>,
+        depth_left: usize,
+    ) -> Result<(), DriverError> {
+        let is_built_in =
+            self.built_in.lines().any(|line| module_name(Path::new(line)).as_deref() == Some(name));
+        if is_built_in || ordered.iter().any(|(known, _)| known == name) {
+            return Ok(());
+        }
+        let path = self.files.get(name).filter(|_| depth_left > 0);
+        let path = path.ok_or_else(|| DriverError::Refused(format!("the kernel has no module {name}")))?;
+        let content =
+            read_module(path).map_err(|error| failed(&format!("reading {}", path.display()), error))?;
+        for dependency in dependencies(&content) {
+            self.add(&dependency, ordered, depth_left - 1)?;
+        }
+        ordered.push((name.to_owned(), content));
+        Ok(())
+    }
+}
+
+fn collect(folder: &Path, files: &mut HashMap<String, PathBuf>, depth_left: usize) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() && depth_left > 0 {
+            collect(&entry.path(), files, depth_left - 1)?;
+        } else if kind.is_file()
+            && let Some(name) = module_name(&entry.path())
+        {
+            files.insert(name, entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// Returns the name of the module in this file, in which the kernel writes hyphens as underscores.
+fn module_name(path: &Path) -> Option<String> {
+    let file = path.file_name()?.to_str()?;
+    Some(file.split_once(".ko")?.0.replace('-', "_"))
+}
+
+fn read_module(path: &Path) -> io::Result<Vec<u8>> {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("ko") => fs::read(path),
+        Some("xz") => {
+            let output = Command::new("xz").arg("-dc").arg(path).output()?;
+            if output.status.success() { Ok(output.stdout) } else { Err(io::Error::other("xz failed")) }
+        }
+        _ => Err(io::Error::other("its compression is not known")),
+    }
+}
+
+/// Returns the modules that this one names in its information.
+fn dependencies(module: &[u8]) -> Vec<String> {
+    const KEY: &[u8] = b"\0depends=";
+    let Some(at) = module.windows(KEY.len()).position(|bytes| bytes == KEY) else { return Vec::new() };
+    let names = module.get(at + KEY.len()..).unwrap_or_default();
+    let names = names.split(|byte| *byte == 0).next().unwrap_or_default();
+    let names = String::from_utf8_lossy(names);
+    names.split(',').filter(|name| !name.is_empty()).map(|name| name.replace('-', "_")).collect()
+}
+
+/// Returns the frequency of the host's time stamp counter, which is measured once for each boot of the host.
+fn time_stamp_khz(folder: &Path) -> io::Result<u32> {
+    let kept = folder.join("time-stamp-khz");
+    let boot = super::identity::boot_id()?;
+    if let Ok(text) = fs::read_to_string(&kept)
+        && let Some(khz) = text.strip_prefix(&boot).and_then(|khz| khz.trim().parse().ok())
+    {
+        return Ok(khz);
+    }
+    let khz = sys::measure_time_stamps()?;
+    fs::write(kept, format!("{boot} {khz}"))?;
+    Ok(khz)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(depends: &str) -> Vec<u8> {
+        format!("\u{7f}ELF\0license=GPL\0depends={depends}\0name=x\0").into_bytes()
+    }
+
+    fn kernel_with(modules: &[(&str, &str)], built_in: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, depends) in modules {
+            let path = folder.path().join("kernel").join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, module(depends)).unwrap();
+        }
+        fs::write(folder.path().join("modules.builtin"), built_in).unwrap();
+        folder
+    }
+
+    #[test]
+    fn modules_come_after_those_that_they_depend_on_and_built_in_ones_not_at_all() {
+        let modules = [
+            ("fs/9p/9p.ko", "9pnet,netfs"),
+            ("net/9p/9pnet.ko", ""),
+            ("net/9p/9pnet-virtio.ko", "virtio,9pnet,virtio-ring"),
+            ("drivers/virtio/virtio_ring.ko", ""),
+        ];
+        let folder = kernel_with(&modules, "kernel/drivers/virtio/virtio.ko\nkernel/fs/netfs/netfs.ko\n");
+        let needed = Modules::of(folder.path()).unwrap().needed(&["9p", "9pnet_virtio"]).unwrap();
+        let names: Vec<&str> = needed.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["9pnet", "9p", "virtio_ring", "9pnet_virtio"]);
+    }
+
+    #[test]
+    fn a_kernel_without_a_module_and_modules_in_a_circle_are_refused() {
+        let folder = kernel_with(&[("a.ko", "b"), ("b.ko", "a"), ("c.ko", "gone")], "");
+        let modules = Modules::of(folder.path()).unwrap();
+        for name in ["a", "c", "none"] {
+            assert!(matches!(modules.needed(&[name]), Err(DriverError::Refused(_))), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_compressed_kernel_is_found_in_its_image_and_hostile_images_have_none() {
+        let packed = b"\xfd7zXZ\0and so on";
+        let mut image = vec![0; 1024];
+        image[0x1f1] = 1;
+        image[0x248..0x24c].copy_from_slice(&8_u32.to_le_bytes());
+        image[0x24c..0x250].copy_from_slice(&(u32::try_from(packed.len()).unwrap() + 4).to_le_bytes());
+        image.extend_from_slice(&[0; 8]);
+        image.extend_from_slice(packed);
+        image.extend_from_slice(&[1, 2, 3, 4]);
+        assert_eq!(xz_payload(&image), Some(packed.as_slice()));
+        assert_eq!(xz_payload(&image[..image.len() - 5]), None, "it is cut");
+        for length in 0..0x260 {
+            assert_eq!(xz_payload(&vec![0xff; length]), None);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! How packets pass between the bridge and a kernel: as Ethernet frames over datagrams to a User Mode Linux kernel, as
+//! frames of a stream to the serial port of a QEMU machine. All that comes from there is untrusted.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use protocol::link::{self, Introduction, MTU, PORT_READY};
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use smoltcp::phy::{self, Checksum, DeviceCapabilities, Medium};
+use smoltcp::time::Instant;
+
+/// The hardware address of the kernel's end.
+pub(crate) const MACHINE_MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 2];
+const ETHERNET_HEADER: [u8; 14] = {
+    let (to, from) = (MACHINE_MAC, link::HOST_MAC);
+    [to[0], to[1], to[2], to[3], to[4], to[5], from[0], from[1], from[2], from[3], from[4], from[5], 8, 0]
+};
+/// The most bytes that are read of a stream at once, and that it holds unread.
+const READ_BYTES: usize = 64 * 1024;
+
+/// The link of a kernel: IP packets over a socket.
+pub(crate) struct Link {
+    socket: OwnedFd,
+    framing: Framing,
+    /// Bytes that the kernel's queue had no room for.
+    unsent: Option<Vec<u8>>,
+    /// True once the machine has sent a packet.
+    pub(crate) is_up: bool,
+    /// The outcome once the kernel is gone, or has broken the rules of the link.
+    pub(crate) closed: Option<io::Result<()>>,
+}
+
+/// How packets are told apart.
+enum Framing {
+    Ethernet,
+    Port {
+        received: Vec<u8>,
+        /// The answer to the machine's first frame, until that has come.
+        introduction: Option<Introduction>,
+    },
+}
+
+impl Link {
+    /// A link to a User Mode Linux kernel, over a socket that keeps frames apart.
+    pub(crate) fn ethernet(socket: OwnedFd) -> io::Result<Self> {
+        Self::new(socket, Framing::Ethernet)
+    }
+
+    /// A link to the serial port of a machine that boots, over a stream.
+    pub(crate) fn port(socket: OwnedFd, introduction: Introduction) -> io::Result<Self> {
+        Self::new(socket, Framing::Port { received: Vec::new(), introduction: Some(introduction) })
+    }
+
+    fn new(socket: OwnedFd, framing: Framing) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        Ok(Self { socket, framing, unsent: None, is_up: false, closed: None })
+    }
+
+    /// Returns the events that the link waits for.
+    pub(crate) const fn wants(&self) -> PollFlags {
+        if self.unsent.is_some() { PollFlags::IN.union(PollFlags::OUT) } else { PollFlags::IN }
+    }
+
+    /// Returns true if a packet was received that was not taken yet, which no event announces.
+    pub(crate) fn has_packet(&self) -> bool {
+        let Framing::Port { received, .. } = &self.framing else { return false };
+        self.unsent.is_none() && link::has_frame(received)
+    }
+
+    pub(crate) fn flush(&mut self) {
+        if let Some(bytes) = self.unsent.take() {
+            self.send(bytes);
+        }
+    }
+
+    fn send_packet(&mut self, packet: &[u8]) {
+        let frame = match self.framing {
+            Framing::Ethernet => [&ETHERNET_HEADER, packet].concat(),
+            Framing::Port { .. } => link::frame(packet),
+        };
+        self.send(frame);
+    }
+
+    fn send(&mut self, mut bytes: Vec<u8>) {
+        match send(&self.socket, &bytes, SendFlags::NOSIGNAL) {
+            // A stream may take a part.
+            Ok(sent) if sent < bytes.len() => {
+                bytes.drain(..sent);
+                self.unsent = Some(bytes);
+            }
+            Ok(_) => {}
+            Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS) => self.unsent = Some(bytes),
+            Err(_) => self.closed = Some(Ok(())),
+        }
+    }
+
+    fn receive_packet(&mut self) -> Option<Vec<u8>> {
+        let packet = match self.framing {
+            Framing::Ethernet => self.receive_datagram(),
+            Framing::Port { .. } => self.receive_frame(),
+        }?;
+        self.is_up = true;
+        Some(packet)
+    }
+
+    fn receive_datagram(&mut self) -> Option<Vec<u8>> {
+        let mut frame = vec![0; ETHERNET_HEADER.len() + MTU];
+        let length = self.receive(&mut frame)?;
+        frame.truncate(length);
+        frame.drain(..ETHERNET_HEADER.len().min(length));
+        Some(frame)
+    }
+
+    fn receive_frame(&mut self) -> Option<Vec<u8>> {
+        loop {
+            let Framing::Port { received, introduction } = &mut self.framing else { return None };
+            match link::take_frame(received) {
+                Err(error) => {
+                    self.closed = Some(Err(io::Error::other(error)));
+                    return None;
+                }
+                Ok(Some(content)) => match introduction.take() {
+                    None => return Some(content),
+                    Some(introduction) if content == PORT_READY => {
+                        self.send(link::frame(&introduction.to_bytes()));
+                    }
+                    Some(_) => {
+                        self.closed = Some(Err(io::Error::other("the machine did not say that it is ready")));
+                        return None;
+                    }
+                },
+                Ok(None) => {
+                    let mut bytes = vec![0; READ_BYTES];
+                    let length = self.receive(&mut bytes)?;
+                    let Framing::Port { received, .. } = &mut self.framing else { return None };
+                    received.extend_from_slice(bytes.get(..length).unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    /// Receives bytes. Returns their number; `None` if there are none.
+    fn receive(&mut self, buffer: &mut [u8]) -> Option<usize> {
+        match recv(&self.socket, buffer, RecvFlags::empty()) {
+            Ok((0, _)) => {
+                self.closed = Some(Ok(()));
+                None
+            }
+            Ok((length, _)) => Some(length),
+            Err(Errno::AGAIN | Errno::INTR) => None,
+            Err(_) => {
+                self.closed = Some(Ok(()));
+                None
+            }
+        }
+    }
+}
+
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl phy::Device for Link {
+    type RxToken<'a> = Received;
+    type TxToken<'a> = Sending<'a>;
+
+    fn receive(&mut self, _: Instant) -> Option<(Received, Sending<'_>)> {
+        if self.unsent.is_some() {
+            return None; // a packet may have to be answered
+        }
+        let packet = self.receive_packet()?;
+        Some((Received(packet), Sending(self)))
+    }
+
+    fn transmit(&mut self, _: Instant) -> Option<Sending<'_>> {
+        if self.unsent.is_some() || self.closed.is_some() { None } else { Some(Sending(self)) }
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        let mut capabilities = DeviceCapabilities::default();
+        capabilities.medium = Medium::Ip;
+        capabilities.max_transmission_unit = MTU;
+        // Frames pass through memory; the kernel checks what it receives, as it always does.
+        capabilities.checksum.ipv4 = Checksum::Tx;
+        capabilities.checksum.tcp = Checksum::Tx;
+        capabilities
+    }
+}
+
+pub(crate) struct Received(Vec<u8>);
+
+impl phy::RxToken for Received {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, use_packet: F) -> R {
+        use_packet(&self.0)
+    }
+}
+
+pub(crate) struct Sending<'a>(&'a mut Link);
+
+impl phy::TxToken for Sending<'_> {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, length: usize, fill: F) -> R {
+        let mut packet = vec![0; length];
+        let result = fill(&mut packet);
+        self.0.send_packet(&packet);
+        result
+    }
+}

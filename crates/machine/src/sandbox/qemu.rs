@@ -1,0 +1,167 @@
+//! The virtual machine of QEMU: its configuration and its command line.
+//!
+//! The machine has no disk, no network and no display: a serial port carries the packets of its link, and folders of the
+//! jail are shared by 9P. It boots a kernel of the host's distribution with an initramfs that holds the guest program.
+
+use std::path::{Path, PathBuf};
+
+use protocol::link::{self, INITRAMFS_ARGUMENT};
+use serde::{Deserialize, Serialize};
+
+use super::jail::{LISTENER, environment};
+use super::kernel::{IMAGE, INITRAMFS, PROGRAM, find_program};
+use super::spec::Spec;
+
+/// The processor that a virtual machine runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Accelerator {
+    /// The host's processor, by `/dev/kvm`.
+    Kvm,
+    /// One that QEMU emulates: many times slower.
+    Emulation {
+        /// The frequency of the host's time stamp counter, in kHz, which the machine's kernel could not measure.
+        time_stamp_khz: u32,
+    },
+}
+
+impl Accelerator {
+    pub(crate) const fn needs_kvm(self) -> bool {
+        matches!(self, Self::Kvm)
+    }
+}
+
+/// A virtual machine of QEMU, made of files of the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Qemu {
+    /// The program, below `/usr`.
+    pub(crate) program: PathBuf,
+    /// The kernel, not compressed.
+    pub(crate) kernel: PathBuf,
+    pub(crate) initramfs: PathBuf,
+    pub(crate) accelerator: Accelerator,
+    /// True if process 1 becomes the agent's program of the system instead of staying that of the initramfs.
+    pub(crate) boots_agent: bool,
+}
+
+/// Finds QEMU: `named` as a path or as a name in `PATH`, by default `qemu-system-x86_64`. It must lie below `/usr`, which
+/// the jail shows with the libraries and the firmware that it needs.
+#[must_use]
+pub fn find_qemu(named: Option<&Path>) -> Option<PathBuf> {
+    find_program(named, "qemu-system-x86_64").filter(|program| program.starts_with("/usr"))
+}
+
+impl Qemu {
+    /// Returns the program in the jail, its arguments and its environment.
+    pub(crate) fn command(&self, spec: &Spec) -> (String, Vec<String>, Vec<String>) {
+        let environment = vec!["PATH=/usr/bin:/bin".to_owned(), "HOME=/tmp".to_owned()];
+        (self.program.display().to_string(), self.arguments(spec), environment)
+    }
+
+    fn arguments(&self, spec: &Spec) -> Vec<String> {
+        let accelerator = match self.accelerator {
+            Accelerator::Kvm => "kvm".to_owned(),
+            Accelerator::Emulation { .. } => format!("tcg,tb-size={TRANSLATION_MEBIBYTES}"),
+        };
+        let memory = format!("{}M", spec.limits.memory_bytes >> 20);
+        let mut arguments: Vec<String> = [
+            "-name",
+            "machine",
+            "-nodefaults",
+            "-no-user-config",
+            "-display",
+            "none",
+            "-no-reboot",
+            "-M",
+            "microvm,acpi=on,pcie=off,usb=off",
+            "-cpu",
+            "max",
+            "-smp",
+            "1",
+            "-m",
+            &memory,
+            "-accel",
+            &accelerator,
+            "-kernel",
+            &format!("/{PROGRAM}"),
+            "-initrd",
+            &format!("/{INITRAMFS}"),
+            "-append",
+            &self.kernel_arguments(spec),
+            "-chardev",
+            "stdio,id=console,signal=off",
+            "-serial",
+            "chardev:console",
+            "-chardev",
+            &format!("socket,id=link,fd={LISTENER}"),
+            "-device",
+            "virtio-serial-device",
+            "-device",
+            "virtserialport,chardev=link,name=link",
+            "-sandbox",
+            "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
+        ]
+        .map(ToOwned::to_owned)
+        .to_vec();
+        for Shared { tag, folder, read_only } in shared_folders(spec) {
+            let access = if read_only { ",readonly=on" } else { "" };
+            arguments.extend([
+                "-fsdev".to_owned(),
+                format!("local,id={tag},path={folder},security_model=none,multidevs=remap{access}"),
+                "-device".to_owned(),
+                format!("virtio-9p-device,fsdev={tag},mount_tag={tag}"),
+            ]);
+        }
+        arguments
+    }
+
+    /// Returns the command line of the kernel, which passes arguments that it does not know to process 1.
+    fn kernel_arguments(&self, spec: &Spec) -> String {
+        let mut arguments = vec![
+            "console=ttyS0".to_owned(),
+            "quiet".to_owned(),
+            // A kernel that panics restarts, with which QEMU ends.
+            "panic=-1".to_owned(),
+            "reboot=t".to_owned(),
+            "no_timer_check".to_owned(),
+            "random.trust_cpu=on".to_owned(),
+            "rcupdate.rcu_expedited=1".to_owned(),
+            "selinux=0".to_owned(),
+            "pty.legacy_count=0".to_owned(),
+        ];
+        if let Accelerator::Emulation { time_stamp_khz } = self.accelerator {
+            // Without it the kernel measures the counter against a clock that is emulated as well, and may never agree.
+            arguments.push(format!("tsc_early_khz={time_stamp_khz}"));
+        }
+        if self.boots_agent {
+            arguments.push(format!("{}=/agent", link::INIT));
+        }
+        // Inside the machine, its own kernel counts all memory.
+        arguments.extend(environment(&spec.limits, true));
+        arguments.extend(["--".to_owned(), INITRAMFS_ARGUMENT.to_owned()]);
+        arguments.join(" ")
+    }
+}
+
+/// The cache of translated code.
+const TRANSLATION_MEBIBYTES: u64 = 32;
+
+/// A folder of the jail that the machine mounts by its tag.
+struct Shared {
+    tag: &'static str,
+    folder: String,
+    read_only: bool,
+}
+
+fn shared_folders(spec: &Spec) -> Vec<Shared> {
+    let system = if spec.image.is_some() { format!("/{IMAGE}") } else { "/".to_owned() };
+    let shared = |tag, folder: &str, read_only| Shared { tag, folder: folder.to_owned(), read_only };
+    let mut shared_folders = vec![
+        shared(link::SYSTEM_TAG, &system, true),
+        shared(link::WORKSPACE_TAG, "/workspace", false),
+        shared(link::INDEX_TAG, "/index", false),
+    ];
+    if spec.plugins.is_some() {
+        shared_folders.push(shared(link::PLUGINS_TAG, "/plugins", true));
+    }
+    shared_folders
+}
