@@ -27,6 +27,15 @@ sign-in-throttled = { $seconds ->
 email = E-mail
 password = Heslo
 
+# První účet
+welcome = Vítejte
+welcome-lead = Vytvořte první účet této služby.
+welcome-create = Vytvořit účet
+welcome-hint = Budete správcem: uvidíte a můžete měnit všechny účty. Licence platí rok.
+welcome-bad-email = Toto není e-mailová adresa.
+welcome-bad-password = Heslo má 8 až 1 024 bajtů na jednom řádku.
+welcome-not-invited = Odkaz už byl použit nebo vypršel. Přihlaste se, nebo službu znovu spusťte a získáte nový, pokud ještě není žádný účet.
+
 # Otázky
 home-title = Co byste chtěli vědět?
 home-lead = Ptejte se na své dokumenty. Odpovědi uvádějí, z čeho vycházejí.

@@ -26,6 +26,15 @@ sign-in-throttled = { $seconds ->
 email = Email
 password = Password
 
+# The first account
+welcome = Welcome
+welcome-lead = Create the first account of this service.
+welcome-create = Create account
+welcome-hint = You will be an operator: you see and change all accounts. The licence is valid for a year.
+welcome-bad-email = This is not an email address.
+welcome-bad-password = A password has 8 to 1,024 bytes on one line.
+welcome-not-invited = This link was used or has expired. Sign in, or restart the service for a new one if there is no account yet.
+
 # Asking
 home-title = What would you like to know?
 home-lead = Ask about your documents. Answers cite what they rely on.

@@ -27,6 +27,15 @@ sign-in-throttled = { $seconds ->
 email = E-mail
 password = Heslo
 
+# Prvý účet
+welcome = Vitajte
+welcome-lead = Vytvorte prvý účet tejto služby.
+welcome-create = Vytvoriť účet
+welcome-hint = Budete správcom: uvidíte a môžete meniť všetky účty. Licencia platí rok.
+welcome-bad-email = Toto nie je e-mailová adresa.
+welcome-bad-password = Heslo má 8 až 1 024 bajtov na jednom riadku.
+welcome-not-invited = Odkaz už bol použitý alebo vypršal. Prihláste sa, alebo službu znova spustite a získate nový, ak ešte nie je žiadny účet.
+
 # Otázky
 home-title = Čo by ste chceli vedieť?
 home-lead = Pýtajte sa na svoje dokumenty. Odpovede uvádzajú, z čoho vychádzajú.

@@ -36,6 +36,7 @@ mod sign_in;
 mod texts;
 mod usage_chart;
 mod visit;
+mod welcome;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,8 +46,8 @@ use axum::extract::{DefaultBodyLimit, FromRef};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use control::{
-    Answers, Authenticator, Catalogs, Conversations, Credentials, Environment, Files, History, Owner,
-    Questions, Service, Sessions, Vm,
+    Answers, Authenticator, Catalogs, Conversations, Credentials, Environment, Files, FirstOwner, History,
+    Owner, Questions, Service, Sessions, Vm,
 };
 use http_common::{Budgets, RateLimiter};
 use tokio_util::sync::CancellationToken;
@@ -98,6 +99,7 @@ parts! {
     ending: Ending,
     environment: Environment,
     files: Files,
+    first_owner: FirstOwner,
     history: History,
     owner: Owner,
     questions: Questions,
@@ -126,6 +128,7 @@ composed! {
     history::HistoryPages { history, conversations },
     keys::Keys { owner, conversations, environment },
     machine::MachineState { vm, files, conversations },
+    welcome::Welcome { first_owner, sessions },
 }
 
 /// Cancelled when the service shuts down.
@@ -150,6 +153,7 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         ending: Ending(config.ending),
         environment: config.environment,
         files: service.files.clone(),
+        first_owner: service.first_owner.clone(),
         history: service.history.clone(),
         owner: service.owner.clone(),
         questions: service.questions.clone(),
@@ -168,6 +172,7 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
     routes
         .route(paths::HOME, get(ask::show))
         .route(paths::SIGN_IN, get(sign_in::show).post(sign_in::sign_in))
+        .route(paths::WELCOME, get(welcome::show).post(welcome::create))
         .route(paths::SIGN_OUT, post(sign_in::sign_out))
         .route(paths::LANGUAGE, post(language::choose))
         .route(paths::ASK, post(ask::ask))

@@ -3,6 +3,7 @@
 use domain::id::{ConversationId, MessageId};
 
 pub(crate) const HOME: &str = "/";
+pub(crate) const WELCOME: &str = "/welcome";
 pub(crate) const SIGN_IN: &str = "/sign-in";
 pub(crate) const SIGN_OUT: &str = "/sign-out";
 pub(crate) const LANGUAGE: &str = "/language";

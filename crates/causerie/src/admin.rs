@@ -137,6 +137,9 @@ fn request(command: AdminCommand) -> Result<(Request, Where), CliError> {
         AdminCommand::Account(AccountCommand::SetPassword { account, password_stdin: _, at }) => {
             (Request::SetPassword { account, password: typed_password(std::io::stdin())? }, at)
         }
+        AdminCommand::Account(AccountCommand::SetRole { account, role, at }) => {
+            (Request::SetRole { account, role }, at)
+        }
         AdminCommand::Key(KeyCommand::Create { account, name, expires, scope, spending_limit, at }) => {
             let expires = expires.as_deref().map(parse_time).transpose()?.flatten();
             (Request::CreateKey { account, name, expires, scope, spending_limit }, at)

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use control::admin::KeyRestrictions;
 use control::passwords::Password;
 use control::{Admin, Catalog};
+use domain::account::Role;
 use domain::credits::{Balance, Credits};
 use domain::scope::{Permission, Scope};
 use domain::time::Timestamp;
@@ -60,6 +61,11 @@ pub(crate) async fn answer(
         Request::SetPassword { account, password: typed } => {
             let set = admin.set_password(&account, parse_password(typed)?).await?;
             json!({ "accountId": set.id.to_string(), "email": set.email })
+        }
+        Request::SetRole { account, role } => {
+            let wrong = || CliError::new("INVALID_ROLE", format!("{role:?} is neither owner nor operator"));
+            let set = admin.set_role(&account, Role::parse(&role).ok_or_else(wrong)?).await?;
+            json!({ "accountId": set.id.to_string(), "email": set.email, "role": role })
         }
         Request::CreateKey { account, name, expires, scope, spending_limit } => {
             let scope = scope.as_deref().map_or(Ok(Scope::ALL), Scope::parse);
@@ -144,6 +150,7 @@ fn listed_account(account: &Account, credits: Balance) -> Value {
     json!({
         "accountId": account.id.to_string(),
         "email": account.email,
+        "role": account.role.as_str(),
         "licenceUntil": account.licence.until.map(|until| until.to_string()),
         "balance": credits.available.0,
         "reserved": credits.reserved.0,

@@ -296,7 +296,8 @@ impl AdminCommand {
             AccountCommand::Create { at, .. }
             | AccountCommand::List { at }
             | AccountCommand::Show { at, .. }
-            | AccountCommand::SetPassword { at, .. },
+            | AccountCommand::SetPassword { at, .. }
+            | AccountCommand::SetRole { at, .. },
         )
         | Self::Status { at }
         | Self::Key(
@@ -365,6 +366,19 @@ pub(crate) enum AccountCommand {
         /// Read the password from standard input: one line of 8 to 1,024 bytes (required)
         #[arg(long, required = true)]
         password_stdin: bool,
+        #[command(flatten)]
+        at: Where,
+    },
+    /// Set the role of the account's owner
+    ///
+    /// Operators see and change all accounts in the web application.
+    SetRole {
+        /// The account: email or identifier
+        #[arg(long)]
+        account: String,
+        /// The role: owner or operator
+        #[arg(long, value_parser = ["owner", "operator"])]
+        role: String,
         #[command(flatten)]
         at: Where,
     },

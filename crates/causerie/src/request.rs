@@ -24,6 +24,10 @@ pub(crate) enum Request {
         account: String,
         password: Secret,
     },
+    SetRole {
+        account: String,
+        role: String,
+    },
     CreateKey {
         account: String,
         name: String,

@@ -114,10 +114,12 @@ async fn say_what_next(running: &Running, scheme: &str) {
     }
     tracing::info!("the interface is described at {scheme}://{address}/docs");
     // A failing store is reported by the readiness checks.
-    if service.admin.has_accounts().await.is_ok_and(|any| !any) {
+    if let Ok(Some(invitation)) = service.first_owner.invite().await {
+        let secret = invitation.reveal();
         tracing::info!(
-            "there is no account yet; create one with `causerie account create --data {} --email YOU@EXAMPLE.ORG \
-             --licence-until 2030-12-31 --credits 10000`, then a key with `causerie key create`",
+            "there is no account yet; create the first one at {scheme}://{address}/welcome?invitation={secret} within \
+             24 hours, or with `causerie account create --data {} --email YOU@EXAMPLE.ORG --licence-until 2030-12-31 \
+             --credits 10000`, then a key with `causerie key create`",
             data.display()
         );
     }

@@ -124,6 +124,33 @@ impl Admin {
         password: Option<Password>,
         machine: bool,
     ) -> Result<Account, AdminError> {
+        let new = self.new_account(email, licence_until, grant, machine)?;
+        let created = self.create(new, password, false).await?;
+        created.ok_or_else(|| AdminError::NoSuchAccount(email.to_owned()))
+    }
+
+    /// Creates the first account with a machine; its owner is an operator. Returns `None` if there is an account.
+    ///
+    /// # Errors
+    /// Like [`Admin::create_account`].
+    pub async fn create_first_account(
+        &self,
+        email: &str,
+        licence_until: Timestamp,
+        grant: Credits,
+        password: Password,
+    ) -> Result<Option<Account>, AdminError> {
+        let new = self.new_account(email, Some(licence_until), grant, true)?;
+        self.create(NewAccount { role: Role::Operator, ..new }, Some(password), true).await
+    }
+
+    fn new_account(
+        &self,
+        email: &str,
+        licence_until: Option<Timestamp>,
+        grant: Credits,
+        machine: bool,
+    ) -> Result<NewAccount, AdminError> {
         let email = email.trim();
         if !is_email(email) {
             return Err(AdminError::NotAnEmail(email.chars().take(EMAIL_MAX_BYTES).collect()));
@@ -134,7 +161,7 @@ impl Admin {
         if licence_until.is_some_and(|until| until <= self.environment.now()) {
             return Err(AdminError::Past);
         }
-        let new = NewAccount {
+        Ok(NewAccount {
             account: AccountId::from_random(self.environment.bits()),
             user: UserId::from_random(self.environment.bits()),
             role: Role::Owner,
@@ -144,28 +171,60 @@ impl Admin {
             posting: PostingId::from_random(self.environment.bits()),
             machine,
             now: self.environment.now(),
-        };
+        })
+    }
+
+    /// Stores a new account and creates its workspace. Returns `None` if it has to be the first one and is not.
+    async fn create(
+        &self,
+        new: NewAccount,
+        password: Option<Password>,
+        must_be_first: bool,
+    ) -> Result<Option<Account>, AdminError> {
         let hash = match password {
             Some(password) => Some(self.passwords.hash(password).await?),
             None => None,
         };
-        let noted = self.entry(Some(new.account), "create account", email, &format!("credits {}", grant.0));
+        let email = new.email.clone();
+        let noted =
+            self.entry(Some(new.account), "create account", &email, &format!("credits {}", new.grant.0));
         let made = self.store.write(move |tx| {
+            if must_be_first && accounts::any(tx)? {
+                return Ok(None);
+            }
             let made = accounts::create(tx, &new)?;
             if let Some(hash) = &hash {
                 accounts::set_password(tx, made.user, hash.stored())?;
             }
             audit::append(tx, &noted)?;
-            Ok(made)
+            Ok(Some(made))
         });
-        let account = made.await.map_err(|error| match error {
+        let made = made.await.map_err(|error| match error {
             AccountError::EmailTaken => AdminError::EmailTaken,
-            AccountError::NotFound => AdminError::NoSuchAccount(email.to_owned()),
+            AccountError::NotFound => AdminError::NoSuchAccount(email),
             AccountError::Store(error) => AdminError::Store(error),
         })?;
-        // The service's own user owns what machines write there, because the id mapping translates their users.
-        self.workspaces.provision(account.id, None).await?;
-        Ok(account)
+        if let Some(account) = &made {
+            // The service's own user owns what machines write there, because the id mapping translates their users.
+            self.workspaces.provision(account.id, None).await?;
+        }
+        Ok(made)
+    }
+
+    /// Sets the role of the account's owner: operators see and change all accounts in the web application.
+    ///
+    /// # Errors
+    /// [`AdminError::NoSuchAccount`].
+    pub async fn set_role(&self, account: &str, role: Role) -> Result<Account, AdminError> {
+        let account = self.account(account).await?;
+        let (id, user) = (account.id, account.user);
+        let noted = self.entry(Some(id), "set role", &account.email, role.as_str());
+        let set = self.store.write(move |tx| {
+            accounts::set_role(tx, user, role)?;
+            Ok::<_, StoreError>(audit::append(tx, &noted)?)
+        });
+        set.await?;
+        Ok(Account { role, ..account })
     }
 
     /// Finds the account with this email or identifier.

@@ -20,6 +20,7 @@ pub mod disk_guard;
 mod disk_reserve;
 pub mod error;
 pub mod files;
+pub mod first_owner;
 pub mod health;
 pub mod history;
 mod jobs;
@@ -49,6 +50,7 @@ pub use engine::{
 };
 pub use error::{ErrorKind, PublicCode, UseCaseError};
 pub use files::Files;
+pub use first_owner::FirstOwner;
 pub use health::{Check, CheckStatus};
 pub use history::History;
 pub use jobs::{JobCounts, JobKindMetrics, JobMetrics};

@@ -27,8 +27,8 @@ use crate::provisioning;
 use crate::vm::StoreMachineRecords;
 use crate::{
     Admin, Answers, Authenticator, Catalogs, Check, Conversations, Credentials, DiskReserve,
-    DiskReserveConfig, Environment, Files, History, Owner, Passwords, Plugins, PluginsConfig, Questions,
-    Sessions, Vm,
+    DiskReserveConfig, Environment, Files, FirstOwner, History, Owner, Passwords, Plugins, PluginsConfig,
+    Questions, Sessions, Vm,
 };
 use engine::metrics::AnswerMetrics;
 use engine::templates::PromptTemplates;
@@ -95,6 +95,8 @@ pub struct Service {
     pub catalog: Arc<Catalog>,
     /// Catalogs of models, jurisdictions, skills and agents.
     pub catalogs: Catalogs,
+    /// The way to the first account.
+    pub first_owner: FirstOwner,
     /// Conversations.
     pub conversations: Conversations,
     /// Passwords and emails as their owners change them.
@@ -188,6 +190,7 @@ impl Service {
         let (folders, running) = (machine_folders(&config.data), Some((vm.clone(), access.clone())));
         let admin = Admin::new(store.clone(), environment.clone(), workspaces.clone(), folders, running);
         Ok(Self {
+            first_owner: FirstOwner::new(&admin, &environment),
             admin,
             answers: Answers::new(&store, &live, &dispatch, &access),
             owner: Owner::new(&store, &environment, &access),

@@ -25,3 +25,22 @@ pub enum Role {
     /// Runs the service.
     Operator,
 }
+
+impl Role {
+    pub const ALL: [Self; 2] = [Self::Owner, Self::Operator];
+
+    /// Returns the name, as stored and as operators write it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Owner => "owner",
+            Self::Operator => "operator",
+        }
+    }
+
+    /// Parses a name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.as_str() == text)
+    }
+}

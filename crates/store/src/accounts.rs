@@ -85,7 +85,7 @@ pub fn create(tx: &mut dyn Sql, new: &NewAccount) -> Result<Account, AccountErro
             params![
                 new.user,
                 new.account,
-                role_text(new.role),
+                new.role.as_str(),
                 &new.email,
                 &email_key(&new.email),
                 new.now
@@ -169,6 +169,15 @@ pub fn set_licence(
     if changed == 0 { Err(AccountError::NotFound) } else { Ok(()) }
 }
 
+/// Replaces the role of a user. One that does not exist changes nothing.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn set_role(tx: &mut dyn Sql, user: UserId, role: Role) -> Result<()> {
+    tx.execute("UPDATE users SET role = $2 WHERE id = $1", params![user, role.as_str()])?;
+    Ok(())
+}
+
 /// Replaces the hash of the user's password; at most 512 bytes.
 ///
 /// # Errors
@@ -207,7 +216,7 @@ fn read_account(row: &dyn Row) -> Result<Account> {
     Ok(Account {
         id: row.id(0)?,
         user: row.id(1)?,
-        role: role_of(role).ok_or_else(|| StoreError::damaged("role", role, "is unknown"))?,
+        role: Role::parse(role).ok_or_else(|| StoreError::damaged("role", role, "is unknown"))?,
         email: row.text(3)?.to_owned(),
         licence: Licence { until: row.opt_time(4)? },
         created_at: row.time(5)?,
@@ -218,15 +227,4 @@ fn read_account(row: &dyn Row) -> Result<Account> {
 
 fn email_key(email: &str) -> String {
     email.trim().to_lowercase()
-}
-
-const fn role_text(role: Role) -> &'static str {
-    match role {
-        Role::Owner => "owner",
-        Role::Operator => "operator",
-    }
-}
-
-fn role_of(text: &str) -> Option<Role> {
-    [Role::Owner, Role::Operator].into_iter().find(|role| role_text(*role) == text)
 }

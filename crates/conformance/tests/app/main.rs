@@ -8,3 +8,4 @@ mod history;
 mod hostile;
 mod settings;
 mod sign_in;
+mod welcome;

@@ -1,0 +1,151 @@
+//! The first account of a service, created in the browser by whoever has the link that the service printed at its start.
+//!
+//! The link holds an invitation of 256 random bits, of which the service keeps the SHA-256 in memory. It is valid once, for
+//! [`INVITATION_MAX`], until the service ends, and only while there is no account.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use domain::credits::Credits;
+use domain::hex;
+use domain::time::Timestamp;
+use sha2::{Digest, Sha256};
+
+use crate::admin::AdminError;
+use crate::passwords::{InvalidPassword, Password};
+use crate::{Admin, Environment};
+
+/// The time for which an invitation is valid.
+pub const INVITATION_MAX: Duration = Duration::from_secs(24 * 3600);
+/// The first account's licence and credits. Its owner is an operator and can change both.
+const LICENCE: Duration = Duration::from_secs(365 * 24 * 3600);
+const CREDITS: Credits = Credits(100_000);
+
+/// The secret of an invitation: 64 hexadecimal digits. It does not print itself.
+#[derive(Clone)]
+pub struct Invitation(String);
+
+impl Invitation {
+    /// Returns the secret itself, for the link.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Invitation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Invitation(…)")
+    }
+}
+
+/// The reason why the first account was not created.
+#[derive(Debug, thiserror::Error)]
+pub enum FirstOwnerError {
+    /// The invitation is unknown, used or expired, or there is an account.
+    #[error("the invitation is not valid")]
+    NotInvited,
+    /// The password cannot be one.
+    #[error(transparent)]
+    Password(#[from] InvalidPassword),
+    /// The account could not be created.
+    #[error(transparent)]
+    Admin(#[from] AdminError),
+}
+
+/// A valid invitation as the service keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Issued {
+    fingerprint: [u8; 32],
+    expires_at: Timestamp,
+}
+
+impl Issued {
+    fn admits(self, secret: &str, now: Timestamp) -> bool {
+        let fingerprint: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
+        self.fingerprint == fingerprint && now < self.expires_at
+    }
+}
+
+/// The way to the first account. Cheap to clone.
+#[derive(Clone)]
+pub struct FirstOwner {
+    admin: Admin,
+    environment: Environment,
+    issued: Arc<Mutex<Option<Issued>>>,
+}
+
+impl FirstOwner {
+    /// Creates the way to the first account of this service, without an invitation.
+    pub(crate) fn new(admin: &Admin, environment: &Environment) -> Self {
+        Self { admin: admin.clone(), environment: environment.clone(), issued: Arc::default() }
+    }
+
+    /// Issues an invitation, which replaces the last one; `None` if there is an account.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn invite(&self) -> Result<Option<Invitation>, AdminError> {
+        if self.admin.has_accounts().await? {
+            return Ok(None);
+        }
+        let invitation = Invitation(hex::encode(&self.environment.bytes::<32>()));
+        let fingerprint = Sha256::digest(invitation.reveal().as_bytes()).into();
+        let expires_at = self.environment.now().plus(INVITATION_MAX);
+        self.put(Some(Issued { fingerprint, expires_at }));
+        Ok(Some(invitation))
+    }
+
+    /// Returns true if the secret is that of the valid invitation.
+    #[must_use]
+    pub fn is_invited(&self, secret: &str) -> bool {
+        let issued = *self.issued.lock().unwrap_or_else(PoisonError::into_inner);
+        issued.is_some_and(|issued| issued.admits(secret, self.environment.now()))
+    }
+
+    /// Creates the first account, with a machine, and makes its owner an operator. Uses up the invitation if it succeeds.
+    ///
+    /// # Errors
+    /// [`FirstOwnerError`].
+    pub async fn create(&self, secret: &str, email: &str, password: &str) -> Result<(), FirstOwnerError> {
+        let issued = self.take(secret).ok_or(FirstOwnerError::NotInvited)?;
+        let created = self.create_account(email, password).await;
+        if matches!(created, Err(FirstOwnerError::Password(_) | FirstOwnerError::Admin(_))) {
+            self.put(Some(issued));
+        }
+        created
+    }
+
+    async fn create_account(&self, email: &str, password: &str) -> Result<(), FirstOwnerError> {
+        let password = Password::parse(password)?;
+        let until = self.environment.now().plus(LICENCE);
+        let created = self.admin.create_first_account(email, until, CREDITS, password).await?;
+        created.map(|_| ()).ok_or(FirstOwnerError::NotInvited)
+    }
+
+    /// Takes the invitation, so that two requests at the same time cannot both use it.
+    fn take(&self, secret: &str) -> Option<Issued> {
+        let mut issued = self.issued.lock().unwrap_or_else(PoisonError::into_inner);
+        issued.take_if(|issued| issued.admits(secret, self.environment.now()))
+    }
+
+    fn put(&self, invitation: Option<Issued>) {
+        *self.issued.lock().unwrap_or_else(PoisonError::into_inner) = invitation;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_invitation_admits_its_own_secret_until_it_expires() {
+        let fingerprint = Sha256::digest(b"secret").into();
+        let issued = Issued { fingerprint, expires_at: Timestamp::from_micros(10) };
+        assert!(issued.admits("secret", Timestamp::from_micros(9)));
+        assert!(!issued.admits("secret", Timestamp::from_micros(10)));
+        assert!(!issued.admits("Secret", Timestamp::from_micros(9)));
+        assert!(!issued.admits("", Timestamp::from_micros(9)));
+    }
+}
