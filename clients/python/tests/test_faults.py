@@ -67,6 +67,13 @@ def test_a_wait_beyond_the_longest_is_the_callers() -> None:
     assert raised.value.retry_after == 60 and len(seen) == 1
 
 
+def test_a_client_of_the_callers_waits_as_long_as_the_service_holds_a_response() -> None:
+    client, seen = client_of([httpx.Response(200, json={"status": "RUNNING"}), events(frame("x", 1, "completed"))])
+    client.vm.get()
+    client.answers.resume("c", "m").until_done()
+    assert [request.extensions["timeout"]["read"] for request in seen] == [90, 45]
+
+
 def test_attempts_are_bounded_and_what_may_not_be_repeated_is_not() -> None:
     client, seen = client_of([httpx.ReadError("reset") for _ in range(9)])
     with pytest.raises(ConnectionFailedError):

@@ -1,7 +1,7 @@
 import { Answers, Catalogs, Chats, Directories, Files, Vm, type AskOptions } from "./resources.js";
 import { RETRIES, type Retries } from "./retries.js";
 import type { AnswerStream } from "./stream.js";
-import { Transport } from "./transport.js";
+import { TIMEOUT, Transport } from "./transport.js";
 import type { Answer } from "./types.js";
 import { VERSION } from "./version.js";
 
@@ -10,6 +10,8 @@ export interface ClientOptions {
   baseUrl?: string;
   /** The key, which begins with `api-`; under Node `CAUSERIE_API_KEY` unless given. */
   apiKey?: string;
+  /** Within how many seconds a response must begin; 90 unless given. Uploads have no limit but that of a signal. */
+  timeout?: number;
   retries?: Partial<Retries>;
   /** Replaces the platform's `fetch`, for instance for a proxy. */
   fetch?: typeof globalThis.fetch;
@@ -32,7 +34,8 @@ export class Causerie {
     const base = `${url.origin}${url.pathname.replace(/\/+$/, "")}/api/v1`;
     const headers = { "x-api-key": key.trim(), ...userAgent() };
     const fetch = options.fetch ?? ((input, init) => globalThis.fetch(input, init));
-    const transport = new Transport({ ...RETRIES, ...options.retries }, base, headers, fetch);
+    const retries = { ...RETRIES, ...options.retries };
+    const transport = new Transport(retries, options.timeout ?? TIMEOUT, base, headers, fetch);
     this.vm = new Vm(transport);
     this.catalogs = new Catalogs(transport);
     this.files = new Files(transport);

@@ -19,12 +19,13 @@ export interface Call extends CallOptions {
 }
 
 /** Of calls, in seconds; the service holds a response for 60 at most. */
-const CALL_TIMEOUT = 90;
+export const TIMEOUT = 90;
 
 /** Sends calls with a key, and repeats them. */
 export class Transport {
   constructor(
     readonly retries: Retries,
+    private readonly timeout: number,
     private readonly base: string,
     private readonly headers: Record<string, string>,
     private readonly fetch: typeof globalThis.fetch,
@@ -65,7 +66,7 @@ export class Transport {
     for (let attempt = 1; ; attempt += 1) {
       let wait: number | undefined;
       try {
-        return await this.once(call, CALL_TIMEOUT);
+        return await this.once(call, this.timeout);
       } catch (error) {
         call.signal?.throwIfAborted();
         wait =
@@ -87,7 +88,9 @@ export class Transport {
     const aborted = () => abort.abort(call.signal?.reason);
     call.signal?.throwIfAborted();
     call.signal?.addEventListener("abort", aborted, { once: true });
-    const timer = setTimeout(() => abort.abort(new Error(`no response within ${timeout} seconds`)), timeout * 1000);
+    const late = () => abort.abort(new Error(`no response within ${timeout} seconds`));
+    // A large upload takes as long as it takes.
+    const timer = call.form ? undefined : setTimeout(late, timeout * 1000);
     let response: Response;
     try {
       response = await this.fetch(this.base + call.path + query, {

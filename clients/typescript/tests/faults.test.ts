@@ -60,6 +60,14 @@ test("a wait beyond the longest is the caller's", async () => {
   assert.equal(sent.length, 1);
 });
 
+test("a response that does not begin in time is given up", async () => {
+  const fetch = ((_: string, { signal }: RequestInit) => {
+    return new Promise((_resolve, reject) => signal?.addEventListener("abort", () => reject(signal.reason)));
+  }) as typeof globalThis.fetch;
+  const options = { apiKey: "api-x", timeout: 0.01, retries: { most: 0 }, fetch };
+  await assert.rejects(new Causerie(options).vm.get(), ConnectionFailedError);
+});
+
 test("attempts are bounded, and what may not be repeated is not", async () => {
   const [client, sent] = clientOf();
   await assert.rejects(client.vm.get(), ConnectionFailedError);

@@ -14,8 +14,7 @@ from . import _calls
 from ._async_transport import AsyncAnswerStream, AsyncEventStream, AsyncTransport
 from ._client import upload_fields
 from ._retries import Retries
-from ._settings import TIMEOUT, headers
-from ._settings import base_url as address
+from ._settings import TIMEOUT_SECONDS, Settings
 from ._types import (
     Answer,
     Chat,
@@ -36,19 +35,20 @@ from ._uploads import FileContent, Upload
 class AsyncCauserie:
     """A client with a key. It is closed by `close` or as a context manager.
 
-    `base_url` and `api_key` are taken from `CAUSERIE_URL` and `CAUSERIE_API_KEY` unless given."""
+    `base_url` and `api_key` are taken from `CAUSERIE_URL` and `CAUSERIE_API_KEY` unless given. `timeout` is the longest
+    silence of the service in a call, in seconds; `http_client` can bring proxies and certificates."""
 
     def __init__(
         self,
         *,
         base_url: str | None = None,
         api_key: str | None = None,
+        timeout: float = TIMEOUT_SECONDS,
         retries: Retries | None = None,
         http_client: httpx.AsyncClient | None = None,
     ) -> None:
-        self._transport = AsyncTransport(
-            http_client or httpx.AsyncClient(timeout=TIMEOUT), address(base_url), headers(api_key), retries or Retries()
-        )
+        settings = Settings.of(base_url, api_key, timeout, retries)
+        self._transport = AsyncTransport(http_client or httpx.AsyncClient(), settings)
         self.vm = AsyncVm(self._transport)
         self.catalogs = AsyncCatalogs(self._transport)
         self.files = AsyncFiles(self._transport)

@@ -12,7 +12,7 @@ import httpx
 
 from . import _calls
 from ._retries import Retries
-from ._settings import TIMEOUT, base_url, headers
+from ._settings import TIMEOUT_SECONDS, Settings
 from ._transport import AnswerStream, EventStream, Transport
 from ._types import (
     Answer,
@@ -34,17 +34,20 @@ from ._uploads import FileContent, Upload
 class Causerie:
     """A client with a key. It can be used by several threads, and is closed by `close` or as a context manager.
 
-    `base_url` and `api_key` are taken from `CAUSERIE_URL` and `CAUSERIE_API_KEY` unless given."""
+    `base_url` and `api_key` are taken from `CAUSERIE_URL` and `CAUSERIE_API_KEY` unless given. `timeout` is the longest
+    silence of the service in a call, in seconds; `http_client` can bring proxies and certificates."""
 
     def __init__(
         self,
         *,
         base_url: str | None = None,
         api_key: str | None = None,
+        timeout: float = TIMEOUT_SECONDS,
         retries: Retries | None = None,
         http_client: httpx.Client | None = None,
     ) -> None:
-        self._transport = make_transport(base_url, api_key, retries or Retries(), http_client)
+        settings = Settings.of(base_url, api_key, timeout, retries)
+        self._transport = Transport(http_client or httpx.Client(), settings)
         self.vm = Vm(self._transport)
         self.catalogs = Catalogs(self._transport)
         self.files = Files(self._transport)
@@ -71,10 +74,6 @@ class Causerie:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def make_transport(url: str | None, key: str | None, retries: Retries, http: httpx.Client | None) -> Transport:
-    return Transport(http or httpx.Client(timeout=TIMEOUT), base_url(url), headers(key), retries)
 
 
 class _Resource:

@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 import httpx
 
 from . import _version
+from ._retries import Retries
 
-PREFIX = "/api/v1"
-TIMEOUT = httpx.Timeout(90.0, connect=10.0)
-"""Of calls, in seconds; the service holds a response for 60 at most."""
+TIMEOUT_SECONDS = 90.0
+"""Of calls; the service holds a response for 60 seconds at most."""
 STREAM_TIMEOUT = httpx.Timeout(45.0, connect=10.0)
 """Of streams: the service sends a comment every ten seconds."""
+_CONNECT_SECONDS = 10.0
 
 
-def base_url(given: str | None) -> str:
-    """Returns the address of the service: the given one, or that of `CAUSERIE_URL`."""
-    url = given or os.environ.get("CAUSERIE_URL") or "http://127.0.0.1:8080"
-    parsed = httpx.URL(url)
-    if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise ValueError(f"the base URL has the form http://HOST:PORT, not {url!r}")
-    return url.rstrip("/") + PREFIX
+@dataclass(frozen=True)
+class Settings:
+    """Where the service is, and how it is called."""
 
+    base: str
+    headers: dict[str, str]
+    timeout: httpx.Timeout
+    retries: Retries
 
-def headers(api_key: str | None) -> dict[str, str]:
-    """Returns the headers of every request."""
-    key = api_key or os.environ.get("CAUSERIE_API_KEY")
-    if not key:
-        raise ValueError("give api_key, or set CAUSERIE_API_KEY")
-    return {"X-Api-Key": key.strip(), "User-Agent": f"causerie-python/{_version.VERSION}"}
+    @staticmethod
+    def of(base_url: str | None, api_key: str | None, timeout: float, retries: Retries | None) -> Settings:
+        """Makes them of what a caller gave, and of `CAUSERIE_URL` and `CAUSERIE_API_KEY`."""
+        url = base_url or os.environ.get("CAUSERIE_URL") or "http://127.0.0.1:8080"
+        parsed = httpx.URL(url)
+        if parsed.scheme not in ("http", "https") or not parsed.host:
+            raise ValueError(f"the base URL has the form http://HOST:PORT, not {url!r}")
+        key = api_key or os.environ.get("CAUSERIE_API_KEY")
+        if not key:
+            raise ValueError("give api_key, or set CAUSERIE_API_KEY")
+        return Settings(
+            base=url.rstrip("/") + "/api/v1",
+            headers={"X-Api-Key": key.strip(), "User-Agent": f"causerie-python/{_version.VERSION}"},
+            timeout=httpx.Timeout(timeout, connect=min(timeout, _CONNECT_SECONDS)),
+            retries=retries or Retries(),
+        )

@@ -12,8 +12,8 @@ import httpx
 
 from ._calls import Call
 from ._errors import ConnectionFailedError, ResponseFormError, StatusError
-from ._retries import Retries, read_json, refusal
-from ._settings import STREAM_TIMEOUT
+from ._retries import read_json, refusal
+from ._settings import STREAM_TIMEOUT, Settings
 from ._stream import FrameDecoder, StreamProgress, TextPieces
 from ._types import Answer, StreamEvent
 from ._uploads import Upload
@@ -24,11 +24,10 @@ T = TypeVar("T")
 class Transport:
     """A connection pool with a key, and the rules by which calls are repeated."""
 
-    def __init__(self, http: httpx.Client, base: str, headers: dict[str, str], retries: Retries) -> None:
+    def __init__(self, http: httpx.Client, settings: Settings) -> None:
         self.http = http
-        self.retries = retries
-        self._base = base
-        self._headers = headers
+        self.retries = settings.retries
+        self._settings = settings
 
     def send(self, call: Call[T]) -> T:
         """Sends a call and reads its response."""
@@ -93,7 +92,9 @@ class Transport:
         return None
 
     def _request(self, method: str, path: str, headers: dict[str, str], **content: Any) -> httpx.Request:
-        return self.http.build_request(method, self._base + path, headers={**self._headers, **headers}, **content)
+        content.setdefault("timeout", self._settings.timeout)
+        headers = {**self._settings.headers, **headers}
+        return self.http.build_request(method, self._settings.base + path, headers=headers, **content)
 
     def _checked(self, response: httpx.Response) -> httpx.Response:
         if response.is_success:
