@@ -1,12 +1,16 @@
 """What the client does with a running service."""
 
+import dataclasses
 import io
+import os
 from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
 
+import httpx
 import pytest
 
+import causerie
 from causerie import (
     AsyncCauserie,
     AuthenticationError,
@@ -17,6 +21,7 @@ from causerie import (
     TextPart,
     UserMessage,
 )
+from causerie._decode import camel
 
 LEASE = b"Lease.\n\nThe rent is due on the fifth day of each month.\n\nThe deposit is two rents.\n"
 QUESTION = "On which day is the rent due?"
@@ -103,6 +108,26 @@ def test_a_question_is_asked_once_by_its_key(client: Causerie) -> None:
     first = client.ask("Hello", idempotency_key=key)
     assert client.ask("Hello", idempotency_key=key).id == first.id
     assert client.ask("Hello").id != first.id
+
+
+def test_types_have_the_fields_of_the_schema() -> None:
+    url = os.environ["CAUSERIE_URL"]
+    schemas = httpx.get(f"{url}/openapi.json").json()["components"]["schemas"]
+    without = set()
+    for name, schema in schemas.items():
+        if "properties" not in schema:
+            continue
+        shape = getattr(causerie, name, None)
+        if shape is None:
+            without.add(name)
+            continue
+        fields = {camel(field.name): field.default is dataclasses.MISSING for field in dataclasses.fields(shape)}
+        if name == "StreamEvent":
+            assert set(fields) | {"data", "retry"} == set(schema["properties"]) | {"answer"}
+            continue
+        assert fields == {field: field in schema["required"] for field in schema["properties"]}, name
+    # What is sent, and what becomes an exception.
+    assert without == {"ChatChange", "ErrorResponse", "Question", "QuestionSetting", "UploadForm"}
 
 
 def test_refusals_have_types(client: Causerie) -> None:

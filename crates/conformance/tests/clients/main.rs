@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 use conformance::caller;
 
-use self::programs::{clients, python, tsc, typescript};
+use self::programs::{clients, file, node_program, python, tsc, typescript};
 
 /// Returns the output of a program that must have succeeded.
 fn succeeded(command: &mut Command) -> String {
@@ -43,6 +43,13 @@ fn the_client_in_python_is_fully_typed() {
 fn the_client_in_typescript_passes_its_tests() {
     let (_service, api) = caller();
     let folder = typescript();
+    let schema = format!("http://{}/openapi.json", api.address);
+    succeeded(
+        node_program("openapi-typescript")
+            .args([&schema, "-o", "tests/schema.ts"])
+            .current_dir(folder.path()),
+    );
+    std::fs::copy(file("types.ts"), folder.path().join("tests/types.ts")).expect("it can be copied");
     succeeded(tsc().arg("--project").arg("tests").current_dir(folder.path()));
     let tests = ["build/tests/faults.test.js", "build/tests/service.test.js"];
     succeeded(calling(Command::new("node").arg("--test").args(tests).current_dir(folder.path()), &api));

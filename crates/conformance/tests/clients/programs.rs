@@ -46,7 +46,12 @@ pub(crate) fn typescript() -> TempDir {
 
 /// Returns a command for the compiler.
 pub(crate) fn tsc() -> Command {
-    let path = installed("CAUSERIE_NODE", "node").join("node_modules/.bin/tsc");
+    node_program("tsc")
+}
+
+/// Returns a command for an installed Node program.
+pub(crate) fn node_program(name: &str) -> Command {
+    let path = installed("CAUSERIE_NODE", "node").join("node_modules/.bin").join(name);
     assert!(path.exists(), "{} is not there: `make tools` installs it", path.display());
     Command::new(path)
 }
