@@ -1,8 +1,10 @@
 //! How packets pass between the bridge and a kernel: as Ethernet frames over datagrams to a User Mode Linux kernel, as
 //! frames of a stream to the serial port of a QEMU machine. All that comes from there is untrusted.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use protocol::link::{self, Introduction, MTU, PORT_READY};
 use rustix::event::PollFlags;
@@ -37,8 +39,8 @@ enum Framing {
     Ethernet,
     Port {
         received: Vec<u8>,
-        /// The answer to the machine's first frame, until that has come.
-        introduction: Option<Introduction>,
+        /// True once the machine's first frame has come and was answered.
+        is_introduced: bool,
     },
 }
 
@@ -49,8 +51,8 @@ impl Link {
     }
 
     /// A link to the serial port of a machine that boots, over a stream.
-    pub(crate) fn port(socket: OwnedFd, introduction: Introduction) -> io::Result<Self> {
-        Self::new(socket, Framing::Port { received: Vec::new(), introduction: Some(introduction) })
+    pub(crate) fn port(socket: OwnedFd) -> io::Result<Self> {
+        Self::new(socket, Framing::Port { received: Vec::new(), is_introduced: false })
     }
 
     fn new(socket: OwnedFd, framing: Framing) -> io::Result<Self> {
@@ -115,22 +117,20 @@ impl Link {
 
     fn receive_frame(&mut self) -> Option<Vec<u8>> {
         loop {
-            let Framing::Port { received, introduction } = &mut self.framing else { return None };
+            let Framing::Port { received, is_introduced } = &mut self.framing else { return None };
             match link::take_frame(received) {
                 Err(error) => {
                     self.closed = Some(Err(io::Error::other(error)));
                     return None;
                 }
-                Ok(Some(content)) => match introduction.take() {
-                    None => return Some(content),
-                    Some(introduction) if content == PORT_READY => {
-                        self.send(link::frame(&introduction.to_bytes()));
-                    }
-                    Some(_) => {
-                        self.closed = Some(Err(io::Error::other("the machine did not say that it is ready")));
+                Ok(Some(content)) if *is_introduced => return Some(content),
+                Ok(Some(content)) => {
+                    *is_introduced = true;
+                    if let Err(error) = self.introduce(&content) {
+                        self.closed = Some(Err(error));
                         return None;
                     }
-                },
+                }
                 Ok(None) => {
                     let mut bytes = vec![0; READ_BYTES];
                     let length = self.receive(&mut bytes)?;
@@ -139,6 +139,15 @@ impl Link {
                 }
             }
         }
+    }
+
+    /// Answers the machine's first frame with the time and entropy of this moment.
+    fn introduce(&mut self, first: &[u8]) -> io::Result<()> {
+        if first != PORT_READY {
+            return Err(io::Error::other("the machine did not say that it is ready"));
+        }
+        self.send(link::frame(&introduction()?.to_bytes()));
+        Ok(())
     }
 
     /// Receives bytes. Returns their number; `None` if there are none.
@@ -156,6 +165,14 @@ impl Link {
             }
         }
     }
+}
+
+/// Returns the time and fresh random bytes, for a machine that has just said that it is ready.
+fn introduction() -> io::Result<Introduction> {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?;
+    let mut entropy = [0; 64];
+    File::open("/dev/urandom")?.read_exact(&mut entropy)?;
+    Ok(Introduction { time_nanos: u64::try_from(time.as_nanos()).map_err(io::Error::other)?, entropy })
 }
 
 impl AsFd for Link {

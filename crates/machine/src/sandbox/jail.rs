@@ -5,9 +5,8 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use protocol::link::Introduction;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, WaitOptions, waitpid};
 use rustix::thread::{Gid, Uid, UnshareFlags};
@@ -222,16 +221,8 @@ fn start_bridge(plan: &Plan<'_>, kernel: &OwnKernel, listener: &UnixListener) ->
 fn open_link(kernel: &OwnKernel, socket: OwnedFd) -> io::Result<Link> {
     match kernel {
         OwnKernel::UserModeLinux(_) => Link::ethernet(socket),
-        OwnKernel::Qemu(_) => Link::port(socket, introduction()?),
+        OwnKernel::Qemu(_) => Link::port(socket),
     }
-}
-
-/// Returns the time and fresh random bytes, for a machine that boots or continues a saved one.
-fn introduction() -> io::Result<Introduction> {
-    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?;
-    let mut entropy = [0; 64];
-    fs::File::open("/dev/urandom")?.read_exact(&mut entropy)?;
-    Ok(Introduction { time_nanos: u64::try_from(time.as_nanos()).map_err(io::Error::other)?, entropy })
 }
 
 /// Returns the kernel's last output and its exit status, for the report of a failed start.

@@ -35,6 +35,8 @@ on_qemu!(
     a_machine_ends_with_its_agent,
     the_host_sees_what_a_machine_is,
     a_workspace_is_the_same_on_both_sides,
+    a_virtual_machine_has_what_it_was_given_and_no_more,
+    a_crash_of_a_machine_s_kernel_is_seen,
 );
 
 /// Returns true if the process runs. A zombie that the host's init process has not reaped yet does not count.
@@ -107,6 +109,45 @@ async fn a_workspace_is_the_same_on_both_sides(kind: Kind) {
     for path in ["/usr/x", "/plugins/x", "/etc/x"] {
         assert_eq!(as_agent(&link, &format!("touch {path} 2>/dev/null || echo refused")).await, "refused");
     }
+}
+
+async fn a_virtual_machine_has_what_it_was_given_and_no_more(kind: Kind) {
+    let site = Site::new(kind);
+    let (_machine, link) = site.start().await;
+    let kibibytes = as_tools(&link, "awk '/MemTotal/ {print $2}' /proc/meminfo").await;
+    let kibibytes: u64 = kibibytes.parse().expect("a number");
+    assert!(kibibytes <= config(site.folder.path(), kind).limits.memory_bytes >> 10, "{kibibytes} KiB");
+    let interfaces = as_tools(&link, "sed 1,2d /proc/net/dev | cut -d: -f1 | tr -d ' '").await;
+    assert_eq!(interfaces, "lo", "the link exists for process 1 alone");
+    assert_eq!(as_tools(&link, "cat /proc/partitions").await, "", "there is no disk");
+    assert_eq!(as_tools(&link, "cat /proc/sys/kernel/modules_disabled; hostname").await, "1\nmachine");
+    // More processes than it may have.
+    let started = as_tools(&link, "for i in $(seq 60); do sleep 5 & done 2>&1 | grep -c fork").await;
+    assert_ne!(started, "0");
+    let clock: u64 = as_tools(&link, "date +%s").await.parse().expect("a number");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    assert!(now.abs_diff(clock) <= 5, "{clock} in the machine, {now} outside");
+}
+
+async fn a_crash_of_a_machine_s_kernel_is_seen(kind: Kind) {
+    const SEEN_WITHIN: Duration = Duration::from_secs(10);
+    let site = Site::new(kind);
+    let (machine, link) = site.start().await;
+    let crash = async {
+        // No response comes of this.
+        let body = http_body_util::Full::new(bytes::Bytes::from("echo c > /proc/sysrq-trigger"));
+        let body = http_body_util::BodyExt::map_err(body, |never| match never {});
+        let request =
+            http::Request::post("/agent").body(http_body_util::BodyExt::boxed_unsync(body)).unwrap();
+        let _ = timeout(SEEN_WITHIN, link.request(request)).await;
+    };
+    let (ended, ()) = tokio::join!(timeout(SEEN_WITHIN, machine.ended()), crash);
+    ended.expect("its end is seen");
+    let words = site.sandbox.folders().last_words(site.home().account).unwrap();
+    assert!(words.contains("sysrq triggered crash"), "{words}");
+    site.sandbox.stop(site.home().account).await.unwrap();
+    let (_machine, link) = site.start().await;
+    assert_eq!(as_tools(&link, "echo here again").await, "here again");
 }
 
 async fn stopping_ends_every_process(kind: Kind) {
