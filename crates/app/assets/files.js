@@ -98,7 +98,7 @@ const attach = (link) => {
   picker.multiple = true;
   const list = form.querySelector(".attached") ?? document.createElement("ul");
   list.className = "attached";
-  if (!list.parentNode) form.querySelector("textarea").before(list);
+  if (!list.parentNode) form.prepend(list);
   const take = (files) => each(files, async (file) => {
     const line = document.createElement("li");
     const label = document.createElement("label");

@@ -32,14 +32,15 @@ struct HomePage {
     web: bool,
 }
 
-/// Shows the form of a new conversation, with the files that the query names.
+/// Shows the form of a new conversation, with the text and the files that the query has.
 pub(crate) async fn show(
     State(state): State<AskPages>,
     user: User,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Response> {
     let form = QuestionForm::parse(query.unwrap_or_default().as_bytes());
-    let composer = Composer { files: form.attached(), ..Composer::new(&state.environment) };
+    let composer =
+        Composer { input: form.input.clone(), files: form.attached(), ..Composer::new(&state.environment) };
     state.home(&user, composer, &form).await
 }
 

@@ -6,7 +6,7 @@ use askama::Template;
 use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use control::conversations::Message;
+use control::conversations::{Message, Question};
 use control::{Answers, Authenticator, Conversations, Environment, Principal, UseCaseError};
 use domain::id::ConversationId;
 use http_common::{Budgets, Holder};
@@ -22,6 +22,8 @@ use crate::{error, paths};
 
 /// The most exchanges of a page.
 const SHOWN_MAX: usize = 40;
+/// The longest address of a question that is asked again.
+const ADDRESS_MAX_BYTES: usize = 6 << 10;
 /// The pages of messages that are read to find the last ones. Conversations are shorter.
 const PAGES_MAX: u32 = 500;
 
@@ -30,6 +32,8 @@ pub(crate) struct Exchange {
     pub(crate) question: String,
     pub(crate) attachments: Vec<Attachment>,
     pub(crate) asked_at: ShownTime,
+    /// The address at which the question can be asked again, changed or with another model; `None` for a long one.
+    pub(crate) again: Option<String>,
     /// Rendered; empty if there is none.
     pub(crate) answer: String,
 }
@@ -229,6 +233,7 @@ impl Pages {
             for message in messages {
                 match message {
                     Message::Question(question) => exchanges.push(Exchange {
+                        again: again(&question),
                         question: question.text,
                         attachments: question.attachments.iter().map(|path| attachment(path)).collect(),
                         asked_at: ShownTime::time(texts, question.created_at),
@@ -248,6 +253,14 @@ impl Pages {
         });
         rendering.await.unwrap_or_else(|error| Err(UseCaseError::internal(error)))
     }
+}
+
+/// Returns the address of a new conversation with this question and its files, if it is short enough for an address.
+fn again(question: &Question) -> Option<String> {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.append_pair("input", &question.text);
+    query.extend_pairs(question.attachments.iter().map(|path| ("file", path)));
+    Some(format!("/?{}", query.finish())).filter(|address| address.len() <= ADDRESS_MAX_BYTES)
 }
 
 fn attachment(path: &str) -> Attachment {

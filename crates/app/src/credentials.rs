@@ -89,7 +89,9 @@ pub(crate) async fn change_email(
     user: User,
     Form(form): Form<EmailForm>,
 ) -> Result<Response, Response> {
-    pages.throttle(&user)?;
+    if let Some(throttled) = pages.throttled(&user) {
+        return Err(throttled);
+    }
     let changed =
         pages.credentials.change_email(&user.signed_in.principal, &form.password, &form.email).await;
     match changed {
@@ -104,7 +106,9 @@ pub(crate) async fn change_password(
     user: User,
     Form(form): Form<PasswordForm>,
 ) -> Result<Response, Response> {
-    pages.throttle(&user)?;
+    if let Some(throttled) = pages.throttled(&user) {
+        return Err(throttled);
+    }
     let texts = user.visitor.texts;
     if form.new != form.again {
         let page = pages.page(&user, None, Some(texts.get("account-not-the-same")), String::new()).await?;
@@ -135,14 +139,15 @@ pub(crate) async fn sign_out_everywhere(
 }
 
 impl CredentialPages {
-    /// Counts an attempt with a password, as signing in does: whoever has a session may not know the password.
-    fn throttle(&self, user: &User) -> Result<(), Response> {
-        let Err(wait) = self.sign_in_limits.take(&user.visitor, &user.signed_in.email) else { return Ok(()) };
+    /// Counts an attempt with a password, as signing in does: whoever has a session may not know the password. Returns the
+    /// response to an attempt beyond the limits.
+    fn throttled(&self, user: &User) -> Option<Response> {
+        let wait = self.sign_in_limits.take(&user.visitor, &user.signed_in.email).err()?;
         let (texts, seconds) = (user.visitor.texts, wait.as_secs() + 1);
         let text = texts.with("sign-in-throttled", "seconds", seconds);
         let mut response = error::page(texts, StatusCode::TOO_MANY_REQUESTS, &text);
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        Err(response)
+        Some(response)
     }
 
     async fn refused(

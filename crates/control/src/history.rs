@@ -16,8 +16,6 @@ use store::{Sql, Store, StoreError};
 use crate::error::UseCaseError;
 use crate::principal::Principal;
 
-/// The most words of a search that count.
-const SEARCHED_WORDS_MAX: usize = 8;
 /// The characters of a word that count. The rest is an ending in most languages.
 const WORD_MAX_CHARS: usize = 16;
 /// Shorter words are not indexed.
@@ -76,13 +74,17 @@ impl History {
     ) -> Result<HistoryPage, UseCaseError> {
         principal.require(&[Read])?;
         let account = principal.account();
-        let words: Vec<String> = words(searched).take(SEARCHED_WORDS_MAX).collect();
+        let words: Vec<String> = words(searched).take(search::WORDS_MAX).collect();
+        if words.is_empty() && !searched.trim().is_empty() {
+            return Ok(HistoryPage { entries: Vec::new(), more: false, is_indexing: false });
+        }
         let is_indexing = !words.is_empty() && self.index(account).await?;
         let found = self.store.read(move |tx| {
             let ids = if words.is_empty() {
                 listed(tx, account, offset, limit)?
             } else {
-                matching(tx, account, &words)?.into_iter().skip(offset).take(limit + 1).collect()
+                let limit = u32::try_from(limit + 1).unwrap_or(u32::MAX);
+                search::find(tx, account, &words, offset as u64, limit)?
             };
             entries(tx, account, ids)
         });
@@ -152,28 +154,6 @@ fn listed(
     let limit = u32::try_from(limit + 1).unwrap_or(u32::MAX);
     let page = conversations::list(tx, account, offset as u64, limit)?;
     Ok(page.conversations.into_iter().map(|summary| summary.id).collect())
-}
-
-/// Returns the conversations that have all words, in the order of the list.
-fn matching(
-    tx: &mut dyn Sql,
-    account: AccountId,
-    words: &[String],
-) -> Result<Vec<ConversationId>, StoreError> {
-    let mut matching: Option<HashSet<ConversationId>> = None;
-    for word in words {
-        let found: HashSet<_> = search::find(tx, account, word)?.into_iter().collect();
-        matching = Some(match matching {
-            Some(matching) => matching.intersection(&found).copied().collect(),
-            None => found,
-        });
-        if matching.as_ref().is_some_and(HashSet::is_empty) {
-            return Ok(Vec::new());
-        }
-    }
-    let matching = matching.unwrap_or_default();
-    let listed = conversations::list_ids(tx, account)?;
-    Ok(listed.into_iter().filter(|id| matching.contains(id)).collect())
 }
 
 fn entries(

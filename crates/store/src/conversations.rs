@@ -111,19 +111,6 @@ pub fn list(tx: &mut dyn Sql, account: AccountId, offset: u64, limit: u32) -> Re
     Ok(ConversationPage { conversations, total })
 }
 
-/// Returns the account's conversations in the order of [`list`]: at most [`FOUND_MAX`](crate::search::FOUND_MAX).
-///
-/// # Errors
-/// [`StoreError`].
-pub fn list_ids(tx: &mut dyn Sql, account: AccountId) -> Result<Vec<ConversationId>> {
-    tx.all(
-        "SELECT id FROM conversations WHERE account_id = $1 AND deleted_at IS NULL
-         ORDER BY pinned DESC, modified_at DESC, id DESC LIMIT $2",
-        params![account, crate::search::FOUND_MAX],
-        |row| row.id(0),
-    )
-}
-
 /// Returns the name of the key through which the first question of a conversation came, if it came through one.
 ///
 /// # Errors

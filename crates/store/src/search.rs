@@ -8,14 +8,16 @@ use std::collections::BTreeSet;
 use domain::id::{AccountId, ConversationId};
 use domain::time::Timestamp;
 
-use crate::sql::{Result, RowExt, Sql, SqlExt, params};
+use crate::sql::{Result, RowExt, Sql, SqlExt, Value, int, params};
 
 /// The longest word, in bytes.
 pub const WORD_MAX_BYTES: usize = 64;
 /// The exchanges of a conversation that are indexed at once.
 pub const INDEXED_TOGETHER_MAX: u32 = 16;
-/// The most conversations that a search considers.
-pub const FOUND_MAX: u32 = 100_000;
+/// The words of a search that count.
+pub const WORDS_MAX: usize = 4;
+/// The largest result of [`find`].
+pub const FOUND_MAX: u32 = 200;
 
 /// The texts of a conversation that are not indexed yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,17 +101,49 @@ pub fn index(
     Ok(())
 }
 
-/// Returns the conversations with a word that begins with `prefix`, in no order: at most [`FOUND_MAX`] words. Those that
-/// were deleted may be among them.
+/// The conversations that have the first `n` words, in the order of [`conversations::list`](crate::conversations::list).
+macro_rules! matching {
+    ($($from:literal $beyond:literal),+) => {
+        concat!(
+            "SELECT id FROM conversations WHERE account_id = $1 AND deleted_at IS NULL",
+            $(
+                " AND id IN (SELECT conversation_id FROM search_words WHERE account_id = $1 AND word >= ", $from,
+                " AND word < ", $beyond, ")",
+            )+
+            " ORDER BY pinned DESC, modified_at DESC, id DESC LIMIT $2 OFFSET $3"
+        )
+    };
+}
+
+/// The statements for one word, two words, and so on.
+const MATCHING: [&str; WORDS_MAX] = [
+    matching!("$4" "$5"),
+    matching!("$4" "$5", "$6" "$7"),
+    matching!("$4" "$5", "$6" "$7", "$8" "$9"),
+    matching!("$4" "$5", "$6" "$7", "$8" "$9", "$10" "$11"),
+];
+
+/// Returns up to `limit` conversations (at most [`FOUND_MAX`]) from `offset` on that have a word for each prefix which begins
+/// with it: pinned ones first, then by the last change. Prefixes beyond the first [`WORDS_MAX`] do not count; without any,
+/// nothing is found.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn find(tx: &mut dyn Sql, account: AccountId, prefix: &str) -> Result<Vec<ConversationId>> {
-    let beyond = format!("{prefix}{}", char::MAX);
-    tx.all(
-        "SELECT conversation_id FROM search_words
-         WHERE account_id = $1 AND word >= $2 AND word < $3 LIMIT $4",
-        params![account, prefix, &beyond, FOUND_MAX],
-        |row| row.id(0),
-    )
+pub fn find(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    prefixes: &[String],
+    offset: u64,
+    limit: u32,
+) -> Result<Vec<ConversationId>> {
+    let prefixes = &prefixes[..prefixes.len().min(WORDS_MAX)];
+    let Some(statement) = prefixes.len().checked_sub(1).map(|last| MATCHING[last]) else {
+        return Ok(Vec::new());
+    };
+    let beyond: Vec<String> = prefixes.iter().map(|prefix| format!("{prefix}{}", char::MAX)).collect();
+    let mut parameters = params![account, limit.min(FOUND_MAX), int(offset)?].to_vec();
+    for (from, beyond) in prefixes.iter().zip(&beyond) {
+        parameters.extend([Value::from(from), Value::from(beyond)]);
+    }
+    tx.all(statement, &parameters, |row| row.id(0))
 }

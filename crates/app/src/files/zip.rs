@@ -135,7 +135,7 @@ fn dos_time(at: Timestamp) -> (u16, u16) {
     let number = |value: i8| u16::try_from(value).unwrap_or(0);
     let year = u16::try_from(at.year() - 1980).unwrap_or(0).min(127);
     let date = year << 9 | number(at.month()) << 5 | number(at.day());
-    let time = number(at.hour()) << 11 | number(at.minute()) << 5 | number(at.second()) / 2;
+    let time = number(at.hour()) << 11 | number(at.minute()) << 5 | (number(at.second()) / 2);
     (date, time)
 }
 

@@ -119,6 +119,22 @@ fn a_long_conversation_is_shown_from_its_end_and_leads_to_its_beginning() {
 }
 
 #[test]
+fn a_question_is_asked_again_in_a_new_conversation() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    browser.upload("/uploads", &[("a b.txt", b"text")]).expect_redirect("/files/uploads");
+    let asked = browser.post("/ask", &[("input", "Is a < b & c?"), ("file", "/uploads/a b.txt")]);
+    let path = asked.header("location").expect("a conversation").to_owned();
+    let page = completed(&browser, &path);
+    let again = attribute(&page, "/?input=", "href").replace("&#38;", "&");
+    let form = browser.get(&again).expect_page(200);
+    assert!(form.contains(">Is a &#60; b &#38; c?</textarea>"), "{form}");
+    assert!(form.contains("value=\"/uploads/a b.txt\" checked"), "{form}");
+    let long = ask(&browser, &"long ".repeat(2_000));
+    assert!(!completed(&browser, &long).contains("/?input="), "an address has bounds");
+}
+
+#[test]
 fn an_answer_is_stopped_and_what_was_written_stands() {
     let stage = Stage::new();
     let browser = stage.signed_in();

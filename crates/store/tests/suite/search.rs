@@ -29,8 +29,9 @@ async fn index(fixture: &Fixture, account: AccountId, one: Unindexed, words: &[&
     fixture.store.write(move |tx| search::index(tx, account, &one, &words)).await.expect("a write");
 }
 
-async fn find(fixture: &Fixture, account: AccountId, prefix: &'static str) -> Vec<ConversationId> {
-    fixture.store.read(move |tx| search::find(tx, account, prefix)).await.expect("a read")
+async fn find(fixture: &Fixture, account: AccountId, words: &[&str]) -> Vec<ConversationId> {
+    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    fixture.store.read(move |tx| search::find(tx, account, &words, 0, 10)).await.expect("a read")
 }
 
 async fn a_conversation_is_indexed_once_until_it_changes(engine: Engine) {
@@ -78,16 +79,18 @@ async fn words_are_found_by_their_beginning_within_the_account(engine: Engine) {
     let theirs = unindexed(&fixture, other).await.remove(0);
     index(&fixture, account, theirs.clone(), &["najem"]).await;
     assert_eq!(unindexed(&fixture, other).await, [theirs], "another account indexes nothing of it");
-    let sorted = |mut found: Vec<ConversationId>| {
-        found.sort_unstable();
-        found
-    };
-    assert_eq!(sorted(find(&fixture, account, "najem").await), sorted(vec![ids[0], ids[1]]));
-    assert_eq!(sorted(find(&fixture, account, "byt").await), sorted(vec![ids[0], ids[2]]));
-    assert_eq!(find(&fixture, account, "najemnedum").await, []);
-    assert_eq!(find(&fixture, other, "naj").await, []);
-    let listed = fixture.store.read(move |tx| conversations::list_ids(tx, account)).await.expect("a read");
-    assert_eq!(listed, [ids[2], ids[1], ids[0]]);
+    assert_eq!(find(&fixture, account, &["najem"]).await, [ids[1], ids[0]], "last changed first");
+    assert_eq!(find(&fixture, account, &["byt"]).await, [ids[2], ids[0]]);
+    assert_eq!(find(&fixture, account, &["byt", "najem"]).await, [ids[0]], "it has both");
+    assert_eq!(find(&fixture, account, &["n", "na", "naj", "b"]).await, [ids[2], ids[0]]);
+    assert_eq!(find(&fixture, account, &["b", "n", "n", "n", "none"]).await, [ids[2], ids[0]], "four count");
+    for nothing in [&["najemnedum"][..], &["byt", "dum"], &[]] {
+        assert_eq!(find(&fixture, account, nothing).await, []);
+    }
+    assert_eq!(find(&fixture, other, &["naj"]).await, []);
+    let words = ["naj".to_owned()];
+    let second = fixture.store.read(move |tx| search::find(tx, account, &words, 1, 1)).await;
+    assert_eq!(second.expect("a read"), [ids[1]]);
 }
 
 async fn a_long_conversation_is_indexed_in_pieces(engine: Engine) {
@@ -108,7 +111,7 @@ async fn a_long_conversation_is_indexed_in_pieces(engine: Engine) {
     assert_eq!((rest.exchanges, rest.texts.len()), (INDEXED_TOGETHER_MAX + 1, 2));
     index(&fixture, account, rest, &["rest"]).await;
     assert_eq!(unindexed(&fixture, account).await, []);
-    assert_eq!(find(&fixture, account, "first").await, find(&fixture, account, "rest").await);
+    assert_eq!(find(&fixture, account, &["first", "rest"]).await, [accepted.conversation.id]);
 }
 
 async fn a_deleted_conversation_leaves_no_words(engine: Engine) {
@@ -121,7 +124,7 @@ async fn a_deleted_conversation_leaves_no_words(engine: Engine) {
     let deleted = fixture.store.write(move |tx| conversations::delete(tx, account, id, START)).await;
     deleted.expect("it is there");
     index(&fixture, account, one, &["late"]).await;
-    assert_eq!(find(&fixture, account, "late").await, [], "nothing is added to it");
+    assert_eq!(find(&fixture, account, &["late"]).await, [], "nothing is added to it");
     while fixture.store.write(move |tx| conversations::remove(tx, id, 2)).await.expect("it is removed") == 2 {
     }
     assert_eq!(fixture.count("SELECT count(*) FROM search_words").await, 0);
