@@ -273,6 +273,36 @@ account-sessions = Přihlášení
 account-sessions-note = Odhlásí vás v tomto prohlížeči i ve všech ostatních. Klíče API fungují dál.
 account-sign-out-everywhere = Odhlásit se všude
 
+# Stránky správců
+operator = Správce
+operator-accounts = Účty
+operator-find = E-mail nebo identifikátor
+operator-open = Otevřít
+operator-vendors = Dodavatelé modelů
+operator-no-vendors = Žádný dodavatel není nastaven; odpovídá vestavěná čtečka.
+operator-address = Adresa
+operator-state = Stav
+operator-up = odpovídá
+operator-down = neodpovídá
+operator-since = Od
+operator-models = Modely
+operator-id = Identifikátor
+operator-role = Role
+operator-owner = Vlastník
+operator-last-day = Nový poslední den
+operator-set = Nastavit licenci
+operator-amount = Další kredity
+operator-grant = Připsat kredity
+operator-bad-day = Poslední den licence je datum.
+operator-bad-amount = Kredity jsou celé číslo.
+operator-audit = Protokol změn
+operator-when = Kdy
+operator-who = Kdo
+operator-what = Co
+operator-subject = Předmět
+operator-detail = Podrobnosti
+operator-older = Starší záznamy
+
 # Chyby
 error-title = To se nepodařilo
 error-title-not-found = Nenalezeno

@@ -268,6 +268,36 @@ account-sessions = Sessions
 account-sessions-note = Ends your session in this browser and in all others. API keys keep working.
 account-sign-out-everywhere = Sign out everywhere
 
+# The pages of operators
+operator = Operator
+operator-accounts = Accounts
+operator-find = Email or identifier
+operator-open = Open
+operator-vendors = Vendors of models
+operator-no-vendors = No vendor is configured; the built-in reader answers.
+operator-address = Address
+operator-state = State
+operator-up = answers
+operator-down = does not answer
+operator-since = Since
+operator-models = Models
+operator-id = Identifier
+operator-role = Role
+operator-owner = Owner
+operator-last-day = New last day
+operator-set = Set licence
+operator-amount = More credits
+operator-grant = Grant credits
+operator-bad-day = The last day of a licence is a date.
+operator-bad-amount = Credits are a whole number.
+operator-audit = Audit log
+operator-when = When
+operator-who = Who
+operator-what = What
+operator-subject = Subject
+operator-detail = Detail
+operator-older = Older entries
+
 # Errors
 error-title = That did not work
 error-title-not-found = Not found

@@ -273,6 +273,36 @@ account-sessions = Prihlásenia
 account-sessions-note = Odhlási vás v tomto prehliadači aj vo všetkých ostatných. Kľúče API fungujú ďalej.
 account-sign-out-everywhere = Odhlásiť sa všade
 
+# Stránky správcov
+operator = Správca
+operator-accounts = Účty
+operator-find = E-mail alebo identifikátor
+operator-open = Otvoriť
+operator-vendors = Dodávatelia modelov
+operator-no-vendors = Žiadny dodávateľ nie je nastavený; odpovedá vstavaná čítačka.
+operator-address = Adresa
+operator-state = Stav
+operator-up = odpovedá
+operator-down = neodpovedá
+operator-since = Od
+operator-models = Modely
+operator-id = Identifikátor
+operator-role = Rola
+operator-owner = Vlastník
+operator-last-day = Nový posledný deň
+operator-set = Nastaviť licenciu
+operator-amount = Ďalšie kredity
+operator-grant = Pripísať kredity
+operator-bad-day = Posledný deň licencie je dátum.
+operator-bad-amount = Kredity sú celé číslo.
+operator-audit = Protokol zmien
+operator-when = Kedy
+operator-who = Kto
+operator-what = Čo
+operator-subject = Predmet
+operator-detail = Podrobnosti
+operator-older = Staršie záznamy
+
 # Chyby
 error-title = To sa nepodarilo
 error-title-not-found = Nenájdené

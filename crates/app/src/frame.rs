@@ -2,6 +2,7 @@
 
 use axum::response::Response;
 use control::Conversations;
+use domain::account::Role;
 use domain::id::ConversationId;
 
 use crate::assets::{ADDRESSES, Addresses};
@@ -18,6 +19,7 @@ pub(crate) struct Frame {
     pub(crate) texts: Texts,
     pub(crate) assets: &'static Addresses,
     pub(crate) email: String,
+    pub(crate) is_operator: bool,
     /// The path of the page, to which the choice of a language returns.
     pub(crate) path: String,
     pub(crate) conversations: Vec<Entry>,
@@ -54,6 +56,7 @@ impl Frame {
             texts: user.visitor.texts,
             assets: &ADDRESSES,
             email: user.signed_in.email.clone(),
+            is_operator: user.signed_in.role == Role::Operator,
             path: match path.as_str() {
                 paths::ASK => paths::HOME.to_owned(),
                 paths::NEW_FOLDER => paths::FILES.to_owned(),

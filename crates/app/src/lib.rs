@@ -27,6 +27,7 @@ mod language;
 mod ledger;
 mod licence;
 mod machine;
+mod operator;
 mod origin;
 mod paths;
 mod session_cookie;
@@ -47,7 +48,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use control::{
     Answers, Authenticator, Catalogs, Conversations, Credentials, Environment, Files, FirstOwner, History,
-    Owner, Questions, Service, Sessions, Vm,
+    Operators, Owner, Questions, Service, Sessions, Vm,
 };
 use http_common::{Budgets, RateLimiter};
 use tokio_util::sync::CancellationToken;
@@ -101,6 +102,7 @@ parts! {
     files: Files,
     first_owner: FirstOwner,
     history: History,
+    operators: Operators,
     owner: Owner,
     questions: Questions,
     sessions: Sessions,
@@ -128,6 +130,7 @@ composed! {
     history::HistoryPages { history, conversations },
     keys::Keys { owner, conversations, environment },
     machine::MachineState { vm, files, conversations },
+    operator::OperatorPages { operators, conversations },
     welcome::Welcome { first_owner, sessions },
 }
 
@@ -155,6 +158,7 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         files: service.files.clone(),
         first_owner: service.first_owner.clone(),
         history: service.history.clone(),
+        operators: service.operators.clone(),
         owner: service.owner.clone(),
         questions: service.questions.clone(),
         sessions: service.sessions.clone(),
@@ -203,6 +207,12 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         .route(paths::CHANGE_EMAIL, post(credentials::change_email))
         .route(paths::CHANGE_PASSWORD, post(credentials::change_password))
         .route(paths::SIGN_OUT_EVERYWHERE, post(credentials::sign_out_everywhere))
+        .route(paths::OPERATOR, get(operator::show))
+        .route(paths::OPERATOR_AUDIT, get(operator::show_audit))
+        .route(paths::OPERATOR_ACCOUNT, get(operator::show_account))
+        .route(paths::OPERATOR_LICENCE, post(operator::change_licence))
+        .route(paths::OPERATOR_CREDITS, post(operator::grant))
+        .route(paths::OPERATOR_MACHINE, post(operator::change_machine))
         .route(paths::STYLE, get(assets::style))
         .route(paths::SCRIPT, get(assets::script))
         .route(paths::ICON, get(assets::icon))

@@ -1,6 +1,6 @@
 //! The paths of the pages.
 
-use domain::id::{ConversationId, MessageId};
+use domain::id::{AccountId, ConversationId, MessageId};
 
 pub(crate) const HOME: &str = "/";
 pub(crate) const WELCOME: &str = "/welcome";
@@ -37,6 +37,12 @@ pub(crate) const ACCOUNT: &str = "/account";
 pub(crate) const CHANGE_EMAIL: &str = "/account/email";
 pub(crate) const CHANGE_PASSWORD: &str = "/account/password";
 pub(crate) const SIGN_OUT_EVERYWHERE: &str = "/account/sign-out-everywhere";
+pub(crate) const OPERATOR: &str = "/operator";
+pub(crate) const OPERATOR_AUDIT: &str = "/operator/audit";
+pub(crate) const OPERATOR_ACCOUNT: &str = "/operator/accounts/{account}";
+pub(crate) const OPERATOR_LICENCE: &str = "/operator/accounts/{account}/licence";
+pub(crate) const OPERATOR_CREDITS: &str = "/operator/accounts/{account}/credits";
+pub(crate) const OPERATOR_MACHINE: &str = "/operator/accounts/{account}/machine/{change}";
 #[cfg(debug_assertions)]
 pub(crate) const DESIGN: &str = "/design";
 #[cfg(debug_assertions)]
@@ -50,6 +56,11 @@ pub(crate) const ICON: &str = "/assets/icon.svg";
 /// Returns the page of a conversation.
 pub(crate) fn conversation(id: ConversationId) -> String {
     format!("/c/{id}")
+}
+
+/// Returns the operators' page of an account.
+pub(crate) fn operator_account(id: AccountId) -> String {
+    format!("/operator/accounts/{id}")
 }
 
 /// Returns the event stream of an answer.

@@ -112,7 +112,7 @@ mod tests {
     fn files() -> Vec<String> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let within = |folder: &str| fs::read_dir(root.join(folder)).expect("a folder");
-        let files = ["templates", "src", "src/files"].into_iter().flat_map(within);
+        let files = ["templates", "src", "src/files", "src/operator"].into_iter().flat_map(within);
         let files = files.map(|entry| entry.expect("an entry").path()).filter(|path| path.is_file());
         let text = |file| fs::read_to_string(file).expect("a text");
         files.map(text).map(|text| text.split("#[cfg(test)]").next().unwrap_or_default().to_owned()).collect()

@@ -27,8 +27,8 @@ use crate::provisioning;
 use crate::vm::StoreMachineRecords;
 use crate::{
     Admin, Answers, Authenticator, Catalogs, Check, Conversations, Credentials, DiskReserve,
-    DiskReserveConfig, Environment, Files, FirstOwner, History, Owner, Passwords, Plugins, PluginsConfig,
-    Questions, Sessions, Vm,
+    DiskReserveConfig, Environment, Files, FirstOwner, History, Operators, Owner, Passwords, Plugins,
+    PluginsConfig, Questions, Sessions, Vm,
 };
 use engine::metrics::AnswerMetrics;
 use engine::templates::PromptTemplates;
@@ -103,6 +103,8 @@ pub struct Service {
     pub credentials: Credentials,
     /// Histories.
     pub history: History,
+    /// The operations of operators in the web application.
+    pub operators: Operators,
     /// The owners' own operations on keys and credits.
     pub owner: Owner,
     /// Passwords of the accounts' owners.
@@ -191,6 +193,7 @@ impl Service {
         let admin = Admin::new(store.clone(), environment.clone(), workspaces.clone(), folders, running);
         Ok(Self {
             first_owner: FirstOwner::new(&admin, &environment),
+            operators: Operators { admin: admin.clone(), catalog: catalog.clone() },
             admin,
             answers: Answers::new(&store, &live, &dispatch, &access),
             owner: Owner::new(&store, &environment, &access),

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use domain::account::Role;
 use domain::hex;
 use domain::id::SessionId;
 use domain::time::Timestamp;
@@ -67,6 +68,8 @@ pub struct SignedIn {
     pub principal: Principal,
     /// The user's email.
     pub email: String,
+    /// The user's role, as it is now.
+    pub role: Role,
     /// The end of the account's licence.
     pub licence_until: Option<Timestamp>,
 }
@@ -156,7 +159,12 @@ impl Sessions {
             return Ok(None);
         };
         self.extend(&session, now).await?;
-        Ok(Some(SignedIn { principal, email: account.email, licence_until: account.licence.until }))
+        Ok(Some(SignedIn {
+            principal,
+            email: account.email,
+            role: account.role,
+            licence_until: account.licence.until,
+        }))
     }
 
     /// Ends the session of the principal. Its open streams end within seconds.

@@ -6,6 +6,7 @@ mod conversations;
 mod files;
 mod history;
 mod hostile;
+mod operator;
 mod settings;
 mod sign_in;
 mod welcome;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use conformance::{Say, View, WebDriver};
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, desktop, views};
+use crate::stage::{Stage, VIEWS, desktop};
 
 /// Everything that Markdown can be, so that its styles are looked at.
 const PROSE: &str = "# Heading\n\nText with **strong**, *emphasis*, `code` and a [link](https://example.org).\n\n\
@@ -80,7 +80,7 @@ fn pages_for_everybody_keep_the_rules() {
     let stage = Stage::new(desktop(false, "en"));
     stage.browser.run_first(&axe());
     let mut findings = Findings::default();
-    for view in views() {
+    for view in VIEWS {
         stage.browser.look(view);
         stage.open("/sign-in");
         findings.look(&stage, view, "signing in");
@@ -97,10 +97,12 @@ fn pages_of_owners_keep_the_rules() {
     let stage = Stage::signed_in(desktop(false, "en"));
     stage.browser.run_first(&axe());
     let conversation = rich_conversation(&stage);
+    stage.service.admin(&["account", "set-role", "--account", &stage.account.email, "--role", "operator"]);
+    let account = format!("/operator/accounts/{}", stage.account.id);
     let mut findings = Findings::default();
-    for view in views() {
+    for view in VIEWS {
         stage.browser.look(view);
-        for path in ["/", &conversation, "/machine", "/credits"] {
+        for path in ["/", &conversation, "/machine", "/credits", "/operator", &account, "/operator/audit"] {
             stage.open(path);
             open_sections(&stage);
             findings.look(&stage, view, path);
@@ -124,7 +126,7 @@ fn the_pages_of_keys_and_of_an_answer_in_progress_keep_the_rules() {
     let open = format!("/c/{}", open["chatId"].as_str().expect("an id"));
     stage.vendor.wait_held(1);
     let mut findings = Findings::default();
-    for view in views() {
+    for view in VIEWS {
         stage.browser.look(view);
         stage.open(&open);
         stage.browser.wait_text("Half of it");

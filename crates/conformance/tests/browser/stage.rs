@@ -8,17 +8,15 @@ pub(crate) const PASSWORD: &str = "correct horse";
 const PHONE: (u32, u32) = (390, 844);
 const DESKTOP: (u32, u32) = (1280, 800);
 
-/// The views of a page: each size in each theme and each language.
-pub(crate) fn views() -> Vec<View> {
-    let languages = ["en", "cs", "sk"];
-    let views = [PHONE, DESKTOP].into_iter().flat_map(|(width, height)| {
-        let themes = [false, true];
-        themes
-            .into_iter()
-            .flat_map(move |dark| languages.map(|language| View { width, height, dark, language }))
-    });
-    views.collect()
-}
+/// The views of a page. Every two of size, theme and language meet in one of them.
+pub(crate) const VIEWS: [View; 6] = [
+    phone(false, "en"),
+    phone(true, "cs"),
+    phone(false, "sk"),
+    desktop(true, "en"),
+    desktop(false, "cs"),
+    desktop(true, "sk"),
+];
 
 /// A view of a phone.
 pub(crate) const fn phone(dark: bool, language: &'static str) -> View {
@@ -89,8 +87,9 @@ impl Stage {
         let complaints = self.browser.console();
         assert_eq!(complaints, Vec::<String>::new());
         let own = self.url("/");
-        let foreign = self.browser.requested().into_iter().filter(|url| !url.starts_with(&own));
-        let foreign: Vec<_> = foreign.collect();
+        // The browser's own icons, such as that of a date, are bytes in its style.
+        let is_foreign = |url: &String| !url.starts_with(&own) && !url.starts_with("data:");
+        let foreign: Vec<_> = self.browser.requested().into_iter().filter(is_foreign).collect();
         assert_eq!(foreign, Vec::<String>::new());
     }
 }

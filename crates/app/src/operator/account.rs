@@ -1,0 +1,172 @@
+//! The page of an account: its licence, credits and machine, which operators change.
+
+use askama::Template;
+use axum::Form;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use control::Admin;
+use domain::credits::Credits;
+use domain::id::AccountId;
+use domain::time::Timestamp;
+use serde::Deserialize;
+
+use super::{OperatorPages, failed};
+use crate::frame::Frame;
+use crate::shown_time::ShownTime;
+use crate::visit::User;
+use crate::{error, paths};
+
+/// The machine of an account.
+struct MachineRow {
+    status: &'static str,
+    driver: Option<String>,
+    reason: Option<String>,
+    is_running: bool,
+}
+
+#[derive(Template)]
+#[template(path = "operator_account.html")]
+struct AccountPage {
+    frame: Frame,
+    href: String,
+    email: String,
+    id: String,
+    is_operator: bool,
+    created: ShownTime,
+    licence: Option<ShownTime>,
+    available: String,
+    reserved: String,
+    keys: usize,
+    machine: Option<MachineRow>,
+}
+
+/// The form of a licence.
+#[derive(Deserialize)]
+pub(crate) struct LicenceForm {
+    #[serde(default)]
+    until: String,
+}
+
+/// The form of a grant.
+#[derive(Deserialize)]
+pub(crate) struct GrantForm {
+    #[serde(default)]
+    amount: String,
+}
+
+/// Shows an account.
+pub(crate) async fn show(
+    State(pages): State<OperatorPages>,
+    user: User,
+    Path(account): Path<String>,
+) -> Result<Response, Response> {
+    let (admin, id) = operation(&pages, &user, &account)?;
+    let failed = |error| failed(&user, error);
+    let texts = user.visitor.texts;
+    let shown = admin.account(&id.to_string()).await.map_err(failed)?;
+    let credits = admin.balance(&account).await.map_err(failed)?;
+    let keys = admin.list_keys(&account).await.map_err(failed)?.len();
+    let machine = match shown.has_machine {
+        true => Some(admin.show_machine(&account).await.map_err(failed)?),
+        false => None,
+    };
+    let machine = machine.map(|machine| MachineRow {
+        status: machine.status.as_str(),
+        driver: machine.driver,
+        reason: machine.reason,
+        is_running: machine.status == domain::machine::MachineStatus::Running,
+    });
+    Ok(error::rendered(&AccountPage {
+        frame: Frame::load(&pages.conversations, &user, None).await?,
+        href: paths::operator_account(id),
+        email: shown.email,
+        id: id.to_string(),
+        is_operator: shown.role == domain::account::Role::Operator,
+        created: ShownTime::day(texts, shown.created_at),
+        licence: shown.licence.until.map(|until| ShownTime::last_day(texts, until)),
+        available: texts.number(credits.available.0),
+        reserved: texts.number(credits.reserved.0),
+        keys,
+        machine,
+    }))
+}
+
+/// Sets the last day of the licence.
+pub(crate) async fn change_licence(
+    State(pages): State<OperatorPages>,
+    user: User,
+    Path(account): Path<String>,
+    Form(form): Form<LicenceForm>,
+) -> Result<Response, Response> {
+    let (admin, id) = operation(&pages, &user, &account)?;
+    let wrong = || refused(&user, "operator-bad-day");
+    let until = end_of_day(&form.until).ok_or_else(wrong)?;
+    admin.set_licence(&account, Some(until)).await.map_err(|error| failed(&user, error))?;
+    Ok(Redirect::to(&paths::operator_account(id)).into_response())
+}
+
+/// Grants credits.
+pub(crate) async fn grant(
+    State(pages): State<OperatorPages>,
+    user: User,
+    Path(account): Path<String>,
+    Form(form): Form<GrantForm>,
+) -> Result<Response, Response> {
+    let (admin, id) = operation(&pages, &user, &account)?;
+    let wrong = |_| refused(&user, "operator-bad-amount");
+    let amount = form.amount.trim().parse().map_err(wrong)?;
+    admin.grant(&account, Credits(amount)).await.map_err(|error| failed(&user, error))?;
+    Ok(Redirect::to(&paths::operator_account(id)).into_response())
+}
+
+/// Starts or stops the machine.
+pub(crate) async fn change_machine(
+    State(pages): State<OperatorPages>,
+    user: User,
+    Path((account, change)): Path<(String, String)>,
+) -> Result<Response, Response> {
+    let (admin, id) = operation(&pages, &user, &account)?;
+    let changed = match &*change {
+        "start" => admin.start_machine(&account).await,
+        "stop" => admin.stop_machine(&account).await,
+        _ => return Err(not_found(&user)),
+    };
+    changed.map_err(|error| failed(&user, error))?;
+    Ok(Redirect::to(&paths::operator_account(id)).into_response())
+}
+
+/// Returns the operations and the account of a path.
+fn operation(pages: &OperatorPages, user: &User, account: &str) -> Result<(Admin, AccountId), Response> {
+    let admin = pages.operators.admin(&user.signed_in).map_err(|error| user.failed(error))?;
+    Ok((admin, account.parse().map_err(|_| not_found(user))?))
+}
+
+fn not_found(user: &User) -> Response {
+    user.failed(control::UseCaseError::new(control::PublicCode::NotFound, "no such account"))
+}
+
+fn refused(user: &User, key: &str) -> Response {
+    let texts = user.visitor.texts;
+    error::page(texts, axum::http::StatusCode::BAD_REQUEST, &texts.get(key))
+}
+
+/// Returns the end of a day in UTC, such as that of `2027-12-31`.
+fn end_of_day(text: &str) -> Option<Timestamp> {
+    let day = text.trim().parse::<jiff::civil::Date>().ok()?;
+    let end = day.tomorrow().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
+    Some(Timestamp::from_micros(end.timestamp().as_microsecond()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_licence_ends_after_its_last_day() {
+        let end = end_of_day("2026-11-22").map(|end| end.to_string());
+        assert_eq!(end.as_deref(), Some("2026-11-23T00:00:00.000Z"));
+        for wrong in ["", "none", "2026-13-01", "22. 11. 2026", "9999-12-31"] {
+            assert_eq!(end_of_day(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The page of the audit log, newest first.
+
+use askama::Template;
+use axum::extract::{Query, State};
+use axum::response::Response;
+use serde::Deserialize;
+
+use super::{OperatorPages, failed};
+use crate::error;
+use crate::frame::Frame;
+use crate::shown_time::ShownTime;
+use crate::visit::User;
+
+/// The entries of a page.
+const PAGE: u32 = 100;
+
+/// An entry of the log.
+struct EntryRow {
+    at: ShownTime,
+    actor: String,
+    action: String,
+    subject: String,
+    detail: String,
+}
+
+#[derive(Template)]
+#[template(path = "operator_audit.html")]
+struct AuditPage {
+    frame: Frame,
+    entries: Vec<EntryRow>,
+    /// The entry before which the next page begins.
+    next: Option<i64>,
+}
+
+/// The query of the page.
+#[derive(Deserialize)]
+pub(crate) struct Position {
+    before: Option<i64>,
+}
+
+/// Shows a page of the log.
+pub(crate) async fn show(
+    State(pages): State<OperatorPages>,
+    user: User,
+    Query(position): Query<Position>,
+) -> Result<Response, Response> {
+    let admin = pages.operators.admin(&user.signed_in).map_err(|error| user.failed(error))?;
+    let frame = Frame::load(&pages.conversations, &user, None).await?;
+    let listed =
+        admin.audit(None, None, position.before, PAGE).await.map_err(|error| failed(&user, error))?;
+    let next = listed.last().filter(|_| listed.len() == PAGE as usize).map(|(number, _)| *number);
+    let entries = listed.into_iter().map(|(_, entry)| EntryRow {
+        at: ShownTime::time(user.visitor.texts, entry.at),
+        actor: entry.actor,
+        action: entry.action,
+        subject: entry.subject,
+        detail: entry.detail,
+    });
+    Ok(error::rendered(&AuditPage { frame, entries: entries.collect(), next }))
+}

@@ -1,0 +1,85 @@
+//! The pages of operators.
+
+use conformance::poll;
+
+use crate::browser::{Browser, PASSWORD, Page, Stage, account_with_password};
+
+/// A stage whose owner is an operator, and another account.
+fn stage() -> (Stage, Browser, conformance::Account) {
+    let stage = Stage::new();
+    let arguments = ["account", "set-role", "--account", &stage.account.email, "--role", "operator"];
+    assert_eq!(stage.service.admin(&arguments)["role"], "operator");
+    let (browser, other) = (stage.signed_in(), account_with_password(&stage.service));
+    (stage, browser, other)
+}
+
+#[test]
+fn operators_see_all_accounts_and_vendors_and_change_licence_and_credits() {
+    let (stage, browser, other) = stage();
+    let page = browser.get("/operator").expect_page(200);
+    assert!(page.contains(&stage.account.email) && page.contains(&other.email), "{page}");
+    assert!(page.contains(&stage.vendor.base_url()), "the vendors' health is shown: {page}");
+    let path = format!("/operator/accounts/{}", other.id);
+    browser.get(&format!("/operator?account={}", other.email)).expect_redirect(&path);
+    browser.get("/operator?account=nobody@example.test").expect_page(404);
+    assert!(browser.get(&path).expect_page(200).contains(">10,000<"));
+    browser.post(&format!("{path}/credits"), &[("amount", "500")]).expect_redirect(&path);
+    browser.post(&format!("{path}/licence"), &[("until", "2098-01-31")]).expect_redirect(&path);
+    let page = browser.get(&path).expect_page(200);
+    assert!(page.contains(">10,500<") && page.contains("31 Jan 2098"), "{page}");
+    assert_eq!(stage.service.credits(&other).0, 10_500);
+    for (change, field, value) in [
+        ("credits", "amount", "0"),
+        ("credits", "amount", "-1"),
+        ("credits", "amount", "many"),
+        ("licence", "until", "soon"),
+    ] {
+        let refused = browser.post(&format!("{path}/{change}"), &[(field, value)]);
+        refused.expect_page(400);
+    }
+    assert_eq!(stage.service.credits(&other).0, 10_500);
+    let audit = browser.get("/operator/audit").expect_page(200);
+    assert!(audit.contains("grant credits") && audit.contains("set licence"), "{audit}");
+    let noted = stage.service.admin(&["audit", "list"]);
+    let grant =
+        noted["entries"].as_array().expect("entries").iter().find(|it| it["action"] == "grant credits");
+    assert_eq!(grant.expect("an entry")["actor"], stage.account.email, "in the operator's name");
+}
+
+#[test]
+fn operators_start_and_stop_machines() {
+    let (_stage, browser, other) = stage();
+    let path = format!("/operator/accounts/{}", other.id);
+    let state = |wanted: &str| {
+        poll::until(wanted, || browser.get(&path).expect_page(200).contains(wanted).then_some(()));
+    };
+    browser.post(&format!("{path}/machine/start"), &[]).expect_redirect(&path);
+    state("RUNNING");
+    browser.post(&format!("{path}/machine/stop"), &[]).expect_redirect(&path);
+    state("STOPPED");
+    browser.post(&format!("{path}/machine/explode"), &[]).expect_page(404);
+}
+
+#[test]
+fn owners_find_no_pages_of_operators() {
+    let (stage, operator, other) = stage();
+    let owner = Browser::new(&stage.service);
+    owner.sign_in(&other.email, PASSWORD).expect_redirect("/");
+    let path = format!("/operator/accounts/{}", other.id);
+    for page in ["/operator", "/operator?account=x", "/operator/audit", &path] {
+        owner.get(page).expect_page(404);
+        assert_eq!(Browser::new(&stage.service).get(page).status, 303, "strangers sign in first");
+    }
+    for (change, field) in
+        [("credits", ("amount", "1")), ("licence", ("until", "2099-01-01")), ("machine/start", ("", ""))]
+    {
+        owner.post(&format!("{path}/{change}"), &[field]).expect_page(404);
+    }
+    assert_eq!(stage.service.credits(&other).0, 10_000);
+    assert!(!owner.get("/").expect_page(200).contains("href=\"/operator\""));
+    assert!(operator.get("/").expect_page(200).contains("href=\"/operator\""));
+    // The role is that of the account now, not of the time of signing in.
+    let arguments = ["account", "set-role", "--account", &stage.account.email, "--role", "owner"];
+    stage.service.admin(&arguments);
+    operator.get("/operator").expect_page(404);
+}
