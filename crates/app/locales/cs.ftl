@@ -65,6 +65,7 @@ sources = Zdroje
 source-page = strana { $page }
 source-line = řádek { $line }
 source-lines = řádky { $lines }
+source-unproven = nedoloženo
 tool-search = Prohledání dokumentů
 tool-read = Čtení dokumentu
 tool-list = Výpis složky

@@ -64,6 +64,7 @@ sources = Sources
 source-page = page { $page }
 source-line = line { $line }
 source-lines = lines { $lines }
+source-unproven = not proven
 tool-search = Search the documents
 tool-read = Read a document
 tool-list = List a folder

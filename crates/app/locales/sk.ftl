@@ -65,6 +65,7 @@ sources = Zdroje
 source-page = strana { $page }
 source-line = riadok { $line }
 source-lines = riadky { $lines }
+source-unproven = nedoložené
 tool-search = Prehľadanie dokumentov
 tool-read = Čítanie dokumentu
 tool-list = Výpis priečinka

@@ -132,7 +132,7 @@ fn add_sources(texts: Texts, sources: &mut Vec<SourceView>, citations: &[Citatio
 }
 
 fn source(texts: Texts, citation: &Citation) -> SourceView {
-    let (name, detail, is_web) = match &citation.place {
+    let (name, mut detail, is_web) = match &citation.place {
         Place::File { path, page, lines } => {
             let detail = match (page, lines) {
                 (Some(page), _) => texts.with("source-page", "page", *page),
@@ -148,6 +148,10 @@ fn source(texts: Texts, citation: &Citation) -> SourceView {
             (if title.is_empty() { url.clone() } else { title.clone() }, host.to_owned(), true)
         }
     };
+    if citation.verified == Some(false) {
+        let unproven = texts.get("source-unproven");
+        detail = if detail.is_empty() { unproven } else { format!("{detail} · {unproven}") };
+    }
     let href = render::href(&citation.place).map(|href| own_href(&href));
     SourceView { number: citation.number, name, detail, href, is_web }
 }

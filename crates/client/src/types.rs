@@ -193,6 +193,12 @@ pub struct Citation {
     /// Its identifier within the answer.
     pub citation_id: String,
     pub source: Source,
+    /// True if each sentence that cites the passage stands in it; absent where that was not checked.
+    #[serde(default)]
+    pub verified: Option<bool>,
+    /// The first thing that does not stand there.
+    #[serde(default)]
+    pub reason: Option<String>,
 }
 
 /// A source: a file of the workspace or a URL.

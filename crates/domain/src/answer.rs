@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::citation::{self, CitationMarkers, Place};
 use crate::id::{MessageId, PartId};
-use crate::limits::FILE_PARTS_MAX;
+use crate::limits::{FILE_PARTS_MAX, PASSAGES_MAX_BYTES};
 use crate::step::{Block, Call, CallResult, Purpose, Step, StepOutcome};
 use crate::unread::{self, UNREAD_MAX, UnreadFile, UnreadReason};
 
@@ -204,6 +204,7 @@ pub struct Answer {
     grown: DraftChange,
     cited: Cited,
     unread: Vec<Unread>,
+    passages: BTreeMap<u32, Arc<str>>,
 }
 
 /// A file that a call could not read, and the tool that reported it.
@@ -251,6 +252,7 @@ impl Answer {
             grown: DraftChange::default(),
             cited: Cited::default(),
             unread: Vec::new(),
+            passages: BTreeMap::new(),
         };
         for (index, path) in attachments.iter().enumerate() {
             let id = part_id(answer.id, "attachment", 0, index);
@@ -348,6 +350,12 @@ impl Answer {
     #[must_use]
     pub fn source(&self, number: u32) -> Option<&Place> {
         self.sources.iter().find(|source| source.number == number).map(|source| &source.place)
+    }
+
+    /// Returns the text of the passage with this number, if there is one within [`PASSAGES_MAX_BYTES`].
+    #[must_use]
+    pub fn passage(&self, number: u32) -> Option<&str> {
+        self.passages.get(&number).map(AsRef::as_ref)
     }
 
     fn apply(&mut self, change: Change) {
@@ -463,6 +471,13 @@ impl Answer {
         for passage in &result.passages {
             if self.source(passage.number).is_none() {
                 self.sources.push(Source { number: passage.number, place: passage.place.clone() });
+            }
+        }
+        let mut room = PASSAGES_MAX_BYTES.saturating_sub(self.passages.values().map(|text| text.len()).sum());
+        for passage in &result.passages {
+            if passage.text.len() <= room && !self.passages.contains_key(&passage.number) {
+                room -= passage.text.len();
+                self.passages.insert(passage.number, passage.text.as_str().into());
             }
         }
         let settled = match result.outcome {

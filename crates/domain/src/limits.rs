@@ -20,3 +20,5 @@ pub const STEP_MAX_BYTES: usize = 4 * 1024 * 1024;
 pub const FILE_PARTS_MAX: usize = 500;
 /// The most numbered passages of one answer, because a mark has at most three digits.
 pub const SOURCES_MAX: u32 = 999;
+/// Bounds the texts of passages that an answer keeps to check its citations, in bytes.
+pub const PASSAGES_MAX_BYTES: usize = 1024 * 1024;

@@ -7,6 +7,7 @@
 
 mod done;
 mod follower;
+mod proof;
 mod rope;
 mod snapshot;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
+use crate::proof::prove_citations;
 use bytes::Bytes;
 use domain::agent::AgentName;
 use domain::answer::{Answer, Body, Ending, Part, Run, RunState, Stamp};
@@ -145,6 +146,11 @@ pub struct Citation {
     pub number: u32,
     /// The place of the passage.
     pub place: Place,
+    /// True if each sentence that cites it stands in it; `None` while the text grows and where there is no passage to
+    /// compare.
+    pub verified: Option<bool>,
+    /// The first thing that does not stand there, if it is not verified.
+    pub reason: Option<String>,
 }
 
 impl Citation {
@@ -254,8 +260,23 @@ struct Shown {
 fn citations(markdown: &str, answer: &Answer) -> Vec<Citation> {
     let cited = render::cited(markdown, answer).into_iter();
     cited
-        .filter_map(|number| answer.source(number).map(|place| Citation { number, place: place.clone() }))
+        .filter_map(|number| {
+            let place = answer.source(number)?.clone();
+            Some(Citation { number, place, verified: None, reason: None })
+        })
         .collect()
+}
+
+/// Returns the citations of a finished text, checked against their passages.
+fn checked_citations(markdown: &str, answer: &Answer) -> Vec<Citation> {
+    let mut found = citations(markdown, answer);
+    let proofs = prove_citations(markdown, |number| answer.passage(number));
+    for citation in &mut found {
+        let Some(proof) = proofs.get(&citation.number) else { continue };
+        citation.verified = Some(proof.is_ok());
+        citation.reason = proof.as_ref().err().map(ToString::to_string);
+    }
+    found
 }
 
 /// A growing text with its stripped and rendered prefix.
@@ -290,7 +311,7 @@ impl Piece {
         let whole = || Shown {
             text: Rope::of(strip(markdown).trim_matches('\n')),
             html: Rope::of(render::whole(markdown, answer)),
-            citations: citations(markdown, answer),
+            citations: checked_citations(markdown, answer),
         };
         self.whole.get_or_insert_with(whole).clone()
     }

@@ -212,7 +212,11 @@ impl Progress {
 fn sources(parts: &[Part]) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     for citation in parts.iter().flat_map(|part| &part.citations) {
-        let place = place(&citation.source);
+        let mut place = place(&citation.source);
+        if citation.verified == Some(false) {
+            let reason = citation.reason.as_deref().unwrap_or("the passage does not say it");
+            place.push_str(&format!(" (not proven: {reason})"));
+        }
         if !out.contains(&place) {
             out.push(place);
         }
@@ -360,7 +364,12 @@ mod tests {
             lines: page.is_none().then_some((3, 5)),
             title: None,
         };
-        let citation = |id: &str, source| client::Citation { citation_id: id.to_owned(), source };
+        let citation = |id: &str, source| client::Citation {
+            citation_id: id.to_owned(),
+            source,
+            verified: None,
+            reason: None,
+        };
         let mut answer = state("It ends in May.", true);
         let mut part = tool("t", "", PartState::Complete);
         part.kind = PartType::Text;

@@ -7,6 +7,7 @@
 pub mod detect_language;
 pub mod fold;
 pub mod listing;
+pub mod proof;
 pub mod sentence;
 pub mod stem;
 pub mod stop;

@@ -349,6 +349,14 @@ pub(crate) struct Citation<'a> {
     #[schema(examples("c1"))]
     citation_id: String,
     source: Source<'a>,
+    /// True if every sentence that cites the passage stands in it. Absent until the text is finished, or if unchecked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = bool, required = false, examples(true))]
+    verified: Option<bool>,
+    /// What does not stand in the passage, if it is not verified.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = false, examples("the passage does not contain the number 30"))]
+    reason: Option<&'a str>,
 }
 
 /// Where something was found, tagged by its `type`.
@@ -571,7 +579,12 @@ impl<'a> From<&'a SnapshotPart> for AnswerPart<'a> {
 
 impl<'a> From<&'a live::Citation> for Citation<'a> {
     fn from(citation: &'a live::Citation) -> Self {
-        Self { citation_id: citation.id(), source: Source::from(&citation.place) }
+        Self {
+            citation_id: citation.id(),
+            source: Source::from(&citation.place),
+            verified: citation.verified,
+            reason: citation.reason.as_deref(),
+        }
     }
 }
 

@@ -46,11 +46,7 @@ fn every_shape() -> Vec<PartKind> {
         None => Some(PartKind::Text { html: Rope::of("<p>x</p>"), citations: Vec::new() }),
         Some(PartKind::Text { citations, .. }) if citations.is_empty() => Some(PartKind::Text {
             html: Rope::of("<p>x</p>"),
-            citations: places()
-                .into_iter()
-                .zip(1..)
-                .map(|(place, number)| Citation { number, place })
-                .collect(),
+            citations: places().into_iter().zip(1..).map(|(place, number)| citation(number, place)).collect(),
         }),
         Some(PartKind::Text { .. }) => Some(PartKind::Reasoning { html: Rope::of("<p>x</p>") }),
         Some(PartKind::Reasoning { .. }) => Some(tool(RunState::Pending, Vec::new())),
@@ -74,7 +70,7 @@ fn every_shape() -> Vec<PartKind> {
             agent: AgentName { id: AgentId::of("a:b"), name: "b".to_owned(), full_name: "a:b".to_owned() },
             state: RunState::Complete,
             html: Rope::of("<p>x</p>"),
-            citations: vec![Citation { number: 1, place: places().remove(0) }],
+            citations: vec![citation(1, places().remove(0))],
         }),
         Some(PartKind::Agent { .. }) => Some(PartKind::File { path: "/a/b.txt".to_owned() }),
         Some(PartKind::File { .. }) => None,
@@ -84,6 +80,13 @@ fn every_shape() -> Vec<PartKind> {
         shapes.push(shape);
     }
     shapes
+}
+
+/// Returns a citation that is verified, not verified or not checked, by its number.
+fn citation(number: u32, place: Place) -> Citation {
+    let verified = [None, Some(true), Some(false)][number as usize % 3];
+    let reason = (verified == Some(false)).then(|| "the passage does not contain the number 30".to_owned());
+    Citation { number, place, verified, reason }
 }
 
 fn tool(state: RunState, sources: Vec<Place>) -> PartKind {

@@ -1,0 +1,122 @@
+//! Checks the citations of a finished text against the passages that they cite.
+//!
+//! A claim is what stands between the mark before and this one, in the last sentence; of an attribution below a block
+//! quote (`— lease.pdf, page 2 [1]`), the quote. Marks that follow one another prove a claim together.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use domain::citation::{Mark, marks, strip};
+use text_analysis::proof::{Unproven, prove};
+use text_analysis::sentence::sentences;
+
+/// Bounds the claims of a text that are checked; citations of further ones are not.
+const CLAIMS_MAX: usize = 200;
+/// A claim with fewer words takes in the sentence before.
+const CLAIM_WORDS_MIN: usize = 3;
+
+/// Returns for each number that is cited whether all its claims stand in the passages, with the first thing that does
+/// not. Numbers without a passage are left out.
+pub(crate) fn prove_citations<'a>(
+    markdown: &str,
+    passage: impl Fn(u32) -> Option<&'a str>,
+) -> BTreeMap<u32, Result<(), Unproven>> {
+    let mut proofs: BTreeMap<u32, Result<(), Unproven>> = BTreeMap::new();
+    let mut begin = 0;
+    for (numbers, range) in clusters(markdown).into_iter().take(CLAIMS_MAX) {
+        let claim = claim(&markdown[begin..range.start]);
+        begin = range.end;
+        let passages: Vec<&str> = numbers.iter().filter_map(|number| passage(*number)).collect();
+        if passages.is_empty() {
+            continue;
+        }
+        let proof = prove(&claim, &passages);
+        for number in numbers.into_iter().filter(|number| passage(*number).is_some()) {
+            let known = proofs.entry(number).or_insert(Ok(()));
+            if known.is_ok() {
+                known.clone_from(&proof);
+            }
+        }
+    }
+    proofs
+}
+
+/// Returns the marks that follow one another, with the range that they take up.
+fn clusters(markdown: &str) -> Vec<(Vec<u32>, Range<usize>)> {
+    let mut found: Vec<(Vec<u32>, Range<usize>)> = Vec::new();
+    for Mark { brackets, number, .. } in marks(markdown) {
+        match found.last_mut() {
+            Some((numbers, range))
+                if markdown[range.end..brackets.start].trim_matches([',', ' ']).is_empty() =>
+            {
+                numbers.push(number);
+                range.end = brackets.end;
+            }
+            _ => found.push((vec![number], brackets)),
+        }
+    }
+    found
+}
+
+/// Returns the claim at the end of a text.
+fn claim(before: &str) -> String {
+    let before = strip(before);
+    let (rest, last) = before.trim_end().rsplit_once("\n\n").unwrap_or(("", before.trim_end()));
+    let is_attribution = last.trim_start().starts_with(['—', '–']);
+    let above = rest.trim_end().rsplit("\n\n").next().unwrap_or_default();
+    if is_attribution && above.starts_with('>') {
+        return above.to_owned();
+    }
+    if last.trim_start().starts_with('>') {
+        return last.trim_start().to_owned();
+    }
+    let found = sentences(last);
+    let mut start = found.last().map_or(0, |range| range.start);
+    for range in found.iter().rev() {
+        start = range.start;
+        if last[start..].split_whitespace().count() >= CLAIM_WORDS_MIN {
+            break;
+        }
+    }
+    last[start..].trim_start_matches(['.', ',', ';', ' ']).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RENT: &str = "The monthly rent is 18,500 crowns.";
+    const NOTICE: &str = "The notice period is three months.";
+
+    fn verified(markdown: &str) -> Vec<(u32, bool)> {
+        let passage = |number| [RENT, NOTICE].get(number as usize - 1).copied();
+        prove_citations(markdown, passage)
+            .into_iter()
+            .map(|(number, proof)| (number, proof.is_ok()))
+            .collect()
+    }
+
+    #[test]
+    fn each_mark_is_checked_with_its_own_claim() {
+        for (markdown, expected) in [
+            (
+                "It is cold. The rent is 18,500 crowns [1]. The notice period is 3 months. [2]",
+                vec![(1, true), (2, true)],
+            ),
+            (
+                "The rent is 19,500 crowns [1], the notice period is 3 months [2].",
+                vec![(1, false), (2, true)],
+            ),
+            (
+                "The rent of 18,500 crowns ends after a notice period of three months [1][2].",
+                vec![(1, true), (2, true)],
+            ),
+            ("The rent is 18,500 crowns [1].\n\nThe rent is 1 crown [1].", vec![(1, false)]),
+            ("> The monthly rent is 18,500 crowns.\n\n— **lease.pdf**, page 27 [1]", vec![(1, true)]),
+            ("> The monthly rent is 2 crowns.\n\n— **lease.pdf**, page 27 [1]", vec![(1, false)]),
+            ("The rent is 18,500 crowns [7].", vec![]),
+        ] {
+            assert_eq!(verified(markdown), expected, "{markdown}");
+        }
+    }
+}

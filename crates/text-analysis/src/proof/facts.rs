@@ -1,0 +1,280 @@
+//! Finds the numbers, months and names of a text, in digits and in words of each language.
+
+use std::collections::HashSet;
+
+use crate::fold::fold;
+use crate::stop::is_stop;
+use crate::token::{Kind, Token, normal_number, tokens};
+
+/// The prefixes (folded) of number words, with their values. The longest that fits counts.
+const NUMERALS: &[(&str, u32)] = &[
+    ("two", 2),
+    ("three", 3),
+    ("four", 4),
+    ("five", 5),
+    ("six", 6),
+    ("seven", 7),
+    ("eight", 8),
+    ("nine", 9),
+    ("ten", 10),
+    ("eleven", 11),
+    ("twelve", 12),
+    ("fifteen", 15),
+    ("twenty", 20),
+    ("thirty", 30),
+    ("forty", 40),
+    ("fifty", 50),
+    ("sixty", 60),
+    ("ninety", 90),
+    ("hundred", 100),
+    ("dva", 2),
+    ("dve", 2),
+    ("dvou", 2),
+    ("dvema", 2),
+    ("dvoch", 2),
+    ("tri", 3),
+    ("troch", 3),
+    ("trech", 3),
+    ("trem", 3),
+    ("ctyri", 4),
+    ("ctyr", 4),
+    ("styri", 4),
+    ("styroch", 4),
+    ("pet", 5),
+    ("peti", 5),
+    ("pat", 5),
+    ("piati", 5),
+    ("sest", 6),
+    ("sesti", 6),
+    ("siesti", 6),
+    ("sedm", 7),
+    ("sedmi", 7),
+    ("sedem", 7),
+    ("siedmi", 7),
+    ("osm", 8),
+    ("osmi", 8),
+    ("osem", 8),
+    ("osmich", 8),
+    ("devet", 9),
+    ("deviti", 9),
+    ("devat", 9),
+    ("deset", 10),
+    ("deseti", 10),
+    ("desat", 10),
+    ("desiati", 10),
+    ("dvanact", 12),
+    ("dvanacti", 12),
+    ("dvanast", 12),
+    ("ctrnact", 14),
+    ("ctrnacti", 14),
+    ("strnast", 14),
+    ("patnact", 15),
+    ("patnacti", 15),
+    ("patnast", 15),
+    ("dvacet", 20),
+    ("dvaceti", 20),
+    ("dvadsat", 20),
+    ("dvadsiatich", 20),
+    ("tricet", 30),
+    ("triceti", 30),
+    ("tridsat", 30),
+    ("tridsiatich", 30),
+    ("ctyricet", 40),
+    ("styridsat", 40),
+    ("padesat", 50),
+    ("padesati", 50),
+    ("patdesiat", 50),
+    ("sedesat", 60),
+    ("sedesati", 60),
+    ("sestdesiat", 60),
+    ("devadesat", 90),
+    ("sto", 100),
+    ("zwei", 2),
+    ("drei", 3),
+    ("vier", 4),
+    ("funf", 5),
+    ("sechs", 6),
+    ("sieben", 7),
+    ("acht", 8),
+    ("neun", 9),
+    ("zehn", 10),
+    ("elf", 11),
+    ("zwolf", 12),
+    ("vierzehn", 14),
+    ("zwanzig", 20),
+    ("dreissig", 30),
+    ("vierzig", 40),
+    ("funfzig", 50),
+    ("sechzig", 60),
+    ("siebzig", 70),
+    ("neunzig", 90),
+    ("hundert", 100),
+];
+/// The prefixes (folded) of each month's names. Ambiguous ones, such as `may` and `mar`, stand as whole words after `=`.
+const MONTHS: [&str; 12] = [
+    "januar leden ledna lednu",
+    "februar unor",
+    "march brezen brezn marec =marca =marci =marz =maerz",
+    "april duben dubn",
+    "=may =mai =maj =maja =maji kveten kvetn",
+    "june =jun =juna =juni cerven =cervna =cervnu",
+    "july =jul =jula =juli cervenec cervence cervenci",
+    "august srpen srpn",
+    "septemb =zari",
+    "octob oktob rijen rijn",
+    "novemb listopad",
+    "decemb dezemb prosinec prosinc",
+];
+/// The shortest prefix by which a name is found again in another form, in characters.
+const NAME_PREFIX_MIN_CHARS: usize = 3;
+/// The number of letters at the end of a name that may differ.
+const NAME_ENDING_MAX_CHARS: usize = 3;
+
+/// A number of a claim.
+#[derive(Debug)]
+pub(super) struct Number {
+    pub(super) shown: String,
+    value: String,
+}
+
+/// A month of a claim.
+#[derive(Debug)]
+pub(super) struct Month {
+    pub(super) shown: String,
+    /// From 1.
+    pub(super) number: usize,
+}
+
+/// A capitalized word of a claim.
+#[derive(Debug)]
+pub(super) struct Name {
+    pub(super) shown: String,
+    folded: String,
+}
+
+/// The numbers and months of the cited texts.
+#[derive(Debug)]
+pub(super) struct Values {
+    numbers: HashSet<String>,
+    months: HashSet<usize>,
+}
+
+impl Values {
+    pub(super) fn of(text: &str) -> Self {
+        let mut numbers = HashSet::new();
+        for token in tokens(text) {
+            numbers.extend(value(&token));
+            // The parts of dates and of numbers with points: `2024-03-01`, `1.3.2024`, `2.1`.
+            let parts = token.text.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
+            numbers.extend(parts.map(trimmed));
+        }
+        let named = months(text).into_iter().map(|month| month.number);
+        Self { numbers, months: named.chain(months_in_digits(text)).collect() }
+    }
+
+    pub(super) fn has(&self, number: &Number) -> bool {
+        self.numbers.contains(&number.value)
+    }
+
+    pub(super) fn has_month(&self, month: usize) -> bool {
+        self.months.contains(&month)
+    }
+}
+
+/// Returns the numbers of a claim, without those of list items.
+pub(super) fn numbers(claim: &str) -> Vec<Number> {
+    let number = |token: Token<'_>| {
+        let line = claim[..token.start].rsplit('\n').next().unwrap_or_default();
+        let is_item = line.trim().is_empty() && claim[token.end()..].starts_with(['.', ')']);
+        let value = value(&token).filter(|_| !is_item)?;
+        Some(Number { shown: token.text.to_owned(), value })
+    };
+    tokens(claim).into_iter().filter_map(number).collect()
+}
+
+pub(super) fn months(text: &str) -> Vec<Month> {
+    let month = |token: Token<'_>| {
+        let folded = fold(token.text);
+        let is = |name: &str| match name.strip_prefix('=') {
+            Some(word) => folded == word,
+            None => folded.starts_with(name),
+        };
+        // `července` begins as `června` does, so the longer name is asked first.
+        let found = MONTHS.iter().rposition(|names| names.split_whitespace().any(is))?;
+        let ambiguous = folded == "may" && !token.text.starts_with('M');
+        (!ambiguous).then(|| Month { shown: token.text.to_owned(), number: found + 1 })
+    };
+    let words = tokens(text).into_iter().filter(|token| token.kind == Kind::Word);
+    words.filter_map(month).collect()
+}
+
+/// Returns the months of dates in digits: `1. 3. 2024`, `2024-03-01`, `15.04.2023`.
+fn months_in_digits(text: &str) -> Vec<usize> {
+    let mut runs: Vec<(&str, usize)> = Vec::new();
+    let mut rest = text;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let digits = &rest[start..];
+        let length = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+        let joined = rest[..start].chars().all(|c| matches!(c, '.' | '-' | '/' | ' ' | '\u{a0}'));
+        let before = runs.last().map_or(0, |(_, run)| *run);
+        runs.push((&digits[..length], if joined { before + 1 } else { 1 }));
+        rest = &digits[length..];
+    }
+    let month = |date: &[(&str, usize)]| {
+        let [(first, _), (month, _), (last, run)] = date else { return None };
+        let is_date = *run >= 3 && (first.len() == 4) != (last.len() == 4);
+        month.parse().ok().filter(|_| is_date)
+    };
+    runs.windows(3).filter_map(month).collect()
+}
+
+/// Returns the capitalized words that do not begin a sentence.
+pub(super) fn names(claim: &str) -> Vec<Name> {
+    let name = |token: Token<'_>| {
+        let before = claim[..token.start].trim_end_matches(['"', '“', '„', '(', ' ', '*']);
+        let begins =
+            before.is_empty() || before.ends_with(['.', '!', '?', ':', ';', '\n', '-', '–', '—', '|']);
+        let folded = fold(token.text);
+        let capital = token.kind == Kind::Word && token.text.starts_with(char::is_uppercase);
+        let is_name = capital && !begins && token.text.chars().count() > 1 && !is_stop(&folded);
+        let is_month = !months(token.text).is_empty();
+        (is_name && !is_month).then(|| Name { shown: token.text.to_owned(), folded })
+    };
+    tokens(claim).into_iter().filter_map(name).collect()
+}
+
+impl Name {
+    /// Returns true if the words contain the name in some form.
+    pub(super) fn is_in(&self, words: &HashSet<String>) -> bool {
+        let length = self.folded.chars().count();
+        let kept = length.saturating_sub(NAME_ENDING_MAX_CHARS).max(NAME_PREFIX_MIN_CHARS);
+        let prefix: String = self.folded.chars().take(kept).collect();
+        let longest = length + NAME_ENDING_MAX_CHARS;
+        words.contains(&self.folded)
+            || length > NAME_PREFIX_MIN_CHARS
+                && words.iter().any(|word| word.starts_with(&prefix) && word.chars().count() <= longest)
+    }
+}
+
+/// Returns the value of a number, a number word, or the digits at the start of a word (`36h`).
+fn value(token: &Token<'_>) -> Option<String> {
+    match token.kind {
+        Kind::Number | Kind::Section => Some(trimmed(&normal_number(token.text))),
+        Kind::Word => {
+            let digits: String = token.text.chars().take_while(char::is_ascii_digit).collect();
+            if !digits.is_empty() {
+                return Some(trimmed(&digits));
+            }
+            let folded = fold(token.text);
+            NUMERALS.iter().find(|(word, _)| *word == folded).map(|(_, value)| value.to_string())
+        }
+    }
+}
+
+/// Removes zeros that do not change the value: `03`, `5.50`.
+fn trimmed(number: &str) -> String {
+    let number =
+        if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
+    let whole = number.trim_start_matches('0');
+    if whole.is_empty() || whole.starts_with('.') { format!("0{whole}") } else { whole.to_owned() }
+}

@@ -1,0 +1,37 @@
+//! Measures the check of citations on constructed sentences: false alarms and misses.
+
+use text_analysis::proof::prove;
+
+/// The most sentences that stand in their passage and are called unproven, and that do not and are called proven, in
+/// per cent.
+const FALSE_ALARMS_MAX_PERCENT: usize = 10;
+const MISSES_MAX_PERCENT: usize = 10;
+
+#[test]
+fn few_citations_are_judged_wrongly() {
+    let (mut passage, mut alarms, mut misses) = ("", Vec::new(), Vec::new());
+    let (mut right, mut wrong) = (0, 0);
+    for line in include_str!("sentences.txt").lines() {
+        match line.split_at(line.floor_char_boundary(2)) {
+            ("= ", text) => passage = text,
+            ("+ ", claim) => {
+                right += 1;
+                if let Err(reason) = prove(claim, &[passage]) {
+                    alarms.push(format!("{claim} ({reason})"));
+                }
+            }
+            ("- ", claim) => {
+                wrong += 1;
+                if prove(claim, &[passage]).is_ok() {
+                    misses.push(claim);
+                }
+            }
+            _ => {}
+        }
+    }
+    println!("false alarms: {} of {right}\n{}", alarms.len(), alarms.join("\n"));
+    println!("misses: {} of {wrong}\n{}", misses.len(), misses.join("\n"));
+    assert_eq!((right, wrong), (100, 100));
+    assert!(alarms.len() * 100 <= right * FALSE_ALARMS_MAX_PERCENT, "{alarms:#?}");
+    assert!(misses.len() * 100 <= wrong * MISSES_MAX_PERCENT, "{misses:#?}");
+}
