@@ -115,7 +115,7 @@ async fn run(command: Command) -> ExitCode {
                 .map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
         }
         Command::Manual { folder } => clap_mangen::generate_to(Cli::command(), &folder)
-            .map_err(|error| format!("{}: {error}", folder.display()).into()),
+            .map_err(|error| format!("{}: {error}", folder.display())),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "causerie", &mut script);

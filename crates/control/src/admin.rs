@@ -221,7 +221,7 @@ impl Admin {
         let noted = self.entry(Some(id), "set role", &account.email, role.as_str());
         let set = self.store.write(move |tx| {
             accounts::set_role(tx, user, role)?;
-            Ok::<_, StoreError>(audit::append(tx, &noted)?)
+            audit::append(tx, &noted)
         });
         set.await?;
         Ok(Account { role, ..account })

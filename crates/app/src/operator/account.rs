@@ -136,6 +136,7 @@ pub(crate) async fn change_machine(
 }
 
 /// Returns the operations and the account of a path.
+#[expect(clippy::result_large_err, reason = "every failure becomes a response at once")]
 fn operation(pages: &OperatorPages, user: &User, account: &str) -> Result<(Admin, AccountId), Response> {
     let admin = pages.operators.admin(&user.signed_in).map_err(|error| user.failed(error))?;
     Ok((admin, account.parse().map_err(|_| not_found(user))?))

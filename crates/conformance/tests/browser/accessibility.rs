@@ -102,7 +102,19 @@ fn pages_of_owners_keep_the_rules() {
     let mut findings = Findings::default();
     for view in VIEWS {
         stage.browser.look(view);
-        for path in ["/", &conversation, "/machine", "/credits", "/operator", &account, "/operator/audit"] {
+        for path in [
+            "/",
+            &conversation,
+            "/history",
+            "/files",
+            "/machine",
+            "/credits",
+            "/credits/ledger",
+            "/account",
+            "/operator",
+            &account,
+            "/operator/audit",
+        ] {
             stage.open(path);
             open_sections(&stage);
             findings.look(&stage, view, path);

@@ -5,6 +5,8 @@
 //! them; a third is kept apart (`kept`) and was not looked at while the reader was improved. With `attached`, each
 //! question has the right document attached.
 
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the figures are what it is for")]
+
 #[path = "../../tests/reader/exchange.rs"]
 #[expect(dead_code, reason = "the tests use the rest")]
 mod exchange;
