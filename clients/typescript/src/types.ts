@@ -105,6 +105,10 @@ export type Source = FileSource | UrlSource;
 export interface Citation {
   citationId: string;
   source: Source;
+  /** Whether every sentence that cites the passage stands in it; absent until the text is finished, or if unchecked. */
+  verified?: boolean;
+  /** What does not stand in the passage, if it is not verified. */
+  reason?: string;
 }
 
 interface PartOf<Type extends string> {

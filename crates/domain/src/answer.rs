@@ -5,16 +5,18 @@
 //! in the log, so both agree.
 
 mod error;
+mod passages;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use error::{AnswerError, ErrorCode};
+use passages::Passages;
 use sha2::{Digest, Sha256};
 
 use crate::citation::{self, CitationMarkers, Place};
 use crate::id::{MessageId, PartId};
-use crate::limits::{FILE_PARTS_MAX, PASSAGES_MAX_BYTES};
+use crate::limits::FILE_PARTS_MAX;
 use crate::step::{Block, Call, CallResult, Purpose, Step, StepOutcome};
 use crate::unread::{self, UNREAD_MAX, UnreadFile, UnreadReason};
 
@@ -204,7 +206,7 @@ pub struct Answer {
     grown: DraftChange,
     cited: Cited,
     unread: Vec<Unread>,
-    passages: BTreeMap<u32, Arc<str>>,
+    passages: Passages,
 }
 
 /// A file that a call could not read, and the tool that reported it.
@@ -252,7 +254,7 @@ impl Answer {
             grown: DraftChange::default(),
             cited: Cited::default(),
             unread: Vec::new(),
-            passages: BTreeMap::new(),
+            passages: Passages::default(),
         };
         for (index, path) in attachments.iter().enumerate() {
             let id = part_id(answer.id, "attachment", 0, index);
@@ -350,12 +352,6 @@ impl Answer {
     #[must_use]
     pub fn source(&self, number: u32) -> Option<&Place> {
         self.sources.iter().find(|source| source.number == number).map(|source| &source.place)
-    }
-
-    /// Returns the text of the passage with this number, if there is one within [`PASSAGES_MAX_BYTES`].
-    #[must_use]
-    pub fn passage(&self, number: u32) -> Option<&str> {
-        self.passages.get(&number).map(AsRef::as_ref)
     }
 
     fn apply(&mut self, change: Change) {
@@ -473,13 +469,7 @@ impl Answer {
                 self.sources.push(Source { number: passage.number, place: passage.place.clone() });
             }
         }
-        let mut room = PASSAGES_MAX_BYTES.saturating_sub(self.passages.values().map(|text| text.len()).sum());
-        for passage in &result.passages {
-            if passage.text.len() <= room && !self.passages.contains_key(&passage.number) {
-                room -= passage.text.len();
-                self.passages.insert(passage.number, passage.text.as_str().into());
-            }
-        }
+        self.passages.add(&result.passages);
         let settled = match result.outcome {
             StepOutcome::Done => RunState::Complete,
             StepOutcome::Failed | StepOutcome::Interrupted => RunState::Error,

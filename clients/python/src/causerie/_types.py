@@ -148,6 +148,10 @@ class Citation:
 
     citation_id: str
     source: Annotated[Source, _source]
+    verified: bool | None = None
+    """Whether every sentence that cites the passage stands in it; None until the text is finished, or if unchecked."""
+    reason: str | None = None
+    """What does not stand in the passage, if it is not verified."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,15 @@ struct AnswerForm<'a> {
     revision: u64,
     parts: Vec<PartForm<'a>>,
     sources: Vec<SourceForm<'a>>,
+    /// The passages that it cites; absent in answers of versions that did not check citations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    passages: Vec<PassageForm<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PassageForm<'a> {
+    n: u32,
+    text: Cow<'a, str>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -90,10 +99,11 @@ struct SourceForm<'a> {
     place: PlaceForm<'a>,
 }
 
-/// Encodes the parts and sources of an answer in at most `max_bytes`. Drops parts at the end until they fit,
-/// because completing an answer must never fail.
+/// Encodes the parts, sources and cited passages of an answer in at most `max_bytes`. Drops the passages, then parts at the
+/// end until they fit, because completing an answer must never fail.
 pub(crate) fn write_answer(answer: &Answer, max_bytes: usize) -> Result<String> {
     let mut part_count = answer.parts.len();
+    let mut passages = answer.cited_passages();
     loop {
         let json = write(&AnswerForm {
             v: VERSION,
@@ -105,11 +115,15 @@ pub(crate) fn write_answer(answer: &Answer, max_bytes: usize) -> Result<String> 
                 .iter()
                 .map(|source| SourceForm { n: source.number, place: (&source.place).into() })
                 .collect(),
+            passages: passages.iter().map(|(n, text)| PassageForm { n: *n, text: (*text).into() }).collect(),
         })?;
         if json.len() <= max_bytes || part_count == 0 {
             return Ok(json);
         }
-        part_count /= 2;
+        if passages.is_empty() {
+            part_count /= 2;
+        }
+        passages.clear();
     }
 }
 
@@ -127,7 +141,8 @@ pub(crate) fn read_answer(json: &str, id: MessageId, ending: Ending) -> Result<A
         .map(|source| Source { number: source.n, place: source.place.into() })
         .collect();
     answer.ending = Some(ending);
-    Ok(answer)
+    let passages = form.passages.into_iter().map(|passage| (passage.n, passage.text.into()));
+    Ok(answer.with_passages(passages))
 }
 
 fn part_form(part: &Part) -> PartForm<'_> {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use domain::answer::{Answer, AnswerError, Ending, ErrorCode, LogEntry, Stamp};
+use domain::answer::{Answer, AnswerError, Body, Ending, ErrorCode, LogEntry, Part, Stamp};
 use domain::credits::{Balance, Credits};
-use domain::id::{AccountId, ConversationId};
+use domain::id::{AccountId, ConversationId, PartId};
 use store::conversations::{ConversationError, ConversationPage, ConversationPatch, Message};
 use store::questions::NewQuestion;
 use store::turns::{ClaimedTurn, TurnError};
@@ -111,12 +111,16 @@ async fn a_completed_answer_is_read_as_it_ended(engine: Engine) {
     let mut answer =
         Answer::rebuild(fence.answer, &["/a".to_owned()], &log, Some(Ending::Failed(error.clone())));
     answer.stamp = Stamp { epoch: 1, revision: 41 };
+    let body = Body::Text("It is so [1].".to_owned());
+    answer.parts.push(Part { id: PartId::from_random(7), step: Some(0), body });
+    let answer = answer.with_passages([(1, "so it is".into()), (2, "not cited".into())]);
     fixture.complete(fence, answer.clone()).await.expect("the lease holds");
     let read = |by| fixture.store.read(move |tx| conversations::answer(tx, by, id, fence.answer));
     let read_again = read(account).await.expect("it is there");
     let ending = Ending::Failed(AnswerError { message: "too many".to_owned(), ..error });
     assert_eq!(read_again.answer.ending, Some(ending), "NUL is replaced");
     assert_eq!(read_again.answer.parts, answer.parts);
+    assert_eq!((read_again.answer.passage(1), read_again.answer.passage(2)), (Some("so it is"), None));
     assert_eq!((read_again.answer.stamp, &read_again.answer.sources), (answer.stamp, &answer.sources));
     assert_eq!(read_again.completed_at, Some(START.plus(Duration::from_secs(1))));
     assert_eq!(read_again.text, answer.text().replace('\0', " "));

@@ -1,0 +1,68 @@
+//! The texts of the passages that an answer's calls found, to compare its citations with.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Answer, Body};
+use crate::citation::{NumberedPassage, marks};
+use crate::limits::PASSAGES_MAX_BYTES;
+
+/// Texts by the number of their passage, together at most [`PASSAGES_MAX_BYTES`]. Derived data: any two are equal.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Passages(BTreeMap<u32, Arc<str>>);
+
+impl PartialEq for Passages {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl FromIterator<(u32, Arc<str>)> for Passages {
+    fn from_iter<I: IntoIterator<Item = (u32, Arc<str>)>>(passages: I) -> Self {
+        Self(passages.into_iter().collect())
+    }
+}
+
+impl Passages {
+    pub(super) fn get(&self, number: u32) -> Option<&str> {
+        self.0.get(&number).map(AsRef::as_ref)
+    }
+
+    /// Adds those that are new, as far as there is room.
+    pub(super) fn add(&mut self, passages: &[NumberedPassage]) {
+        let mut room = PASSAGES_MAX_BYTES.saturating_sub(self.0.values().map(|text| text.len()).sum());
+        for passage in passages {
+            if passage.text.len() <= room && !self.0.contains_key(&passage.number) {
+                room -= passage.text.len();
+                self.0.insert(passage.number, passage.text.as_str().into());
+            }
+        }
+    }
+}
+
+impl Answer {
+    /// Returns the text of the passage with this number, if there is one within
+    /// [`PASSAGES_MAX_BYTES`].
+    #[must_use]
+    pub fn passage(&self, number: u32) -> Option<&str> {
+        self.passages.get(number)
+    }
+
+    /// Returns the passages that its texts and reports cite, by number, as far as it has their text.
+    #[must_use]
+    pub fn cited_passages(&self) -> BTreeMap<u32, &str> {
+        let texts = self.parts.iter().filter_map(|part| match &part.body {
+            Body::Text(markdown) => Some(markdown),
+            Body::Run(run) => Some(&run.report),
+            Body::Reasoning(_) | Body::File { .. } => None,
+        });
+        let cited = texts.flat_map(|markdown| marks(markdown)).map(|mark| mark.number);
+        cited.filter_map(|number| Some((number, self.passage(number)?))).collect()
+    }
+
+    /// Restores the passages of a completed answer: those of [`Self::cited_passages`].
+    #[must_use]
+    pub fn with_passages(self, passages: impl IntoIterator<Item = (u32, Arc<str>)>) -> Self {
+        Self { passages: passages.into_iter().collect(), ..self }
+    }
+}
