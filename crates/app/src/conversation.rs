@@ -36,6 +36,8 @@ pub(crate) struct Exchange {
     pub(crate) again: Option<String>,
     /// Rendered; empty if there is none.
     pub(crate) answer: String,
+    /// True if the answer is rendered in progress.
+    is_open: bool,
 }
 
 pub(crate) struct Attachment {
@@ -161,6 +163,11 @@ impl Pages {
         let earlier = (window.first > 0).then(|| window.first.saturating_sub(SHOWN_MAX as u32));
         let exchanges =
             self.exchanges(user.visitor.texts, principal, window.messages).await.map_err(failed)?;
+        // An answer may have ended since the summary was read: what the page shows decides.
+        let is_open = match (later, exchanges.last()) {
+            (None, Some(last)) => last.is_open,
+            _ => summary.open_answer.is_some(),
+        };
         let page = ConversationPage {
             frame,
             composer,
@@ -171,7 +178,7 @@ impl Pages {
             earlier,
             later,
             is_pinned: summary.pinned,
-            is_open: summary.open_answer.is_some(),
+            is_open,
         };
         Ok(error::rendered(&page))
     }
@@ -238,6 +245,7 @@ impl Pages {
                         attachments: question.attachments.iter().map(|path| attachment(path)).collect(),
                         asked_at: ShownTime::time(texts, question.created_at),
                         answer: String::new(),
+                        is_open: false,
                     }),
                     Message::Answer(stored) => {
                         let snapshot = answers.snapshot_of(&principal, *stored);
@@ -245,6 +253,7 @@ impl Pages {
                             AnswerView::of(texts, &snapshot).render().map_err(UseCaseError::internal)?;
                         if let Some(exchange) = exchanges.last_mut() {
                             exchange.answer = html;
+                            exchange.is_open = snapshot.ending.is_none();
                         }
                     }
                 }
