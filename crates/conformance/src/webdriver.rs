@@ -2,6 +2,8 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -97,7 +99,7 @@ impl WebDriver {
         });
         let address = format!("127.0.0.1:{}", port.expect("a port"));
         // The driver goes on writing, so somebody has to read.
-        std::thread::spawn(move || lines.count());
+        thread::spawn(move || lines.count());
         let mut browser = Self { driver, address, session: String::new(), _profile: profile };
         browser.begin();
         browser.look(view);
@@ -158,7 +160,17 @@ impl WebDriver {
     /// If there is none in time.
     #[must_use]
     pub fn find(&self, selector: &str) -> Element {
-        poll::until(selector, || self.find_now(selector))
+        let start = Instant::now();
+        loop {
+            if let Some(found) = self.find_now(selector) {
+                return found;
+            }
+            if start.elapsed() > poll::TIMEOUT {
+                let page = self.run("return `${location.href}\\n${document.body.outerHTML}`", &[]);
+                panic!("no {selector} within {:?} at {}", poll::TIMEOUT, page.as_str().unwrap_or_default());
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Returns the first element of this CSS selector, if there is one.

@@ -181,7 +181,8 @@ impl Stage {
     /// Returns the files of the data folder, except the database, the machines and the account's own.
     fn outside(&self) -> BTreeMap<PathBuf, File> {
         let data = self.service.data();
-        let own = [self.workspace(), data.join("machines")];
+        // The reserve of disk space is allocated in the background.
+        let own = [self.workspace(), data.join("machines"), data.join("reserve")];
         let mut files = BTreeMap::new();
         let mut folders = vec![data];
         while let Some(folder) = folders.pop() {

@@ -14,10 +14,11 @@ fn document(name: &str) -> Vec<u8> {
 }
 
 /// Unreadable documents, with the reason of each in the answer.
-const UNREADABLE: [(&str, &str); 5] = [
+const UNREADABLE: [(&str, &str); 6] = [
     ("locked.pdf", "encrypted"),
     ("scan.pdf", "no text"),
-    ("slides.ppt", "format is not supported"),
+    ("slides.ppt", "damaged"),
+    ("clip.mp4", "format is not supported"),
     ("bomb.docx", "too large"),
     ("broken.pdf", "damaged"),
 ];
@@ -25,7 +26,12 @@ const UNREADABLE: [(&str, &str); 5] = [
 /// Uploads the unreadable documents and a readable one, and returns their paths.
 fn uploaded(api: &Api) -> Vec<String> {
     let legacy = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1 an old presentation".to_vec();
-    let content = |name: &str| if name == "slides.ppt" { legacy.clone() } else { document(name) };
+    let film = b"\0\0\0\x20ftypisom\0\0\x02\0isomiso2avc1mp41".to_vec();
+    let content = |name: &str| match name {
+        "slides.ppt" => legacy.clone(),
+        "clip.mp4" => film.clone(),
+        _ => document(name),
+    };
     let unreadable = UNREADABLE.iter().map(|(name, _)| path_of(api.upload(name, &content(name))));
     let readable = path_of(api.upload("terms.txt", b"The monthly rent is 18,500 crowns."));
     unreadable.chain([readable]).collect()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use domain::account::Licence;
+use domain::account::{Licence, Role};
 use domain::credits::{Balance, Credits, PostingKind};
 use domain::id::{AccountId, KeyId, PostingId, UserId};
 use domain::key::{KeyFingerprint, SecretKey};
@@ -22,6 +22,7 @@ on_every_engine!(
     accounts_are_listed_page_by_page_with_their_credits,
     an_email_is_taken_once_in_any_case,
     an_email_is_replaced_by_a_free_one,
+    an_owner_becomes_an_operator_and_an_owner_again,
     a_password_belongs_to_one_user,
     a_grant_raises_the_balance_and_stands_in_the_ledger,
     machines_are_counted_from_zero_without_gaps,
@@ -102,6 +103,18 @@ async fn an_email_is_replaced_by_a_free_one(engine: Engine) {
         let found = fixture.store.read(move |tx| accounts::by_email(tx, "ADA.L@example.org")).await;
         let found = found.expect("a read").expect("it is found");
         assert_eq!((found.user, found.email.as_str()), (ada_user, email));
+    }
+}
+
+async fn an_owner_becomes_an_operator_and_an_owner_again(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let new = fixture.new_account(0);
+    let (account, user) = (new.account, new.user);
+    fixture.store.write(move |tx| accounts::create(tx, &new)).await.expect("it is made");
+    for role in [Role::Operator, Role::Owner] {
+        fixture.store.write(move |tx| accounts::set_role(tx, user, role)).await.expect("it is set");
+        let found = fixture.store.read(move |tx| accounts::get(tx, account)).await.expect("a read");
+        assert_eq!(found.map(|found| found.role), Some(role));
     }
 }
 
