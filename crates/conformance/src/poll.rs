@@ -12,13 +12,20 @@ const INTERVAL: Duration = Duration::from_millis(10);
 ///
 /// # Panics
 /// If there is none within [`TIMEOUT`]. `what` names the awaited condition.
-pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    let found = in_time(look);
+    assert!(found.is_some(), "{what}: not within {TIMEOUT:?}");
+    found.expect("it was found")
+}
+
+/// Polls until `look` returns a value; `None` if there is none within [`TIMEOUT`].
+pub fn in_time<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {
-        if let Some(found) = look() {
+        let found = look();
+        if found.is_some() || start.elapsed() > TIMEOUT {
             return found;
         }
-        assert!(start.elapsed() < TIMEOUT, "{what}: not within {TIMEOUT:?}");
         thread::sleep(INTERVAL);
     }
 }

@@ -3,7 +3,6 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -160,17 +159,12 @@ impl WebDriver {
     /// If there is none in time.
     #[must_use]
     pub fn find(&self, selector: &str) -> Element {
-        let start = Instant::now();
-        loop {
-            if let Some(found) = self.find_now(selector) {
-                return found;
-            }
-            if start.elapsed() > poll::TIMEOUT {
-                let page = self.run("return `${location.href}\\n${document.body.outerHTML}`", &[]);
-                panic!("no {selector} within {:?} at {}", poll::TIMEOUT, page.as_str().unwrap_or_default());
-            }
-            thread::sleep(Duration::from_millis(10));
+        let found = poll::in_time(|| self.find_now(selector));
+        if found.is_none() {
+            let page = self.run("return `${location.href}\\n${document.body.outerHTML}`", &[]);
+            assert!(found.is_some(), "no {selector} in time at {}", page.as_str().unwrap_or_default());
         }
+        found.expect("it was found")
     }
 
     /// Returns the first element of this CSS selector, if there is one.
