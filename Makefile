@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help setup tools guest guest-debug full-debug build demo test schemathesis fuzz check fmt bench bench-documents screenshots \
-	audit
+	audit package package-test
 
 CARGO ?= cargo
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -90,6 +90,14 @@ check: ## Formatting, lints, tidy, licences and spelling (the first run builds c
 	@sh tools/setup.sh deny typos
 	$(CARGO) deny --offline check bans licenses sources
 	typos
+
+package: setup ## Pack the release into target/packages: .deb, tarball, OCI image, SBOM; ARCH=arm64 to cross build
+	@sh tools/setup.sh package
+	sh tools/package.sh $(ARCH)
+
+package-test: ## Install, use, upgrade, remove and purge the .deb of target/packages in a new Debian (as root)
+	@sh tools/setup.sh package
+	sh tools/package-test.sh
 
 audit: ## Known weaknesses of the dependencies (asks the advisory database over the network)
 	@sh tools/setup.sh deny

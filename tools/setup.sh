@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what is missing and touches nothing that is there. Arguments: packages, nextest, python, browser, node, screenshots,
-# fuzz, deny, typos.
+# fuzz, deny, typos, package.
 set -eu
 
 # gcc and libc6-dev link the programs, uidmap gives an ordinary user the ids that a machine runs under, user-mode-linux is the
@@ -18,6 +18,8 @@ AXE_VERSION="4.14.1"
 PICTURE_PACKAGES="pngquant fonts-inter fonts-urw-base35"
 # Beside which files are measured.
 BENCH_PACKAGES="nginx-light"
+# What packs the release: debhelper and lintian for Debian, umoci and mmdebstrap for an image of containers.
+PACK_PACKAGES="debhelper dpkg-dev fakeroot lintian mmdebstrap umoci uidmap"
 # The published schema is tried by programs in Python, of these versions.
 PYTHON_PACKAGES="python3 python3-venv"
 PYTHON_REQUIREMENTS="crates/conformance/tests/schema/requirements.txt"
@@ -106,6 +108,11 @@ for what in "$@"; do
         nextest)
             packages $TEST_PACKAGES
             tool cargo-nextest cargo-nextest
+            ;;
+        package)
+            packages $PACK_PACKAGES
+            tool cargo-auditable cargo-auditable
+            tool cargo-cyclonedx cargo-cyclonedx
             ;;
         bench) packages $BENCH_PACKAGES ;;
         python)
