@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use control::admin::{AdminError, KeyRestrictions};
+use control::passwords::Password;
 use control::{Environment, Principal};
 use domain::credits::Credits;
 use domain::machine::MachineStatus;
@@ -103,8 +104,9 @@ fn questions(variable: impl Fn(&str) -> Option<String>) -> Questions {
 }
 
 async fn introduce(running: &serve::Running) -> Result<(), String> {
-    let key = key_of_demo(running).await.map_err(|error| error.to_string())?;
+    let (key, password) = access(running).await.map_err(|error| error.to_string())?;
     let url = format!("http://{}", running.address);
+    print_line(&format!("The agent's machine: {}", machine(running).await?));
     let attached = upload(&url, &key).await?;
     print_line(&format!("{} documents are in the workspace: {}\n", attached.len(), attached.join(", ")));
     let Questions { first, next } = questions(|name| std::env::var(name).ok());
@@ -120,7 +122,17 @@ async fn introduce(running: &serve::Running) -> Result<(), String> {
     print_line(&format!("  export CAUSERIE_URL={url}\n  export CAUSERIE_API_KEY={key}"));
     print_line(&format!("  {} ask \"{next}\"", program()));
     print_line(&format!("  curl -H \"X-Api-Key: $CAUSERIE_API_KEY\" {url}/api/v1/chats"));
+    print_line(&format!("\nOr go on in a browser: {url}/ (email {EMAIL}, password {password})"));
     Ok(())
+}
+
+/// Describes the driver of the machine and what isolates it.
+async fn machine(running: &serve::Running) -> Result<String, String> {
+    let account = running.service.admin.account(EMAIL).await.map_err(|error| error.to_string())?;
+    let principal =
+        Principal::service(&account, Environment::system().now()).map_err(|error| error.to_string())?;
+    let described = running.service.vm.describe(&principal).await.map_err(|error| error.to_string())?;
+    Ok(format!("{}, {}", described.driver, described.isolation))
 }
 
 /// Returns the command that runs this program from the current folder.
@@ -130,18 +142,23 @@ fn program() -> String {
     Path::new(&called).strip_prefix(here).map_or(called.clone(), |below| below.display().to_string())
 }
 
-/// Creates a key for the demonstration's account and revokes those of earlier runs.
-async fn key_of_demo(running: &serve::Running) -> Result<String, AdminError> {
-    let admin = &running.service.admin;
-    let until = Environment::system().now().plus(LICENCE);
+/// Creates a key and a password for the demonstration's account, and revokes the keys of earlier runs.
+async fn access(running: &serve::Running) -> Result<(String, String), AdminError> {
+    let (admin, environment) = (&running.service.admin, Environment::system());
+    let until = environment.now().plus(LICENCE);
     match admin.create_account(EMAIL, Some(until), Credits(CREDITS), None, true).await {
         Ok(_) | Err(AdminError::EmailTaken) => {}
         Err(error) => return Err(error),
     }
+    let password = format!("{:016x}", environment.bits() >> 64);
+    if let Ok(password) = Password::parse(&password) {
+        admin.set_password(EMAIL, password).await?;
+    }
     for earlier in admin.list_keys(EMAIL).await? {
         admin.revoke_key(earlier.id).await?;
     }
-    Ok(admin.create_key(EMAIL, KEY_NAME, KeyRestrictions::default()).await?.key.reveal().to_owned())
+    let key = admin.create_key(EMAIL, KEY_NAME, KeyRestrictions::default()).await?.key;
+    Ok((key.reveal().to_owned(), password))
 }
 
 /// Uploads the example documents and returns their paths.

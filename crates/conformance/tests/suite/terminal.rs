@@ -187,3 +187,19 @@ fn chat_asks_a_question_for_each_line_in_one_conversation() {
         "the third was not asked"
     );
 }
+
+#[test]
+fn the_demonstration_names_the_machine_answers_with_sources_and_ends() {
+    let service = Service::start(Options::default());
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut demo = service.command();
+    demo.args(["demo", "--once", "--listen", "127.0.0.1:0", "--data"]).arg(folder.path());
+    let output = demo.env("LC_ALL", "C").output().expect("it can be run");
+    let printed = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+    for part in
+        ["The agent's machine: ", "two months", "[1] /uploads/employment-contract.docx", "api-", "password "]
+    {
+        assert!(printed.contains(part), "{part}: {printed}");
+    }
+}
