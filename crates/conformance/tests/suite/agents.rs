@@ -79,7 +79,15 @@ fn a_task_goes_to_another_agent_whose_report_is_read_cited_and_paid_for() {
     assert!(!content.contains("[9]"), "a number without a source is removed: {part}");
     assert_eq!(part["citations"][0]["source"]["path"], "/uploads/lease.txt", "{part}");
     let last = parts(&answer).last().expect("a part");
-    assert_eq!((&last["type"], &last["citations"]), (&json!("TEXT"), &part["citations"]), "{answer}");
+    assert_eq!(
+        (&last["type"], last["citations"].as_array().map(Vec::len)),
+        (&json!("TEXT"), Some(1)),
+        "{answer}"
+    );
+    // Each sentence is checked by itself.
+    for field in ["citationId", "source"] {
+        assert_eq!(last["citations"][0][field], part["citations"][0][field], "{answer}");
+    }
     assert_eq!(answer["text"], "I ask a lawyer.\n\nThe rent is due on the fifth.");
     let requests = vendor.requests();
     assert!(tools(&requests[0]).contains(&"agent"), "{:?}", tools(&requests[0]));
