@@ -1,4 +1,4 @@
-//! The page on which the first account is created, by whoever has the link that the service printed.
+//! The page on which the first account is created, by anyone with the link that the service printed.
 
 use askama::Template;
 use axum::Form;
@@ -50,7 +50,7 @@ pub(crate) struct Welcome {
     pub(crate) sessions: Sessions,
 }
 
-/// Shows the form to whoever has the link.
+/// Shows the form to anyone with the link.
 pub(crate) async fn show(
     State(welcome): State<Welcome>,
     visitor: Visitor,

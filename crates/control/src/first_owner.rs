@@ -1,4 +1,4 @@
-//! The first account of a service, created in the browser by whoever has the link that the service printed at its start.
+//! The first account of a service, created in the browser by anyone with the link that the service printed at its start.
 //!
 //! The link holds an invitation of 256 random bits, of which the service keeps the SHA-256 in memory. It is valid once, for
 //! [`INVITATION_MAX`], until the service ends, and only while there is no account.

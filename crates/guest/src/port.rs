@@ -48,8 +48,7 @@ impl Port {
         }
     }
 
-    /// Tells the host that the machine is ready, and waits for the introduction. A machine that is saved meanwhile
-    /// continues here.
+    /// Tells the host that the machine is ready, and waits for the introduction.
     ///
     /// # Errors
     /// If the port fails, or the host sends something else.

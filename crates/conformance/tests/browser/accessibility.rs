@@ -25,12 +25,12 @@ fn violations(browser: &WebDriver) -> Vec<String> {
     let options = json!({ "resultTypes": ["violations"], "rules": { "target-size": { "enabled": true } } });
     let found = browser.run_async("return (await axe.run(document, arguments[0])).violations", &[options]);
     let found = found.as_array().expect("violations").clone();
-    let told = |violation: &Value| {
+    let described = |violation: &Value| {
         let places = violation["nodes"].as_array().into_iter().flatten();
         let places = places.map(|node| format!("{} {}", node["html"], node["any"][0]["message"]));
         format!("{}: {}", violation["id"], places.collect::<Vec<_>>().join("\n    "))
     };
-    found.iter().map(told).collect()
+    found.iter().map(described).collect()
 }
 
 /// Violations of the rules, with the first view of each.

@@ -32,7 +32,7 @@ struct Group {
     first: usize,
     quoted: usize,
     unanswerable: usize,
-    told: usize,
+    declined: usize,
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -68,8 +68,8 @@ async fn main() {
     println!();
     for (name, group) in groups {
         println!(
-            "{name}: right passage first {} and among the quoted {} of {}; unanswerable told {} of {}",
-            group.first, group.quoted, group.answerable, group.told, group.unanswerable
+            "{name}: right passage first {} and among the quoted {} of {}; unanswerable declined {} of {}",
+            group.first, group.quoted, group.answerable, group.declined, group.unanswerable
         );
     }
     println!("slowest search: {:?}", exchange.slowest_search());
@@ -83,7 +83,7 @@ impl Group {
             self.quoted += usize::from(right.contains(&true));
         } else {
             self.unanswerable += 1;
-            self.told += usize::from(right.first() == Some(&true));
+            self.declined += usize::from(right.first() == Some(&true));
         }
     }
 }

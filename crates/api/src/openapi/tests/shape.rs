@@ -5,14 +5,14 @@ use domain::id::ConversationId;
 use serde_json::{Map, Value};
 
 /// Keywords without an effect on validity.
-const TOLD: [&str; 6] = ["description", "title", "examples", "default", "discriminator", "deprecated"];
+const ANNOTATIONS: [&str; 6] = ["description", "title", "examples", "default", "discriminator", "deprecated"];
 
 /// Checks a value against a schema and describes the first mismatch. If the schema has `properties`, other fields are
 /// errors.
 pub(super) fn check(document: &Value, schema: &Value, value: &Value) -> Result<(), String> {
     let schema = resolved(document, schema)?;
     let keywords = schema.as_object().ok_or("the schema is no object")?;
-    for (keyword, wanted) in keywords.iter().filter(|(keyword, _)| !TOLD.contains(&keyword.as_str())) {
+    for (keyword, wanted) in keywords.iter().filter(|(keyword, _)| !ANNOTATIONS.contains(&keyword.as_str())) {
         let holds = match keyword.as_str() {
             "type" => is_type(wanted, value),
             "enum" => wanted.as_array().is_some_and(|values| values.contains(value)),
