@@ -62,5 +62,5 @@ async fn tell(shared: &Shared, fence: Fence, ending: Option<&Ending>) {
     let Ok(Some((trace, began))) = found else { return };
     let age = shared.parts.environment.now().since(began);
     shared.metrics.ended(ending, age);
-    Spans::give_up(shared.parts.environment.tracer(), trace, fence).completed(ending, age);
+    Spans::give_up(shared.parts.environment.tracer(), trace, fence).completed(ending, began);
 }

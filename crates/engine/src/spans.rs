@@ -19,6 +19,7 @@ use std::time::Duration;
 use domain::answer::{Ending, LogEntry};
 use domain::id::{MessageId, TraceId};
 use domain::step::StepOutcome;
+use domain::time::Timestamp;
 use domain::turn::HostFrame;
 use domain::turn::host::{Effect, Event};
 use store::turns::{Fence, TurnRecord};
@@ -152,13 +153,13 @@ impl Spans {
         }
     }
 
-    /// Records the completion of the answer, at this age.
-    pub(crate) fn completed(&self, ending: Option<&Ending>, age: Duration) {
+    /// Records the completion of the answer that was accepted at this time.
+    pub(crate) fn completed(&self, ending: Option<&Ending>, accepted_at: Timestamp) {
         let Some(mut work) = self.work() else { return };
         work.end = None;
         let parent = accepting(work.answering.trace, work.answer).span;
         let Some(mut span) = work.tracer.start_with_context(work.answering, parent, "answer") else { return };
-        span.backdate(age);
+        span.backdate(Duration::from_micros(u64::try_from(accepted_at.micros()).unwrap_or(0)));
         let outcome = match ending {
             Some(Ending::Done) | None => "done",
             Some(Ending::Stopped) => "stopped",

@@ -418,7 +418,7 @@ impl TurnRunner {
 
     async fn complete(&mut self, completion: Completion) -> Result<Event, TurnOutcome> {
         self.running.end(ControlSignal::Stop).await;
-        let event = self.store.complete(completion, self.age()).await?;
+        let event = self.store.complete(completion, self.created_at).await?;
         self.completed = event == Event::Completed;
         Ok(event)
     }

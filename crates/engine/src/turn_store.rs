@@ -7,6 +7,7 @@ use domain::answer::{Ending, LogEntry};
 use domain::credits::{Credits, Shortage};
 use domain::id::{AccountId, InstanceId, PostingId};
 use domain::step::{CallResult, Usage};
+use domain::time::Timestamp;
 use domain::turn::host::{Completion, Event};
 use store::turns::{self, ClaimedTurn, Fence, Log, Reserve, StepDone, TurnError, TurnRecord, delegations};
 use store::{Sql, skills};
@@ -152,8 +153,12 @@ impl TurnStore {
         .await
     }
 
-    /// Commits the end, with the part of the last step that stood. `age` is the age of the answer.
-    pub(super) async fn complete(&self, completion: Completion, age: Duration) -> Result<Event, TurnOutcome> {
+    /// Commits the end of the answer, with the part of the last step that stood.
+    pub(super) async fn complete(
+        &self,
+        completion: Completion,
+        accepted_at: Timestamp,
+    ) -> Result<Event, TurnOutcome> {
         let partial = completion.partial.map(|entry| self.step_done(entry, completion.cost));
         let settled = partial.as_ref().map(|partial| (partial.step.usage, partial.cost));
         let (release, now) = (self.posting(), self.shared.parts.environment.now());
@@ -181,8 +186,9 @@ impl TurnStore {
                 self.settled(usage, cost);
             }
             if self.delegation.is_none() {
+                let age = self.shared.parts.environment.now().since(accepted_at);
                 self.shared.metrics.ended(ending.as_ref(), age);
-                self.spans.completed(ending.as_ref(), age);
+                self.spans.completed(ending.as_ref(), accepted_at);
                 self.log_end(ending.as_ref(), age);
             }
         }

@@ -305,10 +305,11 @@ impl Span {
         }
     }
 
-    /// Moves the start back by `age`.
-    pub fn backdate(&mut self, age: Duration) {
+    /// Moves the start back to this time since the Unix epoch; leaves a start that is not later.
+    pub fn backdate(&mut self, start: Duration) {
         if let Some(data) = &mut self.data {
-            data.start_unix_nanos = data.start_unix_nanos.saturating_sub(nanos(age));
+            let age = Duration::from_nanos(data.start_unix_nanos.saturating_sub(nanos(start)));
+            data.start_unix_nanos -= nanos(age);
             self.begun = self.begun.checked_sub(age).unwrap_or(self.begun);
         }
     }
@@ -385,7 +386,9 @@ mod tests {
         outer.set_attribute("status", 200_u32);
         let mut inner = tracer.start_child(Some(outer.context()), "inner").expect("it is on").client();
         inner.fail();
-        inner.backdate(Duration::from_secs(60));
+        let start =
+            SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970") - Duration::from_secs(60);
+        inner.backdate(start);
         assert!(spans.take(10).is_empty(), "none is over");
         drop(inner);
         drop(outer);
@@ -394,6 +397,7 @@ mod tests {
         assert_eq!((outer.context.trace, inner.context.trace >> 120), (inner.context.trace, 0x0a));
         assert!(inner.failed && !outer.failed && inner.kind == SpanKind::Client);
         assert_eq!(outer.attributes, [("status", AttributeValue::Number(200))]);
+        assert_eq!(inner.start_unix_nanos, nanos(start), "however late it is moved");
         assert!(inner.end_unix_nanos - inner.start_unix_nanos >= 60_000_000_000);
         assert!(
             outer.end_unix_nanos >= outer.start_unix_nanos && inner.start_unix_nanos < outer.start_unix_nanos

@@ -186,8 +186,10 @@ fn an_answer_belongs_to_the_trace_of_its_question_through_a_restart() {
     assert_eq!((&accept.parent, &whole.parent), (&request.id, &accept.id));
     assert_eq!(whole.attributes["causerie.answer.outcome"], "done");
     let works = named("work on answer");
-    // Their times are of the wall clock, which may step: only the relation counts.
-    assert!(works.iter().all(|work| work.parent == whole.id), "{works:?}");
+    assert!(
+        works.iter().all(|work| work.parent == whole.id && work.begun >= whole.begun),
+        "{whole:?} {works:?}"
+    );
     for name in ["reach machine", "model step", "tool call", "complete answer"] {
         let spans = named(name);
         assert!(!spans.is_empty(), "{name}");
