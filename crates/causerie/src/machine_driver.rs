@@ -114,6 +114,9 @@ async fn sandbox(data: &Path, settings: &Settings) -> Result<Driver, String> {
 async fn open(config: SandboxConfig) -> Result<Driver, String> {
     let words = |error: DriverError| error.to_string();
     let sandbox = Sandbox::open(config).map_err(words)?;
+    if let Err(error) = sandbox.save_template().await {
+        tracing::warn!(%error, "no virtual machine could be saved, so that each start boots");
+    }
     sandbox.probe_once().await.map_err(words)?;
     Ok(Driver::Sandbox(sandbox))
 }

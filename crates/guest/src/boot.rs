@@ -162,7 +162,7 @@ fn file_systems(platform: &Platform) -> Result<(), BootError> {
     shared_folder(platform, Share::Index, link::INDEX, data)?;
     if matches!(platform, Platform::Qemu(_)) && Path::new(PLUGINS).exists() {
         // The system keeps what it has read of other files.
-        shared_folder(platform, Share::Plugins, PLUGINS, data | MountFlags::RDONLY)?;
+        shared_folder(platform, Share::Plugins, PLUGINS, base | MountFlags::RDONLY)?;
     }
     Ok(())
 }

@@ -13,41 +13,56 @@ use std::time::Duration;
 
 use protocol::link;
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
-use rustix::mount::{MountFlags, mount};
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_remount, unmount};
 
-/// The folder of the workspace that chooses the attack.
-const CHOICE: &str = "/workspace/guest-root";
-/// A folder of this process's own, and in it the jail as the kernel's process sees it, writable as far as that is.
+/// A folder of this process's own, and in it the jail as the kernel's process sees it, and the workspace, writable as far
+/// as they are.
 const OWN: &str = "/tmp";
 const JAIL: &str = "/tmp/jail";
+const WORKSPACE: &str = "/tmp/workspace";
+/// The addresses at which a microvm has its devices.
+const DEVICE_REGISTERS: std::ops::Range<i64> = 0xfeb0_0000..0xfef0_0000;
 /// The frames that are sent to the host, of all kinds.
 const FRAMES: u16 = 20_000;
 
+/// The kind of machine that is attacked from inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    UserModeLinux,
+    Qemu,
+}
+
 /// Makes the attack that the workspace asks for, if it asks for one.
-pub(crate) fn run() {
-    let chosen = |name: &str| Path::new(CHOICE).join(name).exists();
+pub(crate) fn run(kind: Kind) {
+    own_folder(kind).unwrap();
+    let chosen = |name: &str| Path::new(WORKSPACE).join("guest-root").join(name).exists();
     if chosen("attempts") {
-        attempts().unwrap();
+        attempts(kind).unwrap();
     } else if chosen("crash") {
         when_told(crash);
     } else if chosen("memory") {
         when_told(overwrite_memory);
     } else if chosen("processes") {
         when_told(fork_until_refused);
+    } else if chosen("hardware") {
+        when_told(write_to_devices);
     }
+    // The machine mounts the workspace itself, which QEMU shares once.
+    unmount(WORKSPACE, UnmountFlags::empty()).unwrap();
+    unmount(OWN, UnmountFlags::DETACH).unwrap();
 }
 
 /// Makes the attack in another process once the workspace has the file `guest-root/go`, while the machine runs.
 fn when_told(attack: fn()) {
     // SAFETY: there is one thread.
     if unsafe { libc::fork() } == 0 {
-        // With mounts of its own, which those of the machine do not cover.
-        // SAFETY: the flag names no descriptors.
-        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.unwrap();
-        own_folder().unwrap();
-        while !Path::new(JAIL).join("workspace/guest-root/go").exists() {
+        while !Path::new("/workspace/guest-root/go").exists() {
             std::thread::sleep(Duration::from_millis(10));
         }
+        // With mounts of its own.
+        // SAFETY: the flag names no descriptors.
+        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.unwrap();
+        mount("none", OWN, "tmpfs", MountFlags::empty(), None).unwrap();
         attack();
         std::process::exit(0);
     }
@@ -60,13 +75,43 @@ fn host_folder(path: &str, at: &str) -> io::Result<()> {
     Ok(mount("none", at, "hostfs", MountFlags::empty(), Some(options.as_c_str()))?)
 }
 
-fn own_folder() -> io::Result<()> {
-    mount("none", OWN, "tmpfs", MountFlags::empty(), None)?;
-    host_folder("/", JAIL)
+/// Mounts a folder that QEMU shares.
+fn shared_folder(tag: &str, at: &str, options: &str) -> io::Result<()> {
+    fs::create_dir_all(at)?;
+    let options = format!("trans=virtio,version=9p2000.L,access=any,cache=none{options}");
+    let options = std::ffi::CString::new(options)?;
+    Ok(mount(tag, at, "9p", MountFlags::empty(), Some(options.as_c_str()))?)
 }
 
-fn attempts() -> io::Result<()> {
-    own_folder()?;
+fn own_folder(kind: Kind) -> io::Result<()> {
+    mount("none", OWN, "tmpfs", MountFlags::empty(), None)?;
+    match kind {
+        Kind::UserModeLinux => {
+            host_folder("/", JAIL)?;
+            host_folder("/workspace", WORKSPACE)
+        }
+        Kind::Qemu => {
+            // QEMU shares it once, and it is mounted already.
+            fs::create_dir(JAIL)?;
+            mount_bind("/", JAIL)?;
+            let _ = mount_remount(JAIL, MountFlags::BIND, "");
+            let _ = mount_remount("/", MountFlags::empty(), "");
+            shared_folder(link::WORKSPACE_TAG, WORKSPACE, "")
+        }
+    }
+}
+
+/// Mounts the workspace with a path above it, and reads there.
+fn again(at: &str, above: &str, read: impl Fn() -> io::Result<String>) -> io::Result<String> {
+    unmount(WORKSPACE, UnmountFlags::empty())?;
+    shared_folder(link::WORKSPACE_TAG, at, &format!(",aname={above}"))?;
+    let outcome = read();
+    unmount(at, UnmountFlags::empty())?;
+    shared_folder(link::WORKSPACE_TAG, WORKSPACE, "")?;
+    outcome
+}
+
+fn attempts(kind: Kind) -> io::Result<()> {
     let mut report = String::new();
     let mut note = |what: &str, outcome: io::Result<String>| {
         let outcome = outcome.map_or_else(|error| format!("refused: {error}"), |got| format!("got {got}"));
@@ -113,10 +158,28 @@ fn attempts() -> io::Result<()> {
     }
     for (number, above) in ["/workspace/..", "/workspace/../../../..", "/plugins/../.."].iter().enumerate() {
         let at = format!("{OWN}/above{number}");
-        note(above, host_folder(above, &at).and_then(|()| readable(&Path::new(&at).join("etc/shadow"))));
+        let read = || readable(&Path::new(&at).join("etc/shadow"));
+        let outcome = match kind {
+            Kind::UserModeLinux => host_folder(above, &at).and_then(|()| read()),
+            Kind::Qemu => again(&at, above, read),
+        };
+        note(above, outcome);
     }
-    let workspace = Path::new(JAIL).join("workspace");
-    note("follow a link", follow(&workspace));
+    if kind == Kind::Qemu {
+        // Of QEMU's own process.
+        for path in ["proc/self/maps", "proc/self/mem", "proc/self/environ", "dev/kvm"] {
+            note(&format!("read {path}"), readable(&Path::new(JAIL).join(path)));
+        }
+        for path in ["new", "skill.txt"] {
+            let at = format!("{OWN}/skills");
+            let written = shared_folder(link::PLUGINS_TAG, &at, "")
+                .and_then(|()| fs::write(Path::new(&at).join(path), "x"));
+            note(&format!("write plugins/{path}"), written.map(|()| "a file".into()));
+            unmount(at, UnmountFlags::empty())?;
+        }
+    }
+    let workspace = Path::new(WORKSPACE);
+    note("follow a link", follow(workspace));
     for (name, mode) in [("set-user", 0o4755), ("set-group", 0o2775)] {
         let path = workspace.join(name);
         note(name, File::create(&path).and_then(|_| set_mode(&path, mode)));
@@ -150,8 +213,10 @@ fn attempts() -> io::Result<()> {
     }
     note("hear from the host", hear());
     fs::write(workspace.join("guest-root/report"), report)?;
-    flood()?;
-    Ok(rustix::mount::unmount(JAIL, rustix::mount::UnmountFlags::DETACH)?)
+    match kind {
+        Kind::UserModeLinux => flood(),
+        Kind::Qemu => flood_port(),
+    }
 }
 
 /// Reads a byte or a name.
@@ -244,6 +309,56 @@ fn flood() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Sends frames of all lengths over the serial port, which this process inherited, with forged addresses.
+fn flood_port() -> io::Result<()> {
+    // SAFETY: the port has this number, and is not closed here.
+    let mut port = std::mem::ManuallyDrop::new(unsafe { File::from_raw_fd(3) });
+    for number in 0..FRAMES {
+        let length = usize::from(number) * 31 % link::MTU;
+        let mut packet = vec![u8::try_from(number % 251).unwrap(); length];
+        let forged = [0x45, 0, 0x1f, 0x40, 0, 1, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 169, 254, 77, 1, 0x13, 0x88];
+        if number % 2 == 0
+            && let Some(begin) = packet.get_mut(..forged.len())
+        {
+            begin.copy_from_slice(&forged);
+        }
+        port.write_all(&link::frame(&packet))?;
+    }
+    Ok(())
+}
+
+/// Writes garbage to all ports of the machine's processor, and to the registers of its devices.
+fn write_to_devices() {
+    let path = Path::new(OWN).join("mem");
+    mknodat(CWD, &path, FileType::CharacterDevice, Mode::from_raw_mode(0o600), makedev(1, 1)).unwrap();
+    let port = Path::new(OWN).join("port");
+    mknodat(CWD, &port, FileType::CharacterDevice, Mode::from_raw_mode(0o600), makedev(1, 4)).unwrap();
+    let memory = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    for value in [0_u32, 1, 0xffff_ffff, 0x5a5a_5a5a, 64] {
+        for at in DEVICE_REGISTERS.step_by(4096) {
+            // SAFETY: maps a page of registers for this process alone.
+            let page = unsafe {
+                let shared = libc::PROT_READ | libc::PROT_WRITE;
+                libc::mmap(std::ptr::null_mut(), 4096, shared, libc::MAP_SHARED, memory.as_raw_fd(), at)
+            };
+            if page == libc::MAP_FAILED {
+                continue;
+            }
+            for word in 0..1024 {
+                // SAFETY: the page is mapped, and has so many words.
+                unsafe { page.cast::<u32>().add(word).write_volatile(value) };
+            }
+        }
+        // The last of them may end the machine.
+        if let Ok(mut ports) = OpenOptions::new().write(true).open(&port) {
+            for at in 0..0x1_0000_u64 {
+                let _ =
+                    ports.seek(SeekFrom::Start(at)).and_then(|_| ports.write_all(&value.to_le_bytes()[..1]));
+            }
+        }
+    }
 }
 
 /// Makes the kernel panic.

@@ -35,10 +35,11 @@ fn main() {
         Some("service") => service(PathBuf::from(&arguments[2]), &arguments[3], arguments.get(4)),
         Some("measure") => measure(&arguments[2..]),
         Some(protocol::link::BOOT_ARGUMENT) => {
-            guest_root::run();
+            guest_root::run(guest_root::Kind::UserModeLinux);
             let _ = guest::boot::run(Platform::UserModeLinux);
         }
         Some(protocol::link::BOOT_QEMU_ARGUMENT) => {
+            guest_root::run(guest_root::Kind::Qemu);
             let _ = guest::boot::run(Platform::Qemu(Port::inherited().unwrap()));
         }
         Some("attempt") => println!("{}", attempt(&arguments[2], arguments.get(3))),

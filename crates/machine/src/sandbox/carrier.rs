@@ -34,7 +34,7 @@ pub(crate) struct Link {
     pub(crate) closed: Option<io::Result<()>>,
 }
 
-/// How packets are told apart.
+/// How packets are delimited.
 enum Framing {
     Ethernet,
     Port {
@@ -53,6 +53,14 @@ impl Link {
     /// A link to the serial port of a machine that boots, over a stream.
     pub(crate) fn port(socket: OwnedFd) -> io::Result<Self> {
         Self::new(socket, Framing::Port { received: Vec::new(), is_introduced: false })
+    }
+
+    /// A link to the serial port of a machine that continues from a saved one: it has said that it is ready, and is
+    /// introduced at once.
+    pub(crate) fn saved_port(socket: OwnedFd) -> io::Result<Self> {
+        let mut link = Self::new(socket, Framing::Port { received: Vec::new(), is_introduced: true })?;
+        link.send(link::frame(&introduction()?.to_bytes()));
+        Ok(link)
     }
 
     fn new(socket: OwnedFd, framing: Framing) -> io::Result<Self> {

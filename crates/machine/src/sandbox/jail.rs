@@ -3,19 +3,21 @@
 use std::fs;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
+use protocol::link::{PORT_READY, frame};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use rustix::thread::{Gid, Uid, UnshareFlags};
 
 use super::bridge;
 use super::carrier::Link;
 use super::init::{self, FolderLock, Processes};
-use super::kernel::{self, OwnKernel};
+use super::kernel::{self, Inheritance, InheritedTemplate, OwnKernel};
 use super::launch::word;
+use super::monitor::Monitor;
 use super::privileges;
 use super::root::{self, Sources, tree};
 use super::spec::{Limits, SOCKET, Spec, TOOLS_ID, Task};
@@ -23,6 +25,9 @@ use super::sys::{self, ErrorContext, Failure, Fork};
 
 /// The descriptor number of the agent's listening socket.
 pub(crate) const LISTENER: i32 = 3;
+
+/// The longest time for which a kernel boots that is to be saved.
+const SAVED_BOOT_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The parameters that the launcher passes to the maker.
 pub(crate) struct Plan<'a> {
@@ -33,6 +38,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) lock: Option<fs::File>,
     /// The lock on the image, held as long.
     pub(crate) image_lock: Option<fs::File>,
+    /// The memory and the state of the spec's template.
+    pub(crate) template: Option<[fs::File; 2]>,
     pub(crate) up: PipeWriter,
     pub(crate) down: PipeReader,
     pub(crate) commit: PipeReader,
@@ -147,15 +154,16 @@ fn prepare(
 
     let (output, output_inside) = io::pipe().doing("making a pipe")?;
     let (mut executed, mut executed_inside) = io::pipe().doing("making a pipe")?;
-    let bridge = match &plan.spec.kernel {
-        Some(kernel) => Some((start_bridge(plan, kernel, listener)?, kernel)),
+    let template = plan.template.take();
+    let connected = match &plan.spec.kernel {
+        Some(kernel) => Some((connect(plan.spec, kernel, listener, template)?, kernel)),
         None => None,
     };
     let agent = match sys::fork().doing("forking")? {
         Fork::Child => {
-            let failure = match &bridge {
-                Some((bridge, kernel)) => {
-                    kernel::start(plan.spec, kernel, &bridge.kernel_end, &output_inside)
+            let failure = match &connected {
+                Some(((inheritance, _), kernel)) => {
+                    kernel::start(plan.spec, kernel, inheritance, &output_inside)
                 }
                 None => become_agent(plan.spec, listener, &output_inside),
             };
@@ -173,54 +181,141 @@ fn prepare(
         let (what, why) = text.split_once('\n').unwrap_or((&text, ""));
         return Err(Failure::other(what, why));
     }
-    let Some((Bridge { pid, kernel_end, mut ready }, _)) = bridge else {
+    let Some(((inheritance, kernel_ends), _)) = connected else {
         if plan.spec.task == Task::Check {
             check(agent)?;
         }
         return Ok((Processes { agent, bridge: None }, output));
     };
-    drop(kernel_end);
-    // The bridge exits when the kernel does.
-    match ready.read(&mut [0]).doing("waiting for the kernel")? {
-        0 => Err(Failure::other("booting the machine's kernel", &boot_failure(agent, output))),
-        _ => Ok((Processes { agent, bridge: Some(pid) }, output)),
+    drop(inheritance);
+    match kernel_ends.await_machine(agent) {
+        Ok(bridge) => Ok((Processes { agent, bridge }, output)),
+        Err(failure) => {
+            // It may have ended already; its output tells why.
+            let _ = kill_process(agent, Signal::KILL);
+            Err(Failure::other(failure.to_string(), &boot_failure(agent, output)))
+        }
     }
 }
 
-/// The bridge, and what the init process holds until the machine has started.
+/// The jail's ends of the connections with a kernel.
+enum KernelEnds {
+    /// The kernel boots.
+    Boots(Bridge),
+    /// The kernel continues when QEMU has read the saved one.
+    Continues(Bridge, Saving),
+    /// The kernel boots to be saved.
+    IsSaved { link: OwnedFd, saving: Saving },
+}
+
+/// A connection to QEMU, and the file of the saved state.
+struct Saving {
+    monitor: OwnedFd,
+    state: fs::File,
+}
+
+/// The process that connects the kernel with the service, and the pipe by which it tells that the machine is ready.
 struct Bridge {
     pid: Pid,
-    kernel_end: OwnedFd,
     ready: PipeReader,
 }
 
-fn start_bridge(plan: &Plan<'_>, kernel: &OwnKernel, listener: &UnixListener) -> Result<Bridge, Failure> {
+/// Connects the jail with a kernel that is to be started.
+fn connect(
+    spec: &Spec,
+    kernel: &OwnKernel,
+    listener: &UnixListener,
+    template: Option<[fs::File; 2]>,
+) -> Result<(Inheritance, KernelEnds), Failure> {
+    let pair = |kind| socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
     let kind = match kernel {
         OwnKernel::UserModeLinux(_) => SocketType::SEQPACKET,
         OwnKernel::Qemu(_) => SocketType::STREAM,
     };
-    let pair = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
-    let (bridge_end, kernel_end) = pair.doing("making the kernel's link")?;
-    let (ready, ready_inside) = io::pipe().doing("making a pipe")?;
-    match sys::fork().doing("forking")? {
-        Fork::Child => {
-            drop((kernel_end, ready));
-            let served =
-                sys::close_all_but(&[listener.as_raw_fd(), bridge_end.as_raw_fd(), ready_inside.as_raw_fd()])
-                    .doing("closing descriptors")
-                    .and_then(|()| sys::set_name(c"machine-bridge").doing("naming the bridge"))
-                    .and_then(|()| privileges::renounce(plan.spec.grouped()))
-                    .and_then(|()| open_link(kernel, bridge_end).doing("preparing the link"))
-                    .and_then(|link| bridge::serve(listener.as_fd(), link, ready_inside).doing("bridging"));
-            sys::exit_now(i32::from(served.is_err()))
+    let (our_link, link) = pair(kind).doing("making the kernel's link")?;
+    let Some([memory, state]) = template else {
+        let bridge = start_bridge(spec, kernel, listener, our_link)?;
+        return Ok((Inheritance { link, template: None }, KernelEnds::Boots(bridge)));
+    };
+    let (our_monitor, monitor) = pair(SocketType::STREAM).doing("making a connection to QEMU")?;
+    let saving = Saving { monitor: our_monitor, state };
+    let ends = match spec.task {
+        Task::Save => KernelEnds::IsSaved { link: our_link, saving },
+        Task::Run | Task::Check | Task::Clear => {
+            KernelEnds::Continues(start_bridge(spec, kernel, listener, our_link)?, saving)
         }
-        Fork::Parent(pid) => Ok(Bridge { pid, kernel_end, ready }),
+    };
+    Ok((Inheritance { link, template: Some(InheritedTemplate { monitor, memory }) }, ends))
+}
+
+impl KernelEnds {
+    /// Waits until the machine is ready, or saved. Returns the bridge's process.
+    fn await_machine(self, kernel: Pid) -> Result<Option<Pid>, Failure> {
+        let bridge = match self {
+            Self::Boots(bridge) => bridge,
+            Self::Continues(bridge, Saving { monitor, state }) => {
+                Monitor::open(monitor)?.restore(&state)?;
+                bridge
+            }
+            Self::IsSaved { link, saving: Saving { monitor, state } } => {
+                // The machine must not see it closed before it is saved.
+                let _connected = await_port(link)?;
+                Monitor::open(monitor)?.save(&state)?;
+                // Until then it may write to what is saved.
+                waitpid(Some(kernel), WaitOptions::empty()).doing("waiting for QEMU's end")?;
+                return Ok(None);
+            }
+        };
+        let Bridge { pid, mut ready } = bridge;
+        // The bridge exits when the kernel does.
+        match ready.read(&mut [0]).doing("waiting for the kernel")? {
+            0 => Err(Failure::other("booting the machine's kernel", "it has ended")),
+            _ => Ok(Some(pid)),
+        }
     }
 }
 
-fn open_link(kernel: &OwnKernel, socket: OwnedFd) -> io::Result<Link> {
+/// Waits for the first frame of a machine that is to be saved, and leaves it without an answer. Returns the link.
+fn await_port(link: OwnedFd) -> Result<UnixStream, Failure> {
+    let (mut link, expected) = (UnixStream::from(link), frame(PORT_READY));
+    let mut received = vec![0; expected.len()];
+    link.set_read_timeout(Some(SAVED_BOOT_TIMEOUT))
+        .and_then(|()| link.read_exact(&mut received))
+        .doing("waiting for the kernel that is to be saved")?;
+    if received == expected {
+        Ok(link)
+    } else {
+        Err(Failure::other("saving the machine", "its first frame is wrong"))
+    }
+}
+
+fn start_bridge(
+    spec: &Spec,
+    kernel: &OwnKernel,
+    listener: &UnixListener,
+    link: OwnedFd,
+) -> Result<Bridge, Failure> {
+    let (ready, ready_inside) = io::pipe().doing("making a pipe")?;
+    match sys::fork().doing("forking")? {
+        Fork::Child => {
+            drop(ready);
+            let served =
+                sys::close_all_but(&[listener.as_raw_fd(), link.as_raw_fd(), ready_inside.as_raw_fd()])
+                    .doing("closing descriptors")
+                    .and_then(|()| sys::set_name(c"machine-bridge").doing("naming the bridge"))
+                    .and_then(|()| privileges::renounce(spec.grouped()))
+                    .and_then(|()| open_link(spec, kernel, link).doing("preparing the link"))
+                    .and_then(|link| bridge::serve(listener.as_fd(), link, ready_inside).doing("bridging"));
+            sys::exit_now(i32::from(served.is_err()))
+        }
+        Fork::Parent(pid) => Ok(Bridge { pid, ready }),
+    }
+}
+
+fn open_link(spec: &Spec, kernel: &OwnKernel, socket: OwnedFd) -> io::Result<Link> {
     match kernel {
         OwnKernel::UserModeLinux(_) => Link::ethernet(socket),
+        OwnKernel::Qemu(_) if spec.template.is_some() => Link::saved_port(socket),
         OwnKernel::Qemu(_) => Link::port(socket),
     }
 }
@@ -240,8 +335,9 @@ fn boot_failure(kernel: Pid, output: PipeReader) -> String {
     // Reports the output up to an error.
     let _ = output.take(READ_MAX).read_to_end(&mut text);
     let text = String::from_utf8_lossy(&text);
-    let panic = text.lines().find_map(|line| line.split_once("Kernel panic - "));
-    let words = panic.map_or_else(|| text.trim(), |(_, reason)| reason.trim());
+    // A kernel that panics says why, then where, which nobody needs.
+    let panic = text.find("Kernel panic - ").and_then(|at| text.get(..at + text.get(at..)?.find('\n')?));
+    let words = panic.unwrap_or(&text).trim();
     let start = words.len().saturating_sub(SHOWN_MAX);
     let words: String =
         words.char_indices().filter(|(at, _)| *at >= start).map(|(_, letter)| letter).collect();
@@ -262,7 +358,7 @@ fn become_agent(spec: &Spec, listener: &UnixListener, output: &PipeWriter) -> Fa
     }
     match spec.task {
         Task::Check => check_as_tools(spec),
-        Task::Run | Task::Clear => Failure::new(
+        Task::Run | Task::Save | Task::Clear => Failure::new(
             "executing the agent",
             sys::exec("/agent", &[], &environment(&spec.limits, spec.grouped())),
         ),

@@ -4,6 +4,7 @@
 //! capabilities, only the files of the jail, and a filter of system calls. It can trace only its own children,
 //! because it sees no other processes.
 
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -21,8 +22,26 @@ use super::{Kernel, privileges, uml};
 pub(crate) const PROGRAM: &str = "run/kernel";
 /// The path of the initramfs in the jail.
 pub(crate) const INITRAMFS: &str = "run/initramfs";
-/// The path of the image in the jail of a kernel, whose own process needs the host's libraries.
-pub(crate) const IMAGE: &str = "run/image";
+/// The path in the jail of the system that the machine shows, if it is not the jail's own: an image, or what QEMU shares.
+pub(crate) const SYSTEM: &str = "run/system";
+
+/// The descriptor numbers of what QEMU inherits to be saved, or to continue; the link is [`LISTENER`].
+pub(crate) mod descriptor {
+    pub(crate) const MONITOR: i32 = 4;
+    pub(crate) const MEMORY: i32 = 5;
+}
+
+/// What the process of a kernel inherits.
+pub(crate) struct Inheritance {
+    pub(crate) link: OwnedFd,
+    /// For a machine that is saved, or continues from a saved one.
+    pub(crate) template: Option<InheritedTemplate>,
+}
+
+pub(crate) struct InheritedTemplate {
+    pub(crate) monitor: OwnedFd,
+    pub(crate) memory: File,
+}
 
 /// A kernel for each machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +78,14 @@ impl OwnKernel {
         }
     }
 
+    /// Returns the virtual machine if this kernel runs in one, which can be saved.
+    pub(crate) const fn virtual_machine(&self) -> Option<&Qemu> {
+        match self {
+            Self::UserModeLinux(_) => None,
+            Self::Qemu(qemu) => Some(qemu),
+        }
+    }
+
     /// Returns true if the machine's processor is emulated.
     pub(crate) fn is_emulated(&self) -> bool {
         matches!(self, Self::Qemu(qemu) if !qemu.accelerator.needs_kvm())
@@ -86,11 +113,22 @@ pub fn find_kernel(named: Option<&Path>) -> Option<PathBuf> {
 }
 
 /// Becomes the kernel's process. Returns only after a failure.
-pub(crate) fn start(spec: &Spec, kernel: &OwnKernel, link: &OwnedFd, output: &impl AsFd) -> Failure {
+pub(crate) fn start(
+    spec: &Spec,
+    kernel: &OwnKernel,
+    inheritance: &Inheritance,
+    output: &impl AsFd,
+) -> Failure {
     let prepared = || -> Result<(), Failure> {
         sys::inherit_as(output.as_fd(), 1).doing("handing over standard output")?;
         sys::inherit_as(output.as_fd(), 2).doing("handing over standard error")?;
-        sys::inherit_as(link.as_fd(), LISTENER).doing("handing over the link")?;
+        sys::inherit_as(inheritance.link.as_fd(), LISTENER).doing("handing over the link")?;
+        if let Some(InheritedTemplate { monitor, memory }) = &inheritance.template {
+            let files = [(monitor.as_fd(), descriptor::MONITOR), (memory.as_fd(), descriptor::MEMORY)];
+            for (file, number) in files {
+                sys::inherit_as(file, number).doing("handing over a saved machine")?;
+            }
+        }
         sys::reset_signals().doing("resetting signals")?;
         if matches!(kernel, OwnKernel::UserModeLinux(_)) {
             // The kernel uses the addresses up to its heap for memory that it must manage; the host may put the heap

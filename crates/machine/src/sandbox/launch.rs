@@ -22,10 +22,11 @@ use rustix::thread::UnshareFlags;
 
 use super::identity;
 use super::jail::{self, Plan};
-use super::kernel::OwnKernel;
+use super::kernel::{OwnKernel, descriptor};
 use super::root::{self, Sources, tree};
 use super::spec::{Identity, KVM, LOCK, LOG, Report, SPEC_MAX_BYTES, STATE, Spec, TOOLS_ID, Task, UserIds};
 use super::sys::{self, ErrorContext, Failure, Fork};
+use super::template::TemplateFiles;
 use super::{Image, Kernel};
 
 /// Messages from the maker and the init process to the launcher.
@@ -79,7 +80,7 @@ fn write_report(report: &Report) -> io::Result<()> {
 
 fn launch() -> Result<(), Refusal> {
     sys::close_from(3).doing("closing what was inherited")?;
-    sys::reserve_listener_number().doing("opening /dev/null")?;
+    sys::reserve_numbers(descriptor::MEMORY).doing("opening /dev/null")?;
     let mut text = Vec::new();
     io::stdin().take(SPEC_MAX_BYTES as u64).read_to_end(&mut text).doing("reading the spec")?;
     let spec: Spec = serde_json::from_slice(&text).doing("reading the spec")?;
@@ -96,6 +97,11 @@ fn launch() -> Result<(), Refusal> {
             let launched = start(&spec, [None, None])?;
             launched.discard();
             write_report(&Report::Checked).doing("reporting")?;
+        }
+        Task::Save => {
+            let launched = start(&spec, [None, None])?;
+            launched.discard();
+            write_report(&Report::Saved).doing("reporting")?;
         }
         Task::Run => run(&spec)?,
     }
@@ -165,6 +171,8 @@ fn start(spec: &Spec, [lock, image_lock]: [Option<fs::File>; 2]) -> Result<Launc
     let _ = fs::write("/proc/self/oom_score_adj", "300");
     let prepared = if spec.privileged { Some(privileged_sources(spec)?) } else { None };
     let log = open_private(LOG).doing("opening the machine's log")?;
+    let template =
+        spec.template.as_ref().map(TemplateFiles::open).transpose().doing("opening a saved machine")?;
     let (mut up, up_inside) = io::pipe().doing("making a pipe")?;
     let (down_inside, mut down) = io::pipe().doing("making a pipe")?;
     let (commit_inside, commit) = io::pipe().doing("making a pipe")?;
@@ -177,6 +185,7 @@ fn start(spec: &Spec, [lock, image_lock]: [Option<fs::File>; 2]) -> Result<Launc
                 log,
                 lock,
                 image_lock,
+                template,
                 up: up_inside,
                 down: down_inside,
                 commit: commit_inside,

@@ -18,15 +18,18 @@ mod jail;
 mod kernel;
 mod kvm;
 mod launch;
+mod monitor;
 mod privileges;
 mod project;
 mod qemu;
 mod report;
 mod root;
 mod running;
+mod saving;
 mod spec;
 mod subordinate;
 mod sys;
+mod template;
 mod uml;
 
 use std::ffi::OsString;
@@ -35,6 +38,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use domain::id::AccountId;
@@ -57,6 +61,7 @@ pub use self::spec::Limits;
 
 use self::cgroup::Cgroups;
 use self::spec::{REPORT_MAX_BYTES, Report, Spec, Task, UserIds};
+use self::template::Template;
 use crate::contract::{DriverError, Home};
 use crate::limits::LimitStatus;
 
@@ -132,6 +137,8 @@ pub struct Sandbox {
     _image: Option<fs::File>,
     users: Users,
     cgroups: Cgroups,
+    /// The saved virtual machine from which others continue.
+    template: Mutex<Option<Arc<Template>>>,
 }
 
 /// The kernel that a machine runs on.
@@ -218,7 +225,7 @@ impl Sandbox {
         });
         let image = image.transpose()?;
         let users = find_users()?;
-        Ok(Self { config, _image: image, users, cgroups: Cgroups::find() })
+        Ok(Self { config, _image: image, users, cgroups: Cgroups::find(), template: Mutex::default() })
     }
 
     /// Returns the kind of kernel that machines run on.
@@ -294,7 +301,7 @@ impl Sandbox {
             private_folder(folder)?;
         }
         let spec = |task| self.spec(task, &trial, &index, &workspace);
-        let outcome = self.launch(&spec(Task::Check)).await;
+        let outcome = self.launch_from_template(&mut spec(Task::Check)).await;
         // For an ordinary user, the index of the self-test belongs to another user by now.
         let _ = self.launch(&spec(Task::Clear)).await;
         let _ = remove_folder(&trial);
@@ -325,7 +332,7 @@ impl Sandbox {
             Spec { ids: self.ids(home.ordinal), ..self.spec(Task::Run, &folder, &index, &home.workspace) };
         let cgroups = self.cgroups.make(&group_name(home.account), &spec.host_limits());
         spec.cgroups = cgroups.map_err(|error| failed("making control groups", error))?;
-        match self.launch(&spec).await {
+        match self.launch_from_template(&mut spec).await {
             Ok(Report::Running(identity)) => SandboxMachine::open(&folder, identity)?
                 .ok_or_else(|| DriverError::Failed("the machine ended as soon as it had started".into())),
             Ok(other) => Err(unexpected(&other)),
@@ -420,6 +427,7 @@ impl Sandbox {
             index: index.to_owned(),
             agent: self.config.agent.clone(),
             kernel: self.config.kernel.clone(),
+            template: None,
             image: self.config.image.clone(),
             plugins: self.config.plugins.clone(),
             privileged: matches!(self.users, Users::Root),

@@ -9,8 +9,8 @@ use protocol::link::{self, INITRAMFS_ARGUMENT};
 use serde::{Deserialize, Serialize};
 
 use super::jail::{LISTENER, environment};
-use super::kernel::{IMAGE, INITRAMFS, PROGRAM, find_program};
-use super::spec::Spec;
+use super::kernel::{INITRAMFS, PROGRAM, SYSTEM, descriptor, find_program};
+use super::spec::{Spec, Task};
 
 /// The processor that a virtual machine runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,13 +51,20 @@ pub fn find_qemu(named: Option<&Path>) -> Option<PathBuf> {
 }
 
 impl Qemu {
+    /// Returns the folder of the files that machines boot, in which one is saved, too.
+    pub(crate) fn folder(&self) -> &Path {
+        self.initramfs.parent().unwrap_or(Path::new("/"))
+    }
+
     /// Returns the program in the jail, its arguments and its environment.
     pub(crate) fn command(&self, spec: &Spec) -> (String, Vec<String>, Vec<String>) {
         let environment = vec!["PATH=/usr/bin:/bin".to_owned(), "HOME=/tmp".to_owned()];
         (self.program.display().to_string(), self.arguments(spec), environment)
     }
 
-    fn arguments(&self, spec: &Spec) -> Vec<String> {
+    /// Returns the arguments, which a saved machine and those that continue from it have in common up to the ends of their
+    /// connections.
+    pub(crate) fn arguments(&self, spec: &Spec) -> Vec<String> {
         let accelerator = match self.accelerator {
             Accelerator::Kvm => "kvm".to_owned(),
             Accelerator::Emulation { .. } => format!("tcg,tb-size={TRANSLATION_MEBIBYTES}"),
@@ -72,7 +79,7 @@ impl Qemu {
             "none",
             "-no-reboot",
             "-M",
-            "microvm,acpi=on,pcie=off,usb=off",
+            MACHINE,
             "-cpu",
             "max",
             "-smp",
@@ -102,6 +109,9 @@ impl Qemu {
         ]
         .map(ToOwned::to_owned)
         .to_vec();
+        if spec.template.is_some() {
+            arguments.extend(template_arguments(spec, &memory));
+        }
         for Shared { tag, folder, read_only } in shared_folders(spec) {
             let access = if read_only { ",readonly=on" } else { "" };
             arguments.extend([
@@ -142,6 +152,28 @@ impl Qemu {
     }
 }
 
+/// Returns the arguments by which a machine is saved, or continues from a saved one. A machine that is saved writes its
+/// memory to the file; one that continues gets copies of the pages that it writes.
+fn template_arguments(spec: &Spec, memory: &str) -> Vec<String> {
+    let is_saved = spec.task == Task::Save;
+    let (shares, number) = (if is_saved { "on" } else { "off" }, descriptor::MEMORY);
+    let mut arguments = vec![
+        "-object".to_owned(),
+        format!("memory-backend-file,id=memory,size={memory},mem-path=/proc/self/fd/{number},share={shares}"),
+        "-machine".to_owned(),
+        "memory-backend=memory".to_owned(),
+        "-chardev".to_owned(),
+        format!("socket,id=monitor,fd={}", descriptor::MONITOR),
+        "-mon".to_owned(),
+        "chardev=monitor,mode=control".to_owned(),
+    ];
+    if !is_saved {
+        arguments.extend(["-incoming", "defer"].map(ToOwned::to_owned));
+    }
+    arguments
+}
+
+const MACHINE: &str = "microvm,acpi=on,pcie=off,usb=off";
 /// The cache of translated code.
 const TRANSLATION_MEBIBYTES: u64 = 32;
 
@@ -153,10 +185,9 @@ struct Shared {
 }
 
 fn shared_folders(spec: &Spec) -> Vec<Shared> {
-    let system = if spec.image.is_some() { format!("/{IMAGE}") } else { "/".to_owned() };
     let shared = |tag, folder: &str, read_only| Shared { tag, folder: folder.to_owned(), read_only };
     let mut shared_folders = vec![
-        shared(link::SYSTEM_TAG, &system, true),
+        shared(link::SYSTEM_TAG, &format!("/{SYSTEM}"), true),
         shared(link::WORKSPACE_TAG, "/workspace", false),
         shared(link::INDEX_TAG, "/index", false),
     ];

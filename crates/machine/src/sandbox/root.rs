@@ -108,6 +108,10 @@ pub(crate) fn enter(sources: &Sources, spec: &Spec) -> Result<(), Failure> {
         folder("var")?;
         symlink("/tmp", "var/tmp").doing("linking /var/tmp")?;
     }
+    let system = match own_kernel {
+        Some(Kernel::Qemu) if sources.image.is_none() => Some(tree(".", true)?),
+        _ => None,
+    };
     proc()?;
     dev(limits.temporary_bytes, counted, sources.kvm.as_ref())?;
     place(&tmpfs(limits.temporary_bytes, "1777", MountAttrFlags::empty())?, "tmp")?;
@@ -134,8 +138,10 @@ pub(crate) fn enter(sources: &Sources, spec: &Spec) -> Result<(), Failure> {
         place(plugins, "plugins")?;
     }
 
-    if let (Some(image), Some(_)) = (&sources.image, own_kernel) {
-        place_image(image, sources.plugins.is_some())?;
+    if own_kernel.is_some()
+        && let Some(system) = sources.image.as_ref().or(system.as_ref())
+    {
+        place_system(system, sources.plugins.is_some())?;
     }
 
     restrict(root, false, READ_ONLY, "/")?;
@@ -145,11 +151,12 @@ pub(crate) fn enter(sources: &Sources, spec: &Spec) -> Result<(), Failure> {
     if own_kernel.is_some() { Ok(()) } else { own_index() }
 }
 
-/// Shows the image to the process of a kernel, which takes it as the machine's root. The machine mounts the workspace
-/// and the index itself.
-fn place_image(image: &OwnedFd, with_plugins: bool) -> Result<(), Failure> {
-    place(image, kernel::IMAGE)?;
-    let inside = Path::new(kernel::IMAGE);
+/// Shows the process of a kernel the root of its machine, apart from its own root: without its processes and devices. The
+/// machine mounts the workspace and the index itself.
+fn place_system(system: &OwnedFd, with_plugins: bool) -> Result<(), Failure> {
+    restrict(system, false, READ_ONLY, "the system")?;
+    place(system, kernel::SYSTEM)?;
+    let inside = Path::new(kernel::SYSTEM);
     attach(&tree("agent", false)?, inside.join("agent"))?;
     if with_plugins {
         attach(&tree("plugins", false)?, inside.join("plugins"))?;

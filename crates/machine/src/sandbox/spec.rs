@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::kernel::OwnKernel;
+use super::template::TemplateFiles;
 use super::{Image, Kernel};
 
 /// The longest spec that a launcher reads.
@@ -101,6 +102,8 @@ pub(crate) enum Task {
     Run,
     /// Create the whole jail, run the self-test, and remove it.
     Check,
+    /// Boot a virtual machine, save it to the spec's template, and end it.
+    Save,
     /// Empty the index, whose files belong to the agent's user.
     Clear,
 }
@@ -114,6 +117,8 @@ pub(crate) struct Spec {
     pub(crate) agent: PathBuf,
     /// A kernel of the machine's own, which then runs the agent; `None` runs it on the host's kernel.
     pub(crate) kernel: Option<OwnKernel>,
+    /// The saved virtual machine from which this one continues, or which it becomes; `None` boots.
+    pub(crate) template: Option<TemplateFiles>,
     /// The system that the machine shows; `None` shows the host's.
     pub(crate) image: Option<Image>,
     /// The files of skills, shown to all machines read-only.
@@ -170,6 +175,7 @@ pub(crate) struct Identity {
 pub(crate) enum Report {
     Running(Identity),
     Checked,
+    Saved,
     Cleared,
     /// Another process runs this machine.
     Busy,

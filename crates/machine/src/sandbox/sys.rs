@@ -268,14 +268,18 @@ pub(crate) fn set_name(name: &CStr) -> io::Result<()> {
 }
 
 /// Occupies descriptor 3, so that no pipe gets the number of the agent's listener.
-pub(crate) fn reserve_listener_number() -> io::Result<()> {
-    let null = rustix::fs::open(
-        "/dev/null",
-        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC,
-        rustix::fs::Mode::empty(),
-    )?;
-    mem::forget(null);
-    Ok(())
+pub(crate) fn reserve_numbers(last: RawFd) -> io::Result<()> {
+    loop {
+        let null = rustix::fs::open(
+            "/dev/null",
+            rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC,
+            rustix::fs::Mode::empty(),
+        )?;
+        if null.as_raw_fd() > last {
+            return Ok(());
+        }
+        mem::forget(null);
+    }
 }
 
 /// Creates a descriptor of a process for waiting with tokio.

@@ -4,7 +4,7 @@ use protocol::link::{BOOT_ARGUMENT, MTU};
 
 use super::carrier::MACHINE_MAC;
 use super::jail::{LISTENER, environment};
-use super::kernel::{IMAGE, PROGRAM};
+use super::kernel::{PROGRAM, SYSTEM};
 use super::spec::Limits;
 
 /// The folder in the jail of the file that backs the machine's memory.
@@ -42,7 +42,7 @@ fn arguments(limits: &Limits, shows_image: bool) -> Vec<String> {
         "init=/agent".to_owned(),
     ];
     if shows_image {
-        arguments.push(format!("rootflags=/{IMAGE}"));
+        arguments.push(format!("rootflags=/{SYSTEM}"));
     }
     // Inside the machine, its own kernel counts all memory.
     arguments.extend(environment(limits, true));

@@ -13,6 +13,17 @@ on_each_driver!(
     greed_is_bounded,
 );
 
+on_qemu!(
+    nothing_of_the_host_is_there,
+    processes_of_the_host_are_not_seen,
+    the_system_cannot_be_written,
+    forbidden_calls_are_refused,
+    tools_are_another_user_than_the_agent,
+    the_workspace_is_shared_with_the_service_and_the_index_is_the_agent_s,
+    the_skills_files_can_be_read_and_run_and_nothing_else_be_done_with_them,
+    greed_is_bounded,
+);
+
 async fn nothing_of_the_host_is_there(kind: Kind) {
     let site = Site::new(kind);
     let (_machine, link) = site.start().await;
@@ -40,7 +51,7 @@ async fn processes_of_the_host_are_not_seen(kind: Kind) {
     let (machine, link) = site.start().await;
     let seen = as_tools(&link, "ls /proc | grep -c '^[0-9]'").await;
     // A kernel has threads of its own.
-    let expected = if kind == Kind::Uml { 64 } else { 8 };
+    let expected = if kind == Kind::Sandbox { 8 } else { 64 };
     assert!(seen.parse::<u32>().unwrap() <= expected, "{seen} processes");
     let host = format!("ls -d /proc/{}", std::process::id());
     assert!(as_tools(&link, &host).await.contains("No such file"));
@@ -133,7 +144,10 @@ async fn tools_are_another_user_than_the_agent(kind: Kind) {
         let seen = as_tools(&link, &format!("ls {path}/ 2>&1; cat {path} 2>&1")).await;
         assert!(seen.contains("Permission denied"), "{path}: {seen}");
     }
-    assert!(as_tools(&link, "find / -xdev -type s 2>/dev/null").await.is_empty());
+    // Reading the host's programs takes minutes on an emulated processor.
+    let programs = if kind == Kind::Qemu { "-path /usr -prune -o" } else { "" };
+    let sockets = format!("find / -xdev {programs} -type s -print 2>/dev/null");
+    assert!(as_tools(&link, &sockets).await.is_empty());
     // The agent has only its capabilities, and tools have none.
     assert_eq!(
         as_tools(&link, "grep -E 'CapEff|CapPrm|CapAmb|NoNewPrivs' /proc/self/status | cut -f2 | sort -u")
@@ -141,7 +155,7 @@ async fn tools_are_another_user_than_the_agent(kind: Kind) {
         "0000000000000000\n1"
     );
     let capabilities = as_agent(&link, "grep CapEff /proc/self/status | cut -f2").await;
-    assert_eq!(capabilities, if kind == Kind::Uml { "00000000000000ea" } else { "00000000000000e0" });
+    assert_eq!(capabilities, if kind == Kind::Sandbox { "00000000000000e0" } else { "00000000000000ea" });
     assert_eq!(as_agent(&link, "grep Seccomp: /proc/self/status | cut -f2").await, "2");
 }
 

@@ -29,6 +29,8 @@ on_each_driver!(
 );
 
 on_qemu!(
+    machines_continue_from_a_saved_one_and_differ,
+    a_machine_boots_when_the_saved_one_does_not_continue,
     a_host_is_tried_for_real,
     a_machine_outlives_its_service_and_is_taken_over,
     stopping_ends_every_process,
@@ -127,6 +129,52 @@ async fn a_virtual_machine_has_what_it_was_given_and_no_more(kind: Kind) {
     let clock: u64 = as_tools(&link, "date +%s").await.parse().expect("a number");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     assert!(now.abs_diff(clock) <= 5, "{clock} in the machine, {now} outside");
+}
+
+/// Two machines that continue from the same saved one: each with random numbers, a clock and a workspace of its own.
+async fn machines_continue_from_a_saved_one_and_differ(kind: Kind) {
+    let (one, two) = (Site::new(kind), Site::new(kind));
+    let ((first, one_link), (second, two_link)) = (one.start().await, two.start().await);
+    for machine in [&first, &second] {
+        assert!(continues(machine), "it booted");
+    }
+    let random = "head -c 32 /dev/urandom | od -An -tx1; cat /proc/sys/kernel/random/uuid";
+    let (ours, theirs) = (as_tools(&one_link, random).await, as_tools(&two_link, random).await);
+    for (ours, theirs) in ours.lines().zip(theirs.lines()) {
+        assert_ne!(ours, theirs, "machines of one template return the same random numbers");
+    }
+    assert_ne!(one_link.instance(), two_link.instance());
+    as_tools(&one_link, "echo mine > mine").await;
+    assert_eq!(as_tools(&two_link, "ls -A").await, "");
+    assert_eq!(std::fs::read_to_string(one.folder.path().join("workspace/mine")).unwrap(), "mine\n");
+}
+
+/// Returns true if the machine's QEMU was started to continue from a saved machine.
+fn continues(machine: &RunningMachine) -> bool {
+    let commands = machine.processes().unwrap().into_iter();
+    let mut commands =
+        commands.map(|pid| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default());
+    commands.any(|command| command.contains("\0-incoming\0"))
+}
+
+async fn a_machine_boots_when_the_saved_one_does_not_continue(kind: Kind) {
+    let site = Site::new(kind);
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(site.folder.path(), kind);
+    config.kernel = Some(crate::site::qemu(folder.path()));
+    let sandbox = Sandbox::open(config.clone()).unwrap();
+    sandbox.save_template().await.unwrap();
+    // A later service finds what has become of it meanwhile.
+    let state = folder.path().join("saved-state");
+    let length = std::fs::metadata(&state).unwrap().len();
+    std::fs::File::options().write(true).open(&state).unwrap().set_len(length / 2).unwrap();
+    let sandbox = Sandbox::open(config).unwrap();
+    sandbox.save_template().await.unwrap();
+    let machine = RunningMachine::Sandbox(sandbox.start(&site.home()).await.unwrap());
+    assert!(!continues(&machine));
+    let link = GuestConnection::open(machine.connect().await.unwrap()).await.unwrap();
+    assert_eq!(as_tools(&link, "echo here").await, "here");
+    assert!(!folder.path().join("saved-stamp").exists(), "it is not tried again");
 }
 
 async fn a_crash_of_a_machine_s_kernel_is_seen(kind: Kind) {

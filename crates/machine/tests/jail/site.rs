@@ -35,6 +35,18 @@ macro_rules! on_each_driver {
     };
 }
 
+/// Runs each of these tests on each kind of machine with a kernel of its own.
+macro_rules! on_own_kernels {
+    ($($name:ident),* $(,)?) => {
+        mod uml {
+            $(#[tokio::test] async fn $name() { super::$name(crate::site::Kind::Uml).await })*
+        }
+        mod qemu {
+            $(#[tokio::test] async fn $name() { super::$name(crate::site::Kind::Qemu).await })*
+        }
+    };
+}
+
 /// Runs each of these tests on virtual machines, too.
 macro_rules! on_qemu {
     ($($name:ident),* $(,)?) => {
@@ -88,7 +100,7 @@ pub(crate) fn config(folder: &Path, kind: Kind) -> SandboxConfig {
             Kind::Uml => Some(OwnKernel::UserModeLinux(
                 find_kernel(None).expect("User Mode Linux (Debian package user-mode-linux)"),
             )),
-            Kind::Qemu => Some(qemu()),
+            Kind::Qemu => Some(qemu(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("qemu"))),
         },
         image: None,
         disk_quota: None,
@@ -96,16 +108,15 @@ pub(crate) fn config(folder: &Path, kind: Kind) -> SandboxConfig {
     }
 }
 
-/// A virtual machine whose process 1 becomes the tests' agent once the system is mounted.
-fn qemu() -> OwnKernel {
+/// A virtual machine whose process 1 becomes the tests' agent once the system is mounted, with its files in this folder.
+pub(crate) fn qemu(folder: &Path) -> OwnKernel {
     let qemu = find_qemu(None).expect("QEMU (Debian package qemu-system-x86)");
     let named = std::env::var_os("CAUSERIE_MACHINE_QEMU_KERNEL").map(PathBuf::from);
     let guest = std::env::var_os("CAUSERIE_GUEST")
         .expect("CAUSERIE_GUEST: the guest program, as `make test` sets it");
     let mut sources = BootSources::find(qemu, named.as_deref(), guest.into()).unwrap();
     sources.boots_agent = true;
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("qemu");
-    OwnKernel::Qemu(sources.prepare(&folder, true).unwrap())
+    OwnKernel::Qemu(sources.prepare(folder, true).unwrap())
 }
 
 impl Site {
@@ -124,7 +135,9 @@ impl Site {
         self.folder.path().join("machines").join(self.home().account.to_string())
     }
 
+    /// Starts the machine; a virtual one continues from a saved one.
     pub(crate) async fn start(&self) -> (RunningMachine, GuestConnection) {
+        self.sandbox.save_template().await.unwrap();
         let machine = match self.sandbox.start(&self.home()).await {
             Ok(machine) => RunningMachine::Sandbox(machine),
             Err(error) => panic!("{error}"),

@@ -1,0 +1,95 @@
+//! How the driver `qemu` saves a virtual machine once, and lets others continue from it (see [`super::template`]).
+
+use std::fs;
+use std::io;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use tokio::task::spawn_blocking;
+
+use super::kernel::OwnKernel;
+use super::qemu::Qemu;
+use super::spec::{Report, Spec, Task};
+use super::template::{self, Template};
+use super::{Sandbox, failed, identity, private_folder, remove_folder, stamp, unexpected};
+use crate::contract::DriverError;
+
+impl Sandbox {
+    /// Launches a machine from the saved one, if there is one; boots it if that fails.
+    pub(super) async fn launch_from_template(&self, spec: &mut Spec) -> Result<Report, DriverError> {
+        let Some(template) = self.template().clone() else { return self.launch(spec).await };
+        spec.template = Some(template.files());
+        let launched = self.launch(spec).await;
+        let Err(DriverError::Failed(reason)) = launched else { return launched };
+        tracing::warn!(reason, "saved machine does not continue; machines boot from now on");
+        self.discard_template();
+        spec.template = None;
+        self.launch(spec).await
+    }
+
+    /// Boots a virtual machine and saves it, so that others continue from it instead of booting; or takes the one that an
+    /// earlier service saved. Does nothing for machines of other kinds.
+    ///
+    /// # Errors
+    /// The reason why there is none. Machines then boot.
+    pub async fn save_template(&self) -> Result<(), DriverError> {
+        let machine = self.config.kernel.as_ref().and_then(OwnKernel::virtual_machine);
+        if let Some(machine) = machine.filter(|_| self.template().is_none()) {
+            let template = self.saved(machine).await?;
+            *self.template() = Some(Arc::new(template));
+        }
+        Ok(())
+    }
+
+    async fn saved(&self, machine: &Qemu) -> Result<Template, DriverError> {
+        let failed = |error: io::Error| failed("saving a machine", error);
+        let trial = self.config.machines.join(format!(".saving-{}", std::process::id()));
+        let (workspace, index) = (trial.join("workspace"), trial.join(self.kernel().index()));
+        let mut spec = self.spec(Task::Save, &trial, &index, &workspace);
+        let stamp = template_stamp(machine, &spec).map_err(failed)?;
+        let (folder, memory_bytes) = (machine.folder().to_owned(), self.config.limits.memory_bytes);
+        let lock_path = folder.join("saving.lock");
+        let locked =
+            spawn_blocking(move || fs::File::create(lock_path).and_then(|lock| lock.lock().map(|()| lock)));
+        let _lock = locked.await.map_err(io::Error::other).and_then(|lock| lock).map_err(failed)?;
+        let (kept, known) = (folder.clone(), stamp.clone());
+        let loaded = spawn_blocking(move || Template::load(&kept, &known, memory_bytes)).await;
+        match loaded.map_err(io::Error::other).and_then(|loaded| loaded) {
+            Ok(Some(template)) => return Ok(template),
+            Ok(None) => {}
+            Err(error) => tracing::warn!(%error, "saved machine not read"),
+        }
+        let template = Template::empty(memory_bytes).map_err(failed)?;
+        spec.template = Some(template.files());
+        for folder in [&trial, &workspace, &index] {
+            private_folder(folder)?;
+        }
+        let launched = self.launch(&spec).await;
+        let _ = self.launch(&self.spec(Task::Clear, &trial, &index, &workspace)).await;
+        let _ = remove_folder(&trial);
+        match launched? {
+            Report::Saved => {}
+            other => return Err(unexpected(&other)),
+        }
+        let keeping = spawn_blocking(move || template.keep(&folder, &stamp).map(|()| template)).await;
+        keeping.map_err(io::Error::other).and_then(|kept| kept).map_err(failed)
+    }
+
+    fn discard_template(&self) {
+        *self.template() = None;
+        if let Some(machine) = self.config.kernel.as_ref().and_then(OwnKernel::virtual_machine)
+            && let Err(error) = template::discard(machine.folder())
+        {
+            tracing::warn!(%error, "saved machine not removed");
+        }
+    }
+
+    fn template(&self) -> MutexGuard<'_, Option<Arc<Template>>> {
+        self.template.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns an identifier of all that a saved machine depends on.
+fn template_stamp(machine: &Qemu, spec: &Spec) -> io::Result<String> {
+    let programs = stamp(&[&machine.program, &machine.kernel, &machine.initramfs])?;
+    Ok(format!("{} {}{programs}", identity::boot_id()?, machine.arguments(spec).join(" ")))
+}
