@@ -45,8 +45,8 @@ fn main() {
         Some("attempt") => println!("{}", attempt(&arguments[2], arguments.get(3))),
         Some("attack") => println!("{}", attacks::attack(&arguments[2])),
         Some("serve") => agent_of_a_kernel(),
-        // The first argument of a kernel.
-        Some(memory) if memory.starts_with("mem=") => hostile_kernel(),
+        // The first arguments of a User Mode Linux kernel and of QEMU.
+        Some(first) if first.starts_with("mem=") || first == "-name" => hostile_kernel(),
         Some(other) => panic!("unknown: {other}"),
         None => agent(),
     }

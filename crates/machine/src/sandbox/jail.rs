@@ -5,11 +5,12 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use protocol::link::{PORT_READY, frame};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
 use rustix::thread::{Gid, Uid, UnshareFlags};
 
 use super::bridge;
@@ -190,11 +191,7 @@ fn prepare(
     drop(inheritance);
     match kernel_ends.await_machine(agent) {
         Ok(bridge) => Ok((Processes { agent, bridge }, output)),
-        Err(failure) => {
-            // It may have ended already; its output tells why.
-            let _ = kill_process(agent, Signal::KILL);
-            Err(Failure::other(failure.to_string(), &boot_failure(agent, output)))
-        }
+        Err(failure) => Err(Failure::other(failure.to_string(), &boot_failure(agent, output))),
     }
 }
 
@@ -269,7 +266,7 @@ impl KernelEnds {
         let Bridge { pid, mut ready } = bridge;
         // The bridge exits when the kernel does.
         match ready.read(&mut [0]).doing("waiting for the kernel")? {
-            0 => Err(Failure::other("booting the machine's kernel", "it has ended")),
+            0 => Err(Failure::other("booting the machine's kernel", "its link was closed")),
             _ => Ok(Some(pid)),
         }
     }
@@ -320,19 +317,35 @@ fn open_link(spec: &Spec, kernel: &OwnKernel, socket: OwnedFd) -> io::Result<Lin
     }
 }
 
+/// Waits a moment for the end of a kernel that has failed. Returns its status; `None` if it runs on, as one does that was
+/// taken over. It ends with the jail.
+fn await_end(kernel: Pid) -> Option<WaitStatus> {
+    const ENDS_WITHIN: Duration = Duration::from_secs(2);
+    let (signals, began) = (sys::signals().ok()?, Instant::now());
+    loop {
+        if let Ok(Some((_, status))) = waitpid(Some(kernel), WaitOptions::NOHANG) {
+            return Some(status);
+        }
+        let left = ENDS_WITHIN.checked_sub(began.elapsed())?;
+        // A child that ends is a signal.
+        poll(&mut [PollFd::new(&signals, PollFlags::IN)], Timespec::try_from(left).ok().as_ref()).ok()?;
+        sys::received_term(&signals);
+    }
+}
+
 /// Returns the kernel's last output and its exit status, for the report of a failed start.
 fn boot_failure(kernel: Pid, output: PipeReader) -> String {
     /// The maximum length of the report, in bytes.
     const SHOWN_MAX: usize = 512;
     const READ_MAX: u64 = 64 * 1024;
-    let status = waitpid(Some(kernel), WaitOptions::empty()).ok().flatten().map(|(_, status)| status);
-    let ended = match status.map(|status| (status.exit_status(), status.terminating_signal())) {
+    let ended = match await_end(kernel).map(|status| (status.exit_status(), status.terminating_signal())) {
         Some((Some(code), _)) => format!("it ended with status {code}"),
         Some((None, Some(signal))) => format!("it ended by signal {signal}"),
-        _ => "it is gone".to_owned(),
+        _ => "it runs on".to_owned(),
     };
     let mut text = Vec::new();
-    // Reports the output up to an error.
+    // Reports the output up to an error, and does not wait for more.
+    let _ = rustix::io::ioctl_fionbio(&output, true);
     let _ = output.take(READ_MAX).read_to_end(&mut text);
     let text = String::from_utf8_lossy(&text);
     // A kernel that panics says why, then where, which nobody needs.

@@ -1,4 +1,4 @@
-//! Tests a kernel that its machine has taken over: an arbitrary program in place of User Mode Linux.
+//! Tests a kernel that its machine has taken over: an arbitrary program in place of User Mode Linux or QEMU.
 
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use machine::{GuestConnection, OwnKernel, Sandbox};
 use tokio::time::timeout;
 
-use crate::site::{Kind, Site, config, program};
+use crate::site::{Kind, Site, config, program, run_by};
 
 #[tokio::test]
 async fn a_kernel_that_is_taken_over_is_confined() {
@@ -15,19 +15,38 @@ async fn a_kernel_that_is_taken_over_is_confined() {
     config.kernel = Some(OwnKernel::UserModeLinux(program()));
     let sandbox = Sandbox::open(config).unwrap();
     let machine = sandbox.start(&site.home()).await.unwrap();
-    let report = std::fs::read_to_string(site.folder.path().join("workspace/report.txt")).unwrap();
-    assert!(report.lines().count() > 50, "{report}");
-    for line in report.lines() {
-        assert!(line.contains(": refused"), "{line}");
-    }
-    for entry in std::fs::read_dir(site.folder.path().join("workspace")).unwrap() {
-        let entry = entry.unwrap();
-        assert_eq!(entry.metadata().unwrap().mode() & 0o6000, 0, "{:?}", entry.file_name());
-    }
+    got_nothing(&site);
     // It sends nothing that the service accepts as an agent, and can be stopped.
     let stream = Box::new(machine.connect().await.unwrap());
     let greeted = timeout(Duration::from_millis(200), GuestConnection::open(stream)).await;
     assert!(!matches!(greeted, Ok(Ok(_))), "a flood is no agent");
     sandbox.stop(site.home().account).await.unwrap();
     timeout(Duration::from_secs(5), machine.ended()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_qemu_that_is_taken_over_is_confined() {
+    let site = Site::new(Kind::Qemu);
+    let mut config = config(site.folder.path(), Kind::Qemu);
+    config.kernel = Some(run_by("/agent".into(), &site.folder.path().join("boot")));
+    let sandbox = Sandbox::open(config).unwrap();
+    let failure = sandbox.start(&site.home()).await.expect_err("what it sends is no machine");
+    assert!(failure.to_string().contains("its link was closed: it runs on"), "{failure}");
+    got_nothing(&site);
+    sandbox.stop(site.home().account).await.unwrap();
+    assert!(sandbox.attach(site.home().account).unwrap().is_none());
+}
+
+/// Asserts that each attempt was refused, and that no file is a set-id one.
+fn got_nothing(site: &Site) {
+    let workspace = site.folder.path().join("workspace");
+    let report = std::fs::read_to_string(workspace.join("report.txt")).unwrap();
+    assert!(report.lines().count() > 50, "{report}");
+    for line in report.lines() {
+        assert!(line.contains(": refused"), "{line}");
+    }
+    for entry in std::fs::read_dir(workspace).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().mode() & 0o6000, 0, "{:?}", entry.file_name());
+    }
 }

@@ -110,7 +110,11 @@ pub(crate) fn config(folder: &Path, kind: Kind) -> SandboxConfig {
 
 /// A virtual machine whose process 1 becomes the tests' agent once the system is mounted, with its files in this folder.
 pub(crate) fn qemu(folder: &Path) -> OwnKernel {
-    let qemu = find_qemu(None).expect("QEMU (Debian package qemu-system-x86)");
+    run_by(find_qemu(None).expect("QEMU (Debian package qemu-system-x86)"), folder)
+}
+
+/// A virtual machine that this program runs.
+pub(crate) fn run_by(qemu: PathBuf, folder: &Path) -> OwnKernel {
     let named = std::env::var_os("CAUSERIE_MACHINE_QEMU_KERNEL").map(PathBuf::from);
     let guest = std::env::var_os("CAUSERIE_GUEST")
         .expect("CAUSERIE_GUEST: the guest program, as `make test` sets it");
