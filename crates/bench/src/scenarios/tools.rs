@@ -58,7 +58,7 @@ pub(crate) fn tools() -> Outcome<Vec<Measurement>> {
         }
         let mut turns = Vec::with_capacity(TURNS + 1);
         for _ in 0..=TURNS {
-            turns.push(turn(&mut connection, &account).await?);
+            turns.push(turn(&mut connection, &account, &calls()).await?);
         }
         Ok(turns)
     })?;
@@ -80,13 +80,17 @@ pub(crate) fn tools() -> Outcome<Vec<Measurement>> {
     Ok(measurements)
 }
 
-/// Runs one turn with all calls, a step for each. Returns their durations in milliseconds. The model writes for a while
+/// Runs one turn with these calls, a step for each. Returns their durations in milliseconds. The model writes for a while
 /// before each call, as models do, and includes its send time at the beginning of each step and before its call.
-async fn turn(connection: &mut Connection, account: &Account) -> Outcome<Vec<f64>> {
+pub(super) async fn turn(
+    connection: &mut Connection,
+    account: &Account,
+    calls: &[(&str, Value)],
+) -> Outcome<Vec<f64>> {
     let stamp = || json!({"tokens": {"count": 1, "stamp": true}});
     let words = || json!({"tokens": {"count": WORDS, "every_ms": WORD_MILLIS}});
-    let mut steps: Vec<Value> = calls()
-        .into_iter()
+    let mut steps: Vec<Value> = calls
+        .iter()
         .map(|(tool, arguments)| {
             json!({"actions": [stamp(), words(), stamp(), {"call": {"tool": tool, "arguments": arguments}}]})
         })
@@ -105,11 +109,10 @@ async fn turn(connection: &mut Connection, account: &Account) -> Outcome<Vec<f64
         return Err(format!("the tool {tool} ended as {state}").into());
     }
     let spoken = stamps(answer["text"].as_str().unwrap_or_default());
-    if spoken.len() != 2 * calls().len() + 1 || states.len() != calls().len() {
+    if spoken.len() != 2 * calls.len() + 1 || states.len() != calls.len() {
         return Err(format!("a turn has not all of its steps: {answer}").into());
     }
-    let calls = spoken[1..].chunks_exact(2);
-    Ok(calls.map(|pair| pair[1].1.saturating_sub(pair[0].1) as f64 / 1e3).collect())
+    Ok(spoken[1..].chunks_exact(2).map(|pair| pair[1].1.saturating_sub(pair[0].1) as f64 / 1e3).collect())
 }
 
 fn upload(name: &str, content: &[u8], account: &Account) -> Vec<u8> {
