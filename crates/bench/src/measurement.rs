@@ -51,6 +51,8 @@ pub(crate) enum Goal {
 #[derive(Debug)]
 pub(crate) struct Measurement {
     name: String,
+    /// Which of several that are measured alike, such as machine drivers.
+    series: Option<&'static str>,
     unit: Unit,
     values: Vec<f64>,
     baseline: Option<(&'static str, Vec<f64>)>,
@@ -59,7 +61,12 @@ pub(crate) struct Measurement {
 
 impl Measurement {
     pub(crate) fn new(name: impl Into<String>, unit: Unit, values: Vec<f64>) -> Self {
-        Self { name: name.into(), unit, values, baseline: None, goal: None }
+        Self { name: name.into(), series: None, unit, values, baseline: None, goal: None }
+    }
+
+    pub(crate) fn series(mut self, series: &'static str) -> Self {
+        self.series = Some(series);
+        self
     }
 
     /// Adds the baseline's values from the same run.
@@ -71,6 +78,35 @@ impl Measurement {
     pub(crate) fn goal(mut self, goal: Goal) -> Self {
         self.goal = Some(goal);
         self
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the name by which the figure is told from those of other series.
+    fn full_name(&self) -> String {
+        match self.series {
+            Some(series) => format!("{} ({series})", self.name),
+            None => self.name.clone(),
+        }
+    }
+
+    pub(crate) fn series_name(&self) -> Option<&'static str> {
+        self.series
+    }
+
+    pub(crate) fn unit(&self) -> &'static str {
+        self.unit.text()
+    }
+
+    pub(crate) fn median(&self) -> f64 {
+        median(&self.values)
+    }
+
+    /// Returns the baseline's name and median.
+    pub(crate) fn baseline_median(&self) -> Option<(&'static str, f64)> {
+        self.baseline.as_ref().map(|(name, values)| (*name, median(values)))
     }
 
     fn ratio(&self) -> Option<f64> {
@@ -91,7 +127,7 @@ impl Measurement {
     fn line(&self) -> String {
         let [low, middle, high] = spread(&self.values).map(number);
         let unit = self.unit.text();
-        let mut line = format!("{:<46} {low:>9} {middle:>9} {high:>9} {unit:<4}", self.name);
+        let mut line = format!("{:<46} {low:>9} {middle:>9} {high:>9} {unit:<4}", self.full_name());
         if let Some((name, values)) = &self.baseline {
             let [low, middle, high] = spread(values).map(number);
             let ratio = self.ratio().map_or_else(|| "-".to_owned(), number);
@@ -121,7 +157,7 @@ impl Measurement {
             None => (None, None, None),
         };
         json!({
-            "name": self.name, "unit": self.unit.text(), "measured": values(&self.values),
+            "name": self.full_name(), "unit": self.unit.text(), "measured": values(&self.values),
             "baseline": baseline.map(|(name, of)| json!({"name": name, "measured": values(of)})),
             "ratio": self.ratio(), "atMost": at_most, "atLeast": at_least, "ratioAtLeast": ratio_at_least, "reached": self.reached(),
         })
@@ -163,7 +199,7 @@ fn spread(values: &[f64]) -> [f64; 3] {
 }
 
 /// Formats three significant digits.
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 100.0 => 0,
         size if size >= 10.0 => 1,

@@ -57,9 +57,9 @@ pub(crate) fn machines() -> Outcome<Vec<Measurement>> {
     Ok(measurements)
 }
 
-fn beside_sandbox(driver: &str, figures: Figures, sandbox: &Figures) -> Vec<Measurement> {
+fn beside_sandbox(driver: &'static str, figures: Figures, sandbox: &Figures) -> Vec<Measurement> {
     let beside = |name: &str, unit, of_driver: Vec<f64>, of_sandbox: &[f64]| {
-        Measurement::new(format!("{name} ({driver})"), unit, of_driver).beside("sandbox", of_sandbox.to_vec())
+        Measurement::new(name, unit, of_driver).series(driver).beside("sandbox", of_sandbox.to_vec())
     };
     let start_max = if driver == "qemu" { 300.0 } else { 400.0 };
     let mut measurements = vec![
