@@ -1,8 +1,8 @@
 //! The steps of owners, taken as people take them: they look, click and type.
 
-use conformance::{Key, Say, View};
+use conformance::{Events, Key, Say, View, WebDriver};
 
-use crate::stage::{Stage, desktop, phone};
+use crate::stage::{PASSWORD, Stage, desktop, phone};
 
 /// The flows are the same in each view; together these have both sizes, both themes and every language.
 const VIEWS: [View; 3] = [desktop(false, "en"), phone(true, "cs"), phone(false, "sk")];
@@ -38,7 +38,7 @@ fn signing_in_is_refused_then_works_and_ends() {
         let _ = browser.find("[role=alert]");
         let complaints = browser.console();
         assert!(complaints.iter().all(|text| text.contains("401")), "the status alone: {complaints:?}");
-        stage.sign_in(crate::stage::PASSWORD);
+        stage.sign_in(PASSWORD);
         let _ = browser.find("main.page");
         assert!(browser.url().ends_with("/keys"));
         open_menu(&stage);
@@ -60,7 +60,7 @@ fn the_keyboard_is_enough_to_sign_in_and_to_ask() {
     browser.write(&browser.find(":focus"), &stage.account.email);
     browser.press(Key::Tab);
     assert_eq!(focused(), "password");
-    browser.write(&browser.find(":focus"), crate::stage::PASSWORD);
+    browser.write(&browser.find(":focus"), PASSWORD);
     browser.press(Key::Enter);
     let _ = browser.find("main.home");
     assert_eq!(focused(), "input", "the question has the focus");
@@ -174,4 +174,34 @@ fn credits_are_shown() {
         let _ = stage.browser.find(".figure");
         let _ = stage.browser.find("table meter");
     });
+}
+
+#[test]
+fn two_browsers_and_a_program_get_an_answer_through_a_kill() {
+    let mut stage = Stage::signed_in(desktop(false, "en"));
+    let api = stage.service.api(&stage.account);
+    stage.vendor.will([Say::text("The first half"), Say::Hold]);
+    let answer = api.ask("Tell me both halves");
+    let path = format!("/c/{}", answer["chatId"].as_str().expect("an id"));
+    let second = WebDriver::start(phone(true, "cs"));
+    stage.sign_in_at(&second);
+    for browser in [&stage.browser, &second] {
+        browser.open(&stage.url(&path));
+        browser.wait_text("The first half");
+    }
+    let mut events = api.events_of(&answer);
+    let seen = events.find("the first half", |event| event.text().contains("The first half"));
+    stage.service.kill();
+    stage.vendor.will([Say::text("The first half and the second.")]);
+    stage.service.restart();
+    for browser in [&stage.browser, &second] {
+        browser.wait_text("The first half and the second.");
+        let _ = browser.find(".conversation[data-state=idle]");
+        assert!(browser.find_now("[aria-busy]").is_none());
+    }
+    let api = stage.service.api(&stage.account);
+    let (chat, message) = (conformance::api::id(&answer, "chatId"), conformance::api::id(&answer, "id"));
+    let resumed = Events::new(api.answer_events(&chat, &message, Some(&seen.id)));
+    let last = resumed.rest().pop().expect("the answer's end");
+    assert_eq!(last.text(), "The first half and the second.");
 }

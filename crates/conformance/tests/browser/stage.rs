@@ -50,15 +50,23 @@ impl Stage {
     /// Starts both and signs the owner in.
     pub(crate) fn signed_in(view: View) -> Self {
         let stage = Self::new(view);
-        stage.open("/sign-in");
-        stage.sign_in(PASSWORD);
-        let _ = stage.browser.find("main.home");
+        stage.sign_in_at(&stage.browser);
         stage
+    }
+
+    /// Signs the owner in at a browser.
+    pub(crate) fn sign_in_at(&self, browser: &WebDriver) {
+        browser.open(&self.url("/sign-in"));
+        self.fill_in(browser, PASSWORD);
+        let _ = browser.find("main.home");
     }
 
     /// Fills the form for signing in and sends it.
     pub(crate) fn sign_in(&self, password: &str) {
-        let browser = &self.browser;
+        self.fill_in(&self.browser, password);
+    }
+
+    fn fill_in(&self, browser: &WebDriver, password: &str) {
         browser.run("document.querySelector('[name=email]').value = ''", &[]);
         browser.write(&browser.find("[name=email]"), &self.account.email);
         browser.write(&browser.find("[name=password]"), password);

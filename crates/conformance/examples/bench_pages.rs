@@ -1,0 +1,117 @@
+//! Measures the pages of the web application in headless Chromium: what the first page takes on a slow phone, and whether
+//! an answer of two hundred pages keeps the main thread free while it grows.
+//!
+//! Needs what `make tools` installs. `CAUSERIE_BIN` is the program to measure.
+
+use std::thread;
+use std::time::Duration;
+
+use conformance::{Account, Options, Say, Service, Vendor, View, WebDriver};
+use serde_json::{Value, json};
+
+const PASSWORD: &str = "correct horse";
+const PHONE: View = View { width: 390, height: 844, dark: false, language: "en" };
+const DESKTOP: View = View { width: 1280, height: 800, dark: false, language: "en" };
+/// A phone on a mobile network: the round trip in milliseconds, bytes per second, and how much slower it computes.
+const ROUND_TRIP_MILLIS: u32 = 150;
+const BYTES_PER_SECOND: u32 = 200_000;
+const SLOWER: u32 = 4;
+/// The answer: two hundred pages of three thousand letters, in paragraphs that arrive one after another.
+const PARAGRAPHS: usize = 1_200;
+const PARAGRAPH: &str = "The **notice period** is three months and begins on the first day of the month after the notice was \
+    delivered. Either side may give notice in writing; a tenant who is late with the rent pays `0.1` per cent a day, which is \
+    settled at the end of the year together with the costs of heating, water and the lift. What was agreed about the deposit \
+    holds for the garage as well, unless the parties have said otherwise in an annex to this lease, signed by both of them.\n\n";
+const EVERY: Duration = Duration::from_millis(15);
+/// From this duration on, a task of the main thread is noticed by people, and reported by the browser.
+const LONG_MILLIS: f64 = 50.0;
+
+fn main() {
+    let vendor = Vendor::start();
+    let service = Service::start(Options { environment: vendor.environment(), ..Options::default() });
+    let account = service.account();
+    let arguments = ["account", "set-password", "--account", &account.email, "--password-stdin"];
+    assert!(service.try_admin_typing(&arguments, format!("{PASSWORD}\n").as_bytes()).status.success());
+    first_pages(&service, &account);
+    long_answer(&service, &vendor, &account);
+}
+
+fn signed_in(service: &Service, account: &Account, view: View) -> WebDriver {
+    let browser = WebDriver::start(view);
+    browser.open(&format!("http://{}/sign-in", service.address()));
+    browser.write(&browser.find("[name=email]"), &account.email);
+    browser.write(&browser.find("[name=password]"), PASSWORD);
+    browser.click(&browser.find("form.fields button"));
+    let _ = browser.find("main.home");
+    browser
+}
+
+/// What each page transfers, and when it shows something, on a phone that has nothing of it yet.
+fn first_pages(service: &Service, account: &Account) {
+    let browser = signed_in(service, account, PHONE);
+    let network = json!({
+        "offline": false, "latency": ROUND_TRIP_MILLIS,
+        "downloadThroughput": BYTES_PER_SECOND, "uploadThroughput": BYTES_PER_SECOND / 2,
+    });
+    for path in ["/sign-in", "/", "/history", "/files", "/keys"] {
+        browser.open("about:blank");
+        browser.cdp("Network.clearBrowserCache", &json!({}));
+        browser.cdp("Network.emulateNetworkConditions", &network);
+        browser.cdp("Emulation.setCPUThrottlingRate", &json!({ "rate": SLOWER }));
+        browser.open(&format!("http://{}{path}", service.address()));
+        let seen = browser.run(
+            "const [page] = performance.getEntriesByType('navigation');
+             const paint = performance.getEntriesByName('first-contentful-paint')[0];
+             const parts = performance.getEntriesByType('resource');
+             return { bytes: parts.reduce((sum, part) => sum + part.transferSize, page.transferSize),
+                 requests: parts.length + 1, paint: paint.startTime, response: page.responseEnd, loaded: page.loadEventEnd };",
+            &[],
+        );
+        let millis = |field: &str| seen[field].as_f64().unwrap_or(f64::NAN);
+        println!(
+            "{path:<10} {:>7.1} kB in {} requests; response {:.0} ms, first paint {:.0} ms, loaded {:.0} ms",
+            millis("bytes") / 1e3,
+            seen["requests"],
+            millis("response"),
+            millis("paint"),
+            millis("loaded")
+        );
+    }
+}
+
+/// The tasks of the main thread that were long while the answer grew.
+fn long_answer(service: &Service, vendor: &Vendor, account: &Account) {
+    let browser = signed_in(service, account, DESKTOP);
+    let mut script = Vec::with_capacity(2 * PARAGRAPHS);
+    for number in 0..PARAGRAPHS {
+        if number % 20 == 0 {
+            script.push(Say::Text(format!("## Section {}\n\n", number / 20 + 1)));
+        }
+        script.extend([Say::text(PARAGRAPH), Say::Hold]);
+    }
+    script.push(Say::text("The end."));
+    vendor.will(script);
+    let (api, letters) = (service.api(account), PARAGRAPHS * PARAGRAPH.len());
+    let answer = api.ask("Tell me everything");
+    let chat = answer["chatId"].as_str().expect("an id");
+    browser.open(&format!("http://{}/c/{chat}", service.address()));
+    browser.run(
+        "window.tasks = [];
+         new PerformanceObserver((list) => window.tasks.push(...list.getEntries().map((task) => task.duration)))
+             .observe({ type: 'longtask' });",
+        &[],
+    );
+    for _ in 0..PARAGRAPHS {
+        vendor.release();
+        thread::sleep(EVERY);
+    }
+    api.completed(&answer);
+    browser.wait_text("The end.");
+    let tasks = browser.run("return window.tasks", &[]);
+    let tasks: Vec<f64> = tasks.as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+    let longest = tasks.iter().copied().fold(0.0, f64::max);
+    println!(
+        "an answer of {letters} letters: {} tasks of more than {LONG_MILLIS} ms while it grew, the longest {longest:.0} ms",
+        tasks.len()
+    );
+}
