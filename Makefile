@@ -1,7 +1,7 @@
 # The habits of the project; `make` alone prints them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools guest guest-debug full-debug build demo test schemathesis fuzz check fmt bench bench-documents screenshots \
+.PHONY: help setup tools guest guest-debug full-debug build demo test schemathesis fuzz check fmt bench bench-documents bench-pages screenshots \
 	audit package package-test
 
 CARGO ?= cargo
@@ -116,6 +116,11 @@ bench: build ## Measure: start, memory, latency from model to reader, kills; tak
 	@sh tools/setup.sh bench
 	$(CARGO) build $(OPTIMISED) --bin bench
 	CAUSERIE_BIN=$(TARGET)/release/causerie $(TARGET)/release/bench
+
+bench-pages: build ## Measure the web application in headless Chromium: a slow phone, and an answer of two hundred pages
+	@sh tools/setup.sh browser
+	$(CARGO) build $(OPTIMISED) --example bench_pages
+	CAUSERIE_BIN=$(TARGET)/release/causerie $(TARGET)/release/examples/bench_pages
 
 DOCUMENTS := $(TARGET)/bench-documents
 bench-documents: ## Measure the built-in reader on public documents, which are fetched (docs/reader.md)

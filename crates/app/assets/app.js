@@ -6,9 +6,10 @@
 // The distance to the end of the page within which the page follows a growing answer, in pixels.
 const NEAR_END = 160;
 
-// Makes the children of `old` equal to those of `fresh`. What is equal stays, so that a selection survives.
+// Makes the children of `old` equal to those of `fresh`. What is equal stays, so that a selection survives; so do the first
+// children of a text that has not changed there, which `fresh` leaves out.
 const sync = (old, fresh) => {
-  const had = [...old.childNodes];
+  const had = [...old.childNodes].slice(fresh.dataset?.kept ?? 0);
   const next = [...fresh.childNodes];
   next.forEach((node, at) => {
     const present = had[at];
@@ -32,7 +33,7 @@ const syncAttributes = (old, fresh) => {
     if (name !== "open" && !fresh.hasAttribute(name)) old.removeAttribute(name);
   }
   for (const { name, value } of fresh.attributes) {
-    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    if (name !== "data-kept" && old.getAttribute(name) !== value) old.setAttribute(name, value);
   }
 };
 
@@ -42,17 +43,26 @@ const isNearEnd = () => {
 };
 const toEnd = () => window.scrollTo({ top: document.documentElement.scrollHeight });
 
-// Follows an answer in progress. Each event has the whole answer.
+// Follows an answer in progress. Each event has what has changed since the one before; the first has the whole answer.
 const follow = (article) => {
   const main = document.getElementById("main");
   const source = new EventSource(article.dataset.events);
+  // The page is measured and moved once for each picture, however many events there are.
+  let moves = false;
+  const keepEndInView = () => {
+    if (moves || !isNearEnd()) return;
+    moves = true;
+    requestAnimationFrame(() => {
+      moves = false;
+      toEnd();
+    });
+  };
   const show = ({ data }) => {
-    const follows = isNearEnd();
+    keepEndInView();
     const page = new DOMParser().parseFromString(JSON.parse(data).html, "text/html");
     const fresh = page.querySelector("article");
     syncAttributes(article, fresh);
     sync(article, fresh);
-    if (follows) toEnd();
   };
   source.addEventListener("message", show);
   source.addEventListener("completed", (event) => {

@@ -2,11 +2,12 @@
 //! everything else.
 
 use askama::Template;
-use control::live::{Citation, PartKind, Rope, Snapshot};
+use control::live::{Citation, PartKind, Snapshot};
 use domain::answer::{Ending, ErrorCode, RunState};
 use domain::citation::Place;
 
 use crate::answer_html::AnswerHtml;
+use crate::growing::{OnPage, Prose};
 use crate::paths;
 use crate::texts::Texts;
 
@@ -29,10 +30,10 @@ pub(crate) struct AnswerView {
 
 /// A block of an answer.
 enum Block {
-    Text(String),
-    Reasoning(String),
+    Text(Prose),
+    Reasoning(Prose),
     Steps(Vec<Step>),
-    Agent { name: String, state: &'static str, html: String },
+    Agent { name: String, state: &'static str, prose: Prose },
     File { name: String, href: String },
 }
 
@@ -59,8 +60,8 @@ struct SourceView {
 }
 
 impl AnswerView {
-    /// Creates the view of a snapshot.
-    pub(crate) fn of(texts: Texts, snapshot: &Snapshot) -> Self {
+    /// Creates the view of a snapshot, as far as the page does not have it, and remembers what it then has.
+    pub(crate) fn of(texts: Texts, snapshot: &Snapshot, page: &mut OnPage) -> Self {
         let mut blocks = Vec::new();
         let mut fitted = AnswerHtml::new();
         let mut sources = Vec::<SourceView>::new();
@@ -68,15 +69,15 @@ impl AnswerView {
             let block = match &part.shape {
                 PartKind::Text { html, citations } => {
                     add_sources(texts, &mut sources, citations);
-                    Block::Text(fitted.fit(&whole(html)))
+                    Block::Text(page.show(part.id, html, &mut fitted))
                 }
-                PartKind::Reasoning { html } => Block::Reasoning(fitted.fit(&whole(html))),
+                PartKind::Reasoning { html } => Block::Reasoning(page.show(part.id, html, &mut fitted)),
                 PartKind::Agent { agent, state, html, citations } => {
                     add_sources(texts, &mut sources, citations);
                     Block::Agent {
                         name: agent.name.clone(),
                         state: word(*state),
-                        html: fitted.fit(&whole(html)),
+                        prose: page.show(part.id, html, &mut fitted),
                     }
                 }
                 PartKind::File { path } => {
@@ -203,10 +204,6 @@ pub(crate) fn file_href(path: &str) -> String {
 /// Returns a link with the application's own path of files.
 fn own_href(href: &str) -> String {
     href.strip_prefix(API_FILES).map_or_else(|| href.to_owned(), |path| format!("{}{path}", paths::FILES))
-}
-
-fn whole(html: &Rope) -> String {
-    html.segments().iter().map(|segment| segment.text()).collect()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ const ABOVE: u8 = 2;
 const LOWEST: u8 = 6;
 
 /// Fits the texts of an answer into its page, in their order.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AnswerHtml {
     /// The level of the last heading, as shown.
     level: u8,

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use crate::answer::AnswerView;
 use crate::composer::Composer;
 use crate::frame::Frame;
+use crate::growing::OnPage;
 use crate::shown_time::ShownTime;
 use crate::texts::Texts;
 use crate::visit::User;
@@ -249,8 +250,9 @@ impl Pages {
                     }),
                     Message::Answer(stored) => {
                         let snapshot = answers.snapshot_of(&principal, *stored);
-                        let html =
-                            AnswerView::of(texts, &snapshot).render().map_err(UseCaseError::internal)?;
+                        let html = AnswerView::of(texts, &snapshot, &mut OnPage::default())
+                            .render()
+                            .map_err(UseCaseError::internal)?;
                         if let Some(exchange) = exchanges.last_mut() {
                             exchange.answer = html;
                             exchange.is_open = snapshot.ending.is_none();

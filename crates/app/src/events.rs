@@ -1,4 +1,5 @@
-//! The stream by which an answer grows on its page. Each event has the whole answer as HTML and supersedes those before.
+//! The stream by which an answer grows on its page. Each event has the answer as HTML without the parts of its texts that the
+//! page has from the events before; the first has all.
 
 use askama::Template;
 use axum::extract::{Path, State};
@@ -12,6 +13,7 @@ use serde::Serialize;
 
 use crate::Ending;
 use crate::answer::AnswerView;
+use crate::growing::OnPage;
 use crate::texts::Texts;
 use crate::visit::User;
 
@@ -47,9 +49,10 @@ fn events(
     principal: Principal,
     ending: Ending,
 ) -> impl Stream<Item = Event> {
-    let states = futures_util::stream::unfold(follower, move |mut follower| async move {
+    let begin = (follower, OnPage::default());
+    let states = futures_util::stream::unfold(begin, move |(mut follower, mut page)| async move {
         let snapshot = follower.next().await?;
-        Some((event(texts, &snapshot)?, follower))
+        Some((event(texts, &snapshot, &mut page)?, (follower, page)))
     });
     states.take_until(async move {
         tokio::select! {
@@ -60,8 +63,8 @@ fn events(
 }
 
 /// Encodes a state; `None` after a failure, which ends the stream.
-fn event(texts: Texts, snapshot: &Snapshot) -> Option<Event> {
-    let html = AnswerView::of(texts, snapshot).render();
+fn event(texts: Texts, snapshot: &Snapshot, page: &mut OnPage) -> Option<Event> {
+    let html = AnswerView::of(texts, snapshot, page).render();
     let html = html.map_err(UseCaseError::internal).ok()?;
     let data = serde_json::to_vec(&Data { html: &html }).map_err(UseCaseError::internal).ok()?;
     let name = if snapshot.ending.is_some() { "completed" } else { "message" };

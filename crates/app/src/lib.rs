@@ -20,6 +20,7 @@ mod events;
 mod export;
 mod files;
 mod frame;
+mod growing;
 mod headers;
 mod history;
 mod keys;

@@ -101,6 +101,33 @@ fn an_answer_grows_in_place_and_a_follow_up_is_asked() {
 }
 
 #[test]
+fn a_long_answer_is_the_same_when_its_page_is_opened_again() {
+    const BLOCKS: &str =
+        "return [...document.querySelectorAll('.answer .segment > *')].map((block) => block.outerHTML)";
+    let stage = Stage::signed_in(desktop(false, "en"));
+    let browser = &stage.browser;
+    let paragraph = "A sentence that is repeated until a segment of the text is full. ".repeat(6);
+    let chapter = |number: usize| {
+        format!(
+            "# Chapter {number}\n\n{paragraph}\n\n- one\n- two\n\n##### Deep\n\n```\ncode\n```\n\n{paragraph}\n\n"
+        )
+    };
+    let script = (1..=5).flat_map(|number| [Say::text(&chapter(number)), Say::Hold]);
+    stage.vendor.will(script.chain([Say::text("The end.")]).collect::<Vec<_>>());
+    browser.write(&browser.find("textarea"), "Tell me everything");
+    browser.press(Key::Enter);
+    for number in 1..=5 {
+        browser.wait_text(&format!("Chapter {number}"));
+        stage.vendor.release();
+    }
+    let _ = browser.find(".conversation[data-state=idle]");
+    let grown = browser.run(BLOCKS, &[]);
+    assert!(grown.as_array().expect("blocks").len() > 25, "{grown}");
+    browser.open(&browser.url());
+    assert_eq!(browser.run(BLOCKS, &[]), grown);
+}
+
+#[test]
 fn an_answer_is_stopped() {
     in_each_view(|stage| {
         let browser = &stage.browser;
