@@ -19,6 +19,12 @@ sign-in-lead = Rozhovory s vašimi dokumenty.
 sign-in-hint = Nemáte účet nebo heslo? Obraťte se na provozovatele služby.
 sign-in-denied = E-mail nebo heslo není správně.
 sign-in-no-licence = Licence tohoto účtu skončila. Obraťte se na provozovatele služby.
+sign-in-provider-unavailable = Poskytovatel identity neodpovídá. Zkuste to později.
+sign-in-provider-refused = Poskytovatel identity vás nepřihlásil.
+sign-in-provider-invalid = Toto přihlášení už neplatí. Začněte znovu.
+sign-in-email-not-verified = Poskytovatel identity váš e-mail neověřil.
+sign-in-bound-to-another = K účtu s vaším e-mailem se přihlašuje někdo jiný. Obraťte se na správce služby.
+sign-in-no-account = Účet s vaším e-mailem neexistuje. Obraťte se na správce služby.
 sign-in-throttled = { $seconds ->
     [one] Příliš mnoho pokusů. Zkuste to znovu za sekundu.
     [few] Příliš mnoho pokusů. Zkuste to znovu za { $seconds } sekundy.
@@ -270,9 +276,16 @@ account-password-changed = Heslo je změněno a ostatní přihlášení skončil
 account-not-the-same = Nová hesla se neshodují.
 account-wrong-password = Současné heslo není správně.
 account-bad-password = Heslo má 8 až 1 024 bajtů na jednom řádku.
+account-no-password = Přihlašujete se u poskytovatele identity. O heslo nebo jiný e-mail požádejte správce služby.
 account-sessions = Přihlášení
 account-sessions-note = Odhlásí vás v tomto prohlížeči i ve všech ostatních. Klíče API fungují dál.
 account-sign-out-everywhere = Odhlásit se všude
+account-delete = Smazat účet
+account-delete-note = Vše, co k tomuto účtu patří, bude nenávratně odstraněno.
+account-delete-ends = Klíče API a přihlášení skončí hned, rozepsané odpovědi se zastaví. Konverzace, soubory, stroj a zbylé kredity nenávratně zmizí. Zůstanou jen pohyby kreditů, beze jména. Zálohy služby mohou data obsahovat, dokud je nenahradí novější.
+account-delete-sure = Rozumím, že nic nepůjde obnovit.
+account-delete-unsure = Potvrďte, že nic nepůjde obnovit.
+account-deleted = Účet je smazán.
 
 # Stránky správců
 operator = Správce
@@ -294,6 +307,9 @@ operator-last-day = Nový poslední den
 operator-set = Nastavit licenci
 operator-amount = Další kredity
 operator-grant = Připsat kredity
+operator-delete-email = E-mail účtu pro potvrzení
+operator-delete-other = Účet nebyl smazán: byl zadán jiný e-mail.
+operator-delete-own = Vlastní účet smažte na jeho stránce.
 operator-bad-day = Poslední den licence je datum.
 operator-bad-amount = Kredity jsou celé číslo.
 operator-audit = Protokol změn

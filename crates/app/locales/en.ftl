@@ -19,6 +19,12 @@ sign-in-lead = Conversations with your documents.
 sign-in-hint = No account or password? Ask the operator of this service.
 sign-in-denied = The email or the password is wrong.
 sign-in-no-licence = The licence of this account has ended. Ask the operator of this service.
+sign-in-provider-unavailable = The identity provider does not answer. Try again later.
+sign-in-provider-refused = The identity provider did not sign you in.
+sign-in-provider-invalid = This sign-in is not valid any more. Begin again.
+sign-in-email-not-verified = The identity provider has not verified your email.
+sign-in-bound-to-another = Somebody else signs in to the account with your email. Ask the operator of this service.
+sign-in-no-account = There is no account with your email. Ask the operator of this service.
 sign-in-throttled = { $seconds ->
     [one] Too many attempts. Try again in one second.
    *[other] Too many attempts. Try again in { $seconds } seconds.
@@ -265,9 +271,16 @@ account-password-changed = The password was changed, and all other sessions were
 account-not-the-same = The two new passwords are not the same.
 account-wrong-password = The present password is wrong.
 account-bad-password = A password has 8 to 1,024 bytes on one line.
+account-no-password = You sign in at the identity provider. Ask the operator of this service for a password, or for another email.
 account-sessions = Sessions
 account-sessions-note = Ends your session in this browser and in all others. API keys keep working.
 account-sign-out-everywhere = Sign out everywhere
+account-delete = Delete account
+account-delete-note = All that belongs to this account is removed for good.
+account-delete-ends = API keys and sessions end at once, answers that are being written stop. Conversations, files, the machine and the credits that are left are gone for good. Only the movements of credits are kept, without your name. Backups of the service may hold your data until they are replaced.
+account-delete-sure = I understand that nothing can be restored.
+account-delete-unsure = Confirm that nothing can be restored.
+account-deleted = The account was deleted.
 
 # The pages of operators
 operator = Operator
@@ -289,6 +302,9 @@ operator-last-day = New last day
 operator-set = Set licence
 operator-amount = More credits
 operator-grant = Grant credits
+operator-delete-email = The account’s email, to confirm it
+operator-delete-other = The account was not deleted: another email was entered.
+operator-delete-own = Delete your own account on its page.
 operator-bad-day = The last day of a licence is a date.
 operator-bad-amount = Credits are a whole number.
 operator-audit = Audit log

@@ -19,6 +19,12 @@ sign-in-lead = Rozhovory s vašimi dokumentmi.
 sign-in-hint = Nemáte účet alebo heslo? Obráťte sa na prevádzkovateľa služby.
 sign-in-denied = E-mail alebo heslo nie je správne.
 sign-in-no-licence = Licencia tohto účtu sa skončila. Obráťte sa na prevádzkovateľa služby.
+sign-in-provider-unavailable = Poskytovateľ identity neodpovedá. Skúste to neskôr.
+sign-in-provider-refused = Poskytovateľ identity vás neprihlásil.
+sign-in-provider-invalid = Toto prihlásenie už neplatí. Začnite znova.
+sign-in-email-not-verified = Poskytovateľ identity váš e-mail neoveril.
+sign-in-bound-to-another = K účtu s vaším e-mailom sa prihlasuje niekto iný. Obráťte sa na správcu služby.
+sign-in-no-account = Účet s vaším e-mailom neexistuje. Obráťte sa na správcu služby.
 sign-in-throttled = { $seconds ->
     [one] Príliš veľa pokusov. Skúste to znova o sekundu.
     [few] Príliš veľa pokusov. Skúste to znova o { $seconds } sekundy.
@@ -270,9 +276,16 @@ account-password-changed = Heslo je zmenené a ostatné prihlásenia sa skončil
 account-not-the-same = Nové heslá sa nezhodujú.
 account-wrong-password = Súčasné heslo nie je správne.
 account-bad-password = Heslo má 8 až 1 024 bajtov na jednom riadku.
+account-no-password = Prihlasujete sa u poskytovateľa identity. O heslo alebo iný e-mail požiadajte správcu služby.
 account-sessions = Prihlásenia
 account-sessions-note = Odhlási vás v tomto prehliadači aj vo všetkých ostatných. Kľúče API fungujú ďalej.
 account-sign-out-everywhere = Odhlásiť sa všade
+account-delete = Zmazať účet
+account-delete-note = Všetko, čo k tomuto účtu patrí, bude nenávratne odstránené.
+account-delete-ends = Kľúče API a prihlásenia skončia hneď, rozpísané odpovede sa zastavia. Konverzácie, súbory, stroj a zvyšné kredity nenávratne zmiznú. Zostanú len pohyby kreditov, bez mena. Zálohy služby môžu dáta obsahovať, kým ich nenahradia novšie.
+account-delete-sure = Rozumiem, že nič sa nebude dať obnoviť.
+account-delete-unsure = Potvrďte, že nič sa nebude dať obnoviť.
+account-deleted = Účet je zmazaný.
 
 # Stránky správcov
 operator = Správca
@@ -294,6 +307,9 @@ operator-last-day = Nový posledný deň
 operator-set = Nastaviť licenciu
 operator-amount = Ďalšie kredity
 operator-grant = Pripísať kredity
+operator-delete-email = E-mail účtu na potvrdenie
+operator-delete-other = Účet nebol zmazaný: bol zadaný iný e-mail.
+operator-delete-own = Vlastný účet zmažte na jeho stránke.
 operator-bad-day = Posledný deň licencie je dátum.
 operator-bad-amount = Kredity sú celé číslo.
 operator-audit = Protokol zmien

@@ -1,4 +1,4 @@
-//! The page of the owner's account: email, password, sessions, licence.
+//! The page of the owner's account: email, password, sessions, licence, deletion.
 
 use std::sync::Arc;
 
@@ -23,6 +23,8 @@ use crate::{error, paths, session_cookie};
 struct AccountPage {
     frame: Frame,
     licence: Option<LicenceView>,
+    /// True if the user has a password; others sign in at the identity provider alone.
+    has_password: bool,
     /// The email of a form that was refused.
     email: String,
     /// The change that was made.
@@ -66,6 +68,17 @@ pub(crate) struct PasswordForm {
     new: String,
     #[serde(default)]
     again: String,
+}
+
+/// The form that deletes the account.
+#[derive(Deserialize)]
+pub(crate) struct DeletionForm {
+    /// The password; the email of a user without one.
+    #[serde(default)]
+    password: String,
+    /// Set once the owner has read what ends.
+    #[serde(default)]
+    sure: String,
 }
 
 /// Shows the account.
@@ -128,6 +141,26 @@ pub(crate) async fn change_password(
     Ok(response)
 }
 
+/// Deletes the account.
+pub(crate) async fn delete_account(
+    State(pages): State<CredentialPages>,
+    user: User,
+    Form(form): Form<DeletionForm>,
+) -> Result<Response, Response> {
+    if let Some(throttled) = pages.throttled(&user) {
+        return Err(throttled);
+    }
+    if form.sure.is_empty() {
+        let unsure = user.visitor.texts.get("account-delete-unsure");
+        let page = pages.page(&user, None, Some(unsure), String::new()).await?;
+        return Ok((StatusCode::BAD_REQUEST, page).into_response());
+    }
+    match pages.credentials.delete_account(&user.signed_in.principal, &form.password).await {
+        Ok(()) => Ok(session_cookie::removing(Redirect::to("/sign-in?done=deleted").into_response())),
+        Err(refused) => pages.refused(&user, refused, String::new()).await,
+    }
+}
+
 /// Ends all sessions of the user.
 pub(crate) async fn sign_out_everywhere(
     State(pages): State<CredentialPages>,
@@ -158,6 +191,7 @@ impl CredentialPages {
     ) -> Result<Response, Response> {
         let (status, key) = match refused {
             CredentialsError::WrongPassword => (StatusCode::FORBIDDEN, "account-wrong-password"),
+            CredentialsError::WrongEmail => (StatusCode::FORBIDDEN, "operator-delete-other"),
             CredentialsError::InvalidPassword(_) => (StatusCode::BAD_REQUEST, "account-bad-password"),
             CredentialsError::InvalidEmail => (StatusCode::BAD_REQUEST, "account-bad-email"),
             CredentialsError::EmailTaken => (StatusCode::CONFLICT, "account-email-taken"),
@@ -175,9 +209,11 @@ impl CredentialPages {
         email: String,
     ) -> Result<Response, Response> {
         let texts: Texts = user.visitor.texts;
+        let has_password = self.credentials.has_password(&user.signed_in.principal).await;
         Ok(error::rendered(&AccountPage {
             frame: Frame::load(&self.conversations, user, None).await?,
             licence: LicenceView::of(texts, user.signed_in.licence_until, self.environment.now()),
+            has_password: has_password.map_err(|error| user.failed(error))?,
             email,
             done,
             error,

@@ -60,7 +60,9 @@ impl Frame {
             path: match path.as_str() {
                 paths::ASK => paths::HOME.to_owned(),
                 paths::NEW_FOLDER => paths::FILES.to_owned(),
-                paths::CHANGE_EMAIL | paths::CHANGE_PASSWORD => paths::ACCOUNT.to_owned(),
+                paths::CHANGE_EMAIL | paths::CHANGE_PASSWORD | paths::DELETE_ACCOUNT => {
+                    paths::ACCOUNT.to_owned()
+                }
                 _ => path,
             },
             conversations: entries.collect(),

@@ -35,6 +35,7 @@ mod session_cookie;
 mod shown_size;
 mod shown_time;
 mod sign_in;
+mod single_sign_on;
 mod texts;
 mod usage_chart;
 mod visit;
@@ -49,7 +50,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use control::{
     Answers, Authenticator, Catalogs, Conversations, Credentials, Environment, Files, FirstOwner, History,
-    Operators, Owner, Questions, Service, Sessions, Vm,
+    Operators, Owner, Questions, Service, Sessions, SingleSignOn, Vm,
 };
 use http_common::{Budgets, RateLimiter};
 use tokio_util::sync::CancellationToken;
@@ -108,6 +109,7 @@ parts! {
     questions: Questions,
     sessions: Sessions,
     sign_in_limits: Arc<SignInLimits>,
+    single_sign_on: SingleSignOn,
     upload_limits: UploadLimits,
     vm: Vm,
 }
@@ -132,6 +134,7 @@ composed! {
     keys::Keys { owner, conversations, environment },
     machine::MachineState { vm, files, conversations },
     operator::OperatorPages { operators, conversations },
+    sign_in::SignInPages { sessions, single_sign_on, sign_in_limits },
     welcome::Welcome { first_owner, sessions },
 }
 
@@ -164,6 +167,7 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         questions: service.questions.clone(),
         sessions: service.sessions.clone(),
         sign_in_limits: Arc::default(),
+        single_sign_on: service.single_sign_on.clone(),
         upload_limits: UploadLimits {
             size_max_bytes: config.upload_max_bytes,
             stall_timeout: config.stall_timeout,
@@ -177,6 +181,8 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
     routes
         .route(paths::HOME, get(ask::show))
         .route(paths::SIGN_IN, get(sign_in::show).post(sign_in::sign_in))
+        .route(paths::SIGN_IN_ELSEWHERE, get(single_sign_on::begin))
+        .route(paths::SIGN_IN_CALLBACK, get(single_sign_on::complete))
         .route(paths::WELCOME, get(welcome::show).post(welcome::create))
         .route(paths::SIGN_OUT, post(sign_in::sign_out))
         .route(paths::LANGUAGE, post(language::choose))
@@ -208,12 +214,14 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         .route(paths::CHANGE_EMAIL, post(credentials::change_email))
         .route(paths::CHANGE_PASSWORD, post(credentials::change_password))
         .route(paths::SIGN_OUT_EVERYWHERE, post(credentials::sign_out_everywhere))
+        .route(paths::DELETE_ACCOUNT, post(credentials::delete_account))
         .route(paths::OPERATOR, get(operator::show))
         .route(paths::OPERATOR_AUDIT, get(operator::show_audit))
         .route(paths::OPERATOR_ACCOUNT, get(operator::show_account))
         .route(paths::OPERATOR_LICENCE, post(operator::change_licence))
         .route(paths::OPERATOR_CREDITS, post(operator::grant))
         .route(paths::OPERATOR_MACHINE, post(operator::change_machine))
+        .route(paths::OPERATOR_DELETE, post(operator::delete))
         .route(paths::STYLE, get(assets::style))
         .route(paths::SCRIPT, get(assets::script))
         .route(paths::ICON, get(assets::icon))

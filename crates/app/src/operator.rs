@@ -10,7 +10,7 @@ use control::admin::AdminError;
 use control::{Conversations, Operators, PublicCode, UseCaseError};
 use serde::Deserialize;
 
-pub(crate) use self::account::{change_licence, change_machine, grant, show as show_account};
+pub(crate) use self::account::{change_licence, change_machine, delete, grant, show as show_account};
 pub(crate) use self::audit::show as show_audit;
 
 use crate::frame::Frame;

@@ -5,6 +5,9 @@ use domain::id::{AccountId, ConversationId, MessageId};
 pub(crate) const HOME: &str = "/";
 pub(crate) const WELCOME: &str = "/welcome";
 pub(crate) const SIGN_IN: &str = "/sign-in";
+/// Leads to the identity provider, and back from it.
+pub(crate) const SIGN_IN_ELSEWHERE: &str = "/sign-in/provider";
+pub(crate) const SIGN_IN_CALLBACK: &str = "/sign-in/callback";
 pub(crate) const SIGN_OUT: &str = "/sign-out";
 pub(crate) const LANGUAGE: &str = "/language";
 pub(crate) const ASK: &str = "/ask";
@@ -37,12 +40,14 @@ pub(crate) const ACCOUNT: &str = "/account";
 pub(crate) const CHANGE_EMAIL: &str = "/account/email";
 pub(crate) const CHANGE_PASSWORD: &str = "/account/password";
 pub(crate) const SIGN_OUT_EVERYWHERE: &str = "/account/sign-out-everywhere";
+pub(crate) const DELETE_ACCOUNT: &str = "/account/delete";
 pub(crate) const OPERATOR: &str = "/operator";
 pub(crate) const OPERATOR_AUDIT: &str = "/operator/audit";
 pub(crate) const OPERATOR_ACCOUNT: &str = "/operator/accounts/{account}";
 pub(crate) const OPERATOR_LICENCE: &str = "/operator/accounts/{account}/licence";
 pub(crate) const OPERATOR_CREDITS: &str = "/operator/accounts/{account}/credits";
 pub(crate) const OPERATOR_MACHINE: &str = "/operator/accounts/{account}/machine/{change}";
+pub(crate) const OPERATOR_DELETE: &str = "/operator/accounts/{account}/delete";
 #[cfg(debug_assertions)]
 pub(crate) const DESIGN: &str = "/design";
 #[cfg(debug_assertions)]

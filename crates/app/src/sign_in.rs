@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use askama::Template;
 use axum::Form;
-use axum::extract::{Query, State};
+use axum::extract::{self, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
-use control::Sessions;
 use control::sessions::SignInError;
+use control::{Sessions, SingleSignOn};
 use http_common::GcraLimiter;
 use serde::Deserialize;
 
@@ -46,9 +46,14 @@ impl Default for SignInLimits {
 }
 
 impl SignInLimits {
+    /// Takes an attempt without an email, or returns the time to wait for one.
+    pub(crate) fn take_address(&self, visitor: &Visitor) -> Result<(), Duration> {
+        self.addresses.take(&visitor.address)
+    }
+
     /// Takes an attempt, or returns the time to wait for one.
     pub(crate) fn take(&self, visitor: &Visitor, email: &str) -> Result<(), Duration> {
-        self.addresses.take(&visitor.address)?;
+        self.take_address(visitor)?;
         self.emails.take(&email.trim().to_lowercase())
     }
 }
@@ -59,16 +64,24 @@ struct SignInPage<'a> {
     texts: Texts,
     assets: &'static Addresses,
     languages: [(Language, bool); 3],
+    /// The text of the button that leads to the identity provider.
+    provider: Option<&'a str>,
     email: &'a str,
     next: &'a str,
+    /// The change that led here.
+    done: Option<String>,
     error: Option<String>,
 }
 
-/// The page to return to.
+/// The query of the page.
 #[derive(Deserialize)]
-pub(crate) struct Next {
+pub(crate) struct Query {
+    /// The page to return to.
     #[serde(default)]
     next: String,
+    /// `deleted` after the account was deleted.
+    #[serde(default)]
+    done: String,
 }
 
 /// The form for signing in.
@@ -82,34 +95,46 @@ pub(crate) struct Credentials {
     next: String,
 }
 
+/// The use cases of the page.
+#[derive(Clone)]
+pub(crate) struct SignInPages {
+    pub(crate) sessions: Sessions,
+    pub(crate) single_sign_on: SingleSignOn,
+    pub(crate) sign_in_limits: Arc<SignInLimits>,
+}
+
 /// Shows the form. Whoever is signed in goes on.
-pub(crate) async fn show(visitor: Visitor, Query(query): Query<Next>) -> Response {
+pub(crate) async fn show(
+    State(pages): State<SignInPages>,
+    visitor: Visitor,
+    extract::Query(query): extract::Query<Query>,
+) -> Response {
     if visitor.user.is_some() {
         return Redirect::to(paths::own(&query.next).unwrap_or(paths::HOME)).into_response();
     }
-    form(&visitor, "", &query.next, None)
+    let done = (query.done == "deleted").then(|| visitor.texts.get("account-deleted"));
+    pages.form(&visitor, "", &query.next, done, None)
 }
 
 /// Signs in.
 pub(crate) async fn sign_in(
-    State(sessions): State<Sessions>,
-    State(limits): State<Arc<SignInLimits>>,
+    State(pages): State<SignInPages>,
     visitor: Visitor,
     Form(given): Form<Credentials>,
 ) -> Response {
     let texts = visitor.texts;
     let refused = |status: StatusCode, error: String| {
-        let page = form(&visitor, &given.email, &given.next, Some(error));
+        let page = pages.form(&visitor, &given.email, &given.next, None, Some(error));
         (status, page).into_response()
     };
-    if let Err(wait) = limits.take(&visitor, &given.email) {
+    if let Err(wait) = pages.sign_in_limits.take(&visitor, &given.email) {
         let seconds = wait.as_secs() + 1;
         let text = texts.with("sign-in-throttled", "seconds", seconds);
         let mut response = refused(StatusCode::TOO_MANY_REQUESTS, text);
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         return response;
     }
-    match sessions.sign_in(&given.email, &given.password).await {
+    match pages.sessions.sign_in(&given.email, &given.password).await {
         Ok(secret) => {
             let next = paths::own(&given.next).unwrap_or(paths::HOME);
             let mut response = Redirect::to(next).into_response();
@@ -130,15 +155,27 @@ pub(crate) async fn sign_out(State(sessions): State<Sessions>, user: User) -> Re
     Ok(session_cookie::removing(Redirect::to(paths::SIGN_IN).into_response()))
 }
 
-fn form(visitor: &Visitor, email: &str, next: &str, error: Option<String>) -> Response {
-    let texts = visitor.texts;
-    let next = paths::own(next).unwrap_or_default();
-    error::rendered(&SignInPage {
-        texts,
-        assets: &ADDRESSES,
-        languages: languages(texts),
-        email,
-        next,
-        error,
-    })
+impl SignInPages {
+    /// Creates the page with the form.
+    pub(crate) fn form(
+        &self,
+        visitor: &Visitor,
+        email: &str,
+        next: &str,
+        done: Option<String>,
+        error: Option<String>,
+    ) -> Response {
+        let texts = visitor.texts;
+        let next = paths::own(next).unwrap_or_default();
+        error::rendered(&SignInPage {
+            texts,
+            assets: &ADDRESSES,
+            languages: languages(texts),
+            provider: self.single_sign_on.button(),
+            email,
+            next,
+            done,
+            error,
+        })
+    }
 }

@@ -140,6 +140,9 @@ fn request(command: AdminCommand) -> Result<(Request, Where), CliError> {
         AdminCommand::Account(AccountCommand::SetRole { account, role, at }) => {
             (Request::SetRole { account, role }, at)
         }
+        AdminCommand::Account(AccountCommand::Delete { account, yes: _, at }) => {
+            (Request::DeleteAccount { account }, at)
+        }
         AdminCommand::Key(KeyCommand::Create { account, name, expires, scope, spending_limit, at }) => {
             let expires = expires.as_deref().map(parse_time).transpose()?.flatten();
             (Request::CreateKey { account, name, expires, scope, spending_limit }, at)

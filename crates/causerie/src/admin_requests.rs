@@ -67,6 +67,10 @@ pub(crate) async fn answer(
             let set = admin.set_role(&account, Role::parse(&role).ok_or_else(wrong)?).await?;
             json!({ "accountId": set.id.to_string(), "email": set.email, "role": role })
         }
+        Request::DeleteAccount { account } => {
+            let deleted = admin.delete_account(&account).await?;
+            json!({ "accountId": deleted.id.to_string(), "email": deleted.email, "deleted": true })
+        }
         Request::CreateKey { account, name, expires, scope, spending_limit } => {
             let scope = scope.as_deref().map_or(Ok(Scope::ALL), Scope::parse);
             let bounds = KeyRestrictions {

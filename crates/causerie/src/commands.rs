@@ -297,7 +297,8 @@ impl AdminCommand {
             | AccountCommand::List { at }
             | AccountCommand::Show { at, .. }
             | AccountCommand::SetPassword { at, .. }
-            | AccountCommand::SetRole { at, .. },
+            | AccountCommand::SetRole { at, .. }
+            | AccountCommand::Delete { at, .. },
         )
         | Self::Status { at }
         | Self::Key(
@@ -379,6 +380,20 @@ pub(crate) enum AccountCommand {
         /// The role: owner or operator
         #[arg(long, value_parser = ["owner", "operator"])]
         role: String,
+        #[command(flatten)]
+        at: Where,
+    },
+    /// Delete an account with all its conversations and files, for good
+    ///
+    /// Keys and sessions end at once, the rest is removed in the background. Postings and the audit log stay, without
+    /// the email.
+    #[command(after_help = examples::ACCOUNT_DELETE)]
+    Delete {
+        /// The account: email or identifier
+        account: String,
+        /// Do not ask for confirmation
+        #[arg(long)]
+        yes: bool,
         #[command(flatten)]
         at: Where,
     },

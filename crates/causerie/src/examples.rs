@@ -23,6 +23,11 @@ pub(crate) const SET_PASSWORD: &str = "\
 Examples:\n\
 \x20 pass show ada | causerie account set-password --account ada@example.org --password-stdin";
 
+pub(crate) const ACCOUNT_DELETE: &str = "\
+Examples:\n\
+\x20 causerie account delete ada@example.org\n\
+\x20 causerie account delete 0193f2c4-7d1e-4a3b-9c55-2f6f0e8a1b7d --yes --json";
+
 pub(crate) const KEY_CREATE: &str = "\
 Examples:\n\
 \x20 causerie key create --account ada@example.org --name laptop\n\

@@ -5,6 +5,7 @@ mod admin_requests;
 mod client_commands;
 mod commands;
 mod config;
+mod confirmation;
 mod console;
 mod data;
 mod demo;
@@ -134,9 +135,10 @@ async fn run(command: Command) -> ExitCode {
         Command::Plugins(command) => plugin_commands::run(&command),
         Command::Admin(command) => {
             let as_json = command.as_json();
-            let done = match console::account(&command) {
-                Some(account) => console::run(&account, command).await,
-                None => admin::run(command).await,
+            let done = match (confirmation::confirm(&command).await, console::account(&command)) {
+                (Err(refused), _) => Err(refused),
+                (Ok(()), Some(account)) => console::run(&account, command).await,
+                (Ok(()), None) => admin::run(command).await,
             };
             return done.map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
         }

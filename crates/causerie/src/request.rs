@@ -28,6 +28,9 @@ pub(crate) enum Request {
         account: String,
         role: String,
     },
+    DeleteAccount {
+        account: String,
+    },
     CreateKey {
         account: String,
         name: String,

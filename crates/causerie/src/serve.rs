@@ -232,6 +232,7 @@ pub(crate) async fn start(mut settings: Settings) -> Result<Running, ServeError>
         disk: settings.disk,
         plugins: PluginsConfig { folders: settings.plugins },
         web: settings.web,
+        single_sign_on: settings.single_sign_on,
     };
     let environment = Environment::system();
     let traces = Traces::begin(settings.otlp, &environment);

@@ -17,6 +17,7 @@ pub mod events;
 pub mod fake_vendors;
 pub mod http;
 pub mod http2;
+pub mod identity_provider;
 pub mod large;
 pub mod met;
 pub mod operations;

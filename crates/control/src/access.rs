@@ -185,7 +185,9 @@ impl Authenticator {
         let invalidations = self.cache().invalidations;
         let resolved = self.store.read(move |tx| keys::resolve(tx, fingerprint)).await?;
         let resolved = resolved.ok_or(AccessError::Unauthorized)?;
-        provisioning::ensure(&self.workspaces, resolved.account).await;
+        if resolved.valid(now) {
+            provisioning::ensure(&self.workspaces, resolved.account).await;
+        }
         let minute = Timestamp::from_micros(now.micros() - now.micros().rem_euclid(MINUTE_MICROS));
         let key = resolved.key;
         let touch = {

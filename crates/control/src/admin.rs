@@ -24,11 +24,12 @@ pub use self::console::ConsoleOutput;
 pub use self::machines::{MachineSummary, ShownMachine};
 pub use crate::api_keys::{CreatedKey, KeyRestrictions};
 
+use crate::Environment;
+use crate::account_deletion::{AccountDeletion, RunningService};
 use crate::api_keys::{GRANT_MAX, KEY_NAME_MAX_BYTES, key_name};
 use crate::backup::{self, BackupError, BackupReport, Summary};
 use crate::passwords::{Password, PasswordError, Passwords};
 use crate::usage::UsageReport;
-use crate::{Authenticator, Environment, Vm};
 
 /// The maximum length of an email, in bytes.
 const EMAIL_MAX_BYTES: usize = 320;
@@ -88,9 +89,19 @@ pub struct Admin {
     workspaces: Workspaces,
     passwords: Passwords,
     machine_folders: MachineFolders,
-    running: Option<(Vm, Authenticator)>,
+    running: Option<RunningService>,
+    pub(crate) deletion: AccountDeletion,
     /// The operator, as named in the audit log.
     actor: String,
+}
+
+/// An account that was deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeletedAccount {
+    /// Its identifier.
+    pub id: AccountId,
+    /// The email of its owner; `None` if it was deleted before.
+    pub email: Option<String>,
 }
 
 /// The accounts that are read at once.
@@ -104,11 +115,12 @@ impl Admin {
         environment: Environment,
         workspaces: Workspaces,
         machine_folders: MachineFolders,
-        running: Option<(Vm, Authenticator)>,
+        running: Option<RunningService>,
     ) -> Self {
         let passwords = Passwords::new(store.clone(), environment.clone());
+        let deletion = AccountDeletion::new(store.clone(), environment.clone(), running.clone());
         let actor = "operator".to_owned();
-        Self { store, environment, workspaces, passwords, machine_folders, running, actor }
+        Self { store, environment, workspaces, passwords, machine_folders, running, deletion, actor }
     }
 
     /// Creates an account with its owner, its first credits, its workspace and, if wanted, the owner's password and a
@@ -189,7 +201,7 @@ impl Admin {
         let noted =
             self.entry(Some(new.account), "create account", &email, &format!("credits {}", new.grant.0));
         let made = self.store.write(move |tx| {
-            if must_be_first && accounts::any(tx)? {
+            if must_be_first && accounts::any_open(tx)? {
                 return Ok(None);
             }
             let made = accounts::create(tx, &new)?;
@@ -246,7 +258,7 @@ impl Admin {
     /// # Errors
     /// When the store fails.
     pub async fn has_accounts(&self) -> Result<bool, AdminError> {
-        Ok(self.store.read(accounts::any).await?)
+        Ok(self.store.read(accounts::any_open).await?)
     }
 
     /// Lists every account with its credits.
@@ -273,6 +285,26 @@ impl Admin {
         self.passwords.set(&account, password).await?;
         self.record(Some(account.id), "set password", &account.email, "").await?;
         Ok(account)
+    }
+
+    /// Deletes an account: it is closed at once, and what belongs to it is removed in the background. Its postings and its
+    /// entries in the audit log stay, without its email. Repeating it with the identifier changes nothing.
+    ///
+    /// # Errors
+    /// [`AdminError::NoSuchAccount`].
+    pub async fn delete_account(&self, named: &str) -> Result<DeletedAccount, AdminError> {
+        let account = match self.account(named).await {
+            Ok(account) => account,
+            Err(error) => return self.deleted_before(named).await?.ok_or(error),
+        };
+        self.deletion.delete(&account, &self.actor).await?;
+        Ok(DeletedAccount { id: account.id, email: Some(account.email) })
+    }
+
+    async fn deleted_before(&self, named: &str) -> Result<Option<DeletedAccount>, AdminError> {
+        let Ok(id) = named.parse::<AccountId>() else { return Ok(None) };
+        let is_closed = self.store.read(move |tx| accounts::is_closed(tx, id)).await?;
+        Ok(is_closed.then_some(DeletedAccount { id, email: None }))
     }
 
     /// Creates a key. The secret cannot be shown again later.
@@ -424,8 +456,8 @@ impl Admin {
     }
 
     fn invalidate_keys(&self) {
-        if let Some((_, access)) = &self.running {
-            access.invalidate();
+        if let Some(running) = &self.running {
+            running.access.invalidate();
         }
     }
 

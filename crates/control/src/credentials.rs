@@ -5,6 +5,7 @@ use store::audit::{self, AuditEntry};
 use store::{Store, StoreError, sessions};
 
 use crate::Environment;
+use crate::account_deletion::AccountDeletion;
 use crate::error::UseCaseError;
 use crate::passwords::{InvalidPassword, Password, PasswordError, Passwords};
 use crate::principal::Principal;
@@ -19,6 +20,9 @@ pub enum CredentialsError {
     /// The present password is wrong.
     #[error("wrong password")]
     WrongPassword,
+    /// The email that confirms a deletion is another one.
+    #[error("wrong email")]
+    WrongEmail,
     /// The new password is invalid.
     #[error(transparent)]
     InvalidPassword(#[from] InvalidPassword),
@@ -55,11 +59,22 @@ pub struct Credentials {
     store: Store,
     environment: Environment,
     passwords: Passwords,
+    deletion: AccountDeletion,
 }
 
 impl Credentials {
-    pub(crate) fn new(store: &Store, environment: &Environment, passwords: &Passwords) -> Self {
-        Self { store: store.clone(), environment: environment.clone(), passwords: passwords.clone() }
+    pub(crate) fn new(
+        store: &Store,
+        environment: &Environment,
+        passwords: &Passwords,
+        deletion: &AccountDeletion,
+    ) -> Self {
+        Self {
+            store: store.clone(),
+            environment: environment.clone(),
+            passwords: passwords.clone(),
+            deletion: deletion.clone(),
+        }
     }
 
     /// Replaces the password. All sessions of the user end, the present one too.
@@ -111,6 +126,38 @@ impl Credentials {
             audit::append(tx, &entry)
         });
         Ok(ended.await?)
+    }
+
+    /// Returns true if the user has a password, rather than signing in at the identity provider alone.
+    ///
+    /// # Errors
+    /// [`UseCaseError`].
+    pub async fn has_password(&self, principal: &Principal) -> Result<bool, UseCaseError> {
+        let user = self.account(principal).await?.user;
+        Ok(self.store.read(move |tx| accounts::password(tx, user)).await?.is_some())
+    }
+
+    /// Deletes the user's account, as [`Admin::delete_account`](crate::Admin::delete_account) does. A user without a
+    /// password confirms it with the email.
+    ///
+    /// # Errors
+    /// [`CredentialsError::WrongPassword`], [`CredentialsError::WrongEmail`] among others.
+    pub async fn delete_account(
+        &self,
+        principal: &Principal,
+        confirmation: &str,
+    ) -> Result<(), CredentialsError> {
+        let account = if self.has_password(principal).await? {
+            self.verified(principal, confirmation).await?
+        } else {
+            let account = self.account(principal).await?;
+            if confirmation.trim().to_lowercase() != account.email.to_lowercase() {
+                return Err(CredentialsError::WrongEmail);
+            }
+            account
+        };
+        self.deletion.delete(&account, &account.email).await?;
+        Ok(())
     }
 
     /// Returns the account of a principal whose present password this is.

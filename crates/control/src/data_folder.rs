@@ -47,6 +47,9 @@ pub enum StartError {
     /// A vendor's configuration cannot be used.
     #[error("the vendors: {0}")]
     Vendor(#[from] VendorConfigError),
+    /// The configuration of the identity provider cannot be used.
+    #[error("the identity provider: {0}")]
+    SingleSignOn(ConfigError),
     /// The configuration of web access cannot be used.
     #[error("the web: {0}")]
     Web(#[from] ConfigError),

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use domain::id::{JobId, NodeId};
 use domain::job::{self, Job, Next};
+use machine::Machines;
 use store::jobs::{self, ClaimOptions, ClaimedJob, JobFence, NewJob};
 use store::{Store, StoreError};
 use tokio::sync::Notify;
@@ -49,6 +50,7 @@ struct Shared {
     store: Store,
     environment: Environment,
     workspaces: Workspaces,
+    machines: Machines,
     node: NodeId,
     wake: Notify,
     metrics: JobMetrics,
@@ -68,14 +70,24 @@ impl Jobs {
     /// # Errors
     /// When the store fails.
     pub(crate) async fn begin(
-        store: Store,
-        environment: Environment,
-        workspaces: Workspaces,
+        store: &Store,
+        environment: &Environment,
+        workspaces: &Workspaces,
+        machines: &Machines,
         node: NodeId,
     ) -> Result<Self, StoreError> {
         store.write(move |tx| jobs::take_over(tx, node)).await?;
         let (wake, metrics) = (Notify::new(), JobMetrics::default());
-        let this = Self { shared: Arc::new(Shared { store, environment, workspaces, node, wake, metrics }) };
+        let shared = Shared {
+            store: store.clone(),
+            environment: environment.clone(),
+            workspaces: workspaces.clone(),
+            machines: machines.clone(),
+            node,
+            wake,
+            metrics,
+        };
+        let this = Self { shared: Arc::new(shared) };
         this.plan().await?;
         Ok(this)
     }
@@ -183,8 +195,9 @@ impl Jobs {
             let Some(job) = claimed.job else {
                 return Err("this version does not know the job, or its row is damaged".to_owned());
             };
-            let Shared { store, environment, workspaces, .. } = &*self.shared;
-            let run = timeout(RUN_MAX, run::run(job, store, environment.now(), workspaces));
+            let Shared { store, environment, workspaces, machines, .. } = &*self.shared;
+            let place = run::Place { store, workspaces, machines, now: environment.now() };
+            let run = timeout(RUN_MAX, run::run(job, &place));
             run.await.unwrap_or_else(|_| Err(format!("it takes longer than {RUN_MAX:?}")))
         };
         tokio::select! {

@@ -6,6 +6,7 @@
 //! gets the one that it needs. [`Service`] starts and holds them all.
 
 pub mod access;
+mod account_deletion;
 pub mod admin;
 pub mod answers;
 pub mod api_keys;
@@ -34,17 +35,20 @@ pub mod provisioning;
 pub mod questions;
 pub mod service;
 pub mod sessions;
+pub mod single_sign_on;
 mod title;
 pub mod usage;
 pub mod vm;
 
 pub use access::Authenticator;
+pub use account_deletion::RunningService;
 pub use admin::Admin;
 pub use answers::Answers;
 pub use catalogs::Catalogs;
 pub use conversations::Conversations;
 pub use credentials::Credentials;
 pub use disk_reserve::{DiskReserve, DiskReserveConfig};
+pub use egress::{Callback, OidcConfig};
 pub use engine::{
     AnswerMetrics, DispatchLimits, Environment, Plugins, PluginsConfig, environment, metrics, plugins_folder,
     templates,
@@ -64,5 +68,6 @@ pub use principal::Principal;
 pub use questions::Questions;
 pub use service::{Service, ServiceConfig};
 pub use sessions::Sessions;
+pub use single_sign_on::{SingleSignOn, SingleSignOnConfig};
 pub use store::{DatabaseUrl, StoreError};
 pub use vm::Vm;

@@ -15,7 +15,7 @@ use models::{Catalog, VendorHealth, VendorsConfig};
 use store::{DatabaseUrl, ExclusiveLock, Store, StoreError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use workspace::Quota;
+use workspace::{Quota, Workspaces};
 
 pub use crate::data_folder::StartError;
 use crate::data_folder::machine_folders;
@@ -28,7 +28,7 @@ use crate::vm::StoreMachineRecords;
 use crate::{
     Admin, Answers, Authenticator, Catalogs, Check, Conversations, Credentials, DiskReserve,
     DiskReserveConfig, Environment, Files, FirstOwner, History, Operators, Owner, Passwords, Plugins,
-    PluginsConfig, Questions, Sessions, Vm,
+    PluginsConfig, Questions, RunningService, Sessions, SingleSignOn, SingleSignOnConfig, Vm,
 };
 use engine::metrics::AnswerMetrics;
 use engine::templates::PromptTemplates;
@@ -79,6 +79,8 @@ pub struct ServiceConfig {
     pub web: WebConfig,
     /// The reserve on the disk of the data folder.
     pub disk: DiskReserveConfig,
+    /// The identity provider at which users sign in.
+    pub single_sign_on: Option<SingleSignOnConfig>,
     /// The results of checks of the host and the driver.
     pub host_checks: Vec<Check>,
 }
@@ -113,6 +115,8 @@ pub struct Service {
     pub questions: Questions,
     /// Sessions of the web application.
     pub sessions: Sessions,
+    /// Signing in at the identity provider.
+    pub single_sign_on: SingleSignOn,
     /// Machines.
     pub vm: Vm,
     /// Files.
@@ -153,9 +157,8 @@ impl Service {
         let node = node_id(&config.data, &environment)?;
         let plugins = Plugins::open(config.plugins, &config.data).await?;
         let web = Web::new(config.web)?;
-        let jurisdictions = Arc::new(config.jurisdictions);
+        let (jurisdictions, live) = (Arc::new(config.jurisdictions), Arc::new(Live::default()));
         let templates = Arc::new(read_templates(jurisdictions.clone(), config.instructions).await?);
-        let live = Arc::new(Live::default());
         let catalog = Arc::new(Catalog::new(config.vendors, environment.clock())?);
         // The catalog logs and reports failures.
         let _asked = tokio::time::timeout(MODELS_TIMEOUT, catalog.refresh()).await;
@@ -163,7 +166,7 @@ impl Service {
         let records = StoreMachineRecords { store: store.clone(), workspaces: workspaces.clone() };
         let machines = Machines::new(config.driver, Arc::new(records), config.rules);
         machines.begin().await?;
-        let jobs = Jobs::begin(store.clone(), environment.clone(), workspaces.clone(), node).await?;
+        let jobs = Jobs::begin(&store, &environment, &workspaces, &machines, node).await?;
         let dispatch = Dispatch::begin(engine::Parts {
             store: store.clone(),
             environment: environment.clone(),
@@ -179,27 +182,28 @@ impl Service {
         })
         .await?;
         let passwords = Passwords::new(store.clone(), environment.clone());
+        let sessions = Sessions::new(&store, &environment, &passwords, &workspaces);
+        let single_sign_on = SingleSignOn::new(config.single_sign_on, &sessions)?;
         let (tasks, shutdown) = (TaskTracker::new(), CancellationToken::new());
         spawn_refreshes(&tasks, &catalog, &plugins, &environment, &shutdown);
-        tasks.spawn(disk.clone().run(shutdown.clone()));
         tasks.spawn(jobs.clone().run(shutdown.clone()));
         let access =
             Authenticator::new(store.clone(), environment.clone(), workspaces.clone(), tasks.clone());
-        tasks.spawn(orphans::remove_periodically(store.clone(), machines.clone(), shutdown.clone()));
-        let guarded = (disk.clone(), workspaces.clone(), machines.clone());
-        tasks.spawn(disk_guard::watch_periodically(guarded, shutdown.clone()));
+        spawn_sweeps(&tasks, (&store, &machines), &disk, &workspaces, &shutdown);
         let vm = Vm { machines: machines.clone(), dispatch: dispatch.clone() };
-        let (folders, running) = (machine_folders(&config.data), Some((vm.clone(), access.clone())));
+        let running = Some(RunningService { vm: vm.clone(), access: access.clone(), jobs: jobs.clone() });
+        let folders = machine_folders(&config.data);
         let admin = Admin::new(store.clone(), environment.clone(), workspaces.clone(), folders, running);
         Ok(Self {
             first_owner: FirstOwner::new(&admin, &environment),
             operators: Operators { admin: admin.clone(), catalog: catalog.clone() },
+            credentials: Credentials::new(&store, &environment, &passwords, &admin.deletion),
             admin,
             answers: Answers::new(&store, &live, &dispatch, &access),
             owner: Owner::new(&store, &environment, &access),
-            credentials: Credentials::new(&store, &environment, &passwords),
             history: History::new(&store, &dispatch),
-            sessions: Sessions::new(&store, &environment, &passwords, &workspaces),
+            single_sign_on,
+            sessions,
             access,
             catalogs: Catalogs {
                 store: store.clone(),
@@ -350,6 +354,20 @@ fn log_failed_vendors(catalog: &Catalog) {
             "a vendor has not told its models yet; it is asked again"
         );
     }
+}
+
+/// Removes machines without an account and watches the disk until the shutdown.
+fn spawn_sweeps(
+    tasks: &TaskTracker,
+    (store, machines): (&Store, &Machines),
+    disk: &DiskReserve,
+    workspaces: &Workspaces,
+    shutdown: &CancellationToken,
+) {
+    tasks.spawn(disk.clone().run(shutdown.clone()));
+    tasks.spawn(orphans::remove_periodically(store.clone(), machines.clone(), shutdown.clone()));
+    let guarded = (disk.clone(), workspaces.clone(), machines.clone());
+    tasks.spawn(disk_guard::watch_periodically(guarded, shutdown.clone()));
 }
 
 /// Repeats the model discovery of each vendor and keeps plugins fresh until the shutdown.

@@ -91,10 +91,10 @@ pub enum SignInError {
 /// The sessions of all accounts. Cheap to clone.
 #[derive(Clone)]
 pub struct Sessions {
-    store: Store,
-    environment: Environment,
+    pub(crate) store: Store,
+    pub(crate) environment: Environment,
     passwords: Passwords,
-    workspaces: Workspaces,
+    pub(crate) workspaces: Workspaces,
 }
 
 impl Sessions {
@@ -117,7 +117,14 @@ impl Sessions {
         // A text that cannot be a password is nobody's.
         let password = Password::parse(password).map_err(|_| SignInError::Denied)?;
         let verified = self.passwords.verify(email, password).await.map_err(unverified)?;
-        let account = verified.ok_or(SignInError::Denied)?;
+        self.open(&verified.ok_or(SignInError::Denied)?, "password").await
+    }
+
+    /// Opens a session of the owner of an account, who has proved who they are by `means`.
+    ///
+    /// # Errors
+    /// [`SignInError::NoLicence`], [`SignInError::Failed`].
+    pub(crate) async fn open(&self, account: &Account, means: &str) -> Result<SessionSecret, SignInError> {
         let now = self.environment.now();
         if !account.licence.active(now) {
             return Err(SignInError::NoLicence);
@@ -132,7 +139,7 @@ impl Sessions {
             expires_at: now.plus(IDLE_MAX),
             now,
         };
-        let entry = entry(&account, now, "sign in", new.id);
+        let entry = AuditEntry { detail: means.to_owned(), ..entry(account, now, "sign in", new.id) };
         let opened = self.store.write(move |tx| {
             sessions::create(tx, &new)?;
             audit::append(tx, &entry)

@@ -107,6 +107,7 @@ fn config(data: &TempDir, driver: &Simulated, limits: DispatchLimits) -> Service
         plugins: PluginsConfig::default(),
         web: egress::WebConfig::default(),
         disk: DiskReserveConfig { free_min_bytes: 0, reserve_bytes: 0 },
+        single_sign_on: None,
         host_checks: Vec::new(),
         accept_empty_database: false,
     }

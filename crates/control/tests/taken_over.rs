@@ -226,6 +226,7 @@ async fn stage(asked: u64, web: WebConfig) -> Stage {
         plugins: PluginsConfig::default(),
         web,
         disk: DiskReserveConfig { free_min_bytes: 0, reserve_bytes: 0 },
+        single_sign_on: None,
         host_checks: Vec::new(),
         accept_empty_database: false,
     };
@@ -317,6 +318,7 @@ async fn an_answer_that_was_deleted_as_the_service_ended_is_ended_by_the_next() 
         plugins: PluginsConfig::default(),
         web: WebConfig::default(),
         disk: DiskReserveConfig { free_min_bytes: 0, reserve_bytes: 0 },
+        single_sign_on: None,
         host_checks: Vec::new(),
         accept_empty_database: false,
     };

@@ -14,7 +14,7 @@
 
 use std::time::Duration;
 
-use crate::id::ConversationId;
+use crate::id::{AccountId, ConversationId};
 use crate::time::Timestamp;
 
 /// The wait after the first failure; doubled by each further one.
@@ -32,6 +32,8 @@ pub const INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 pub enum Job {
     /// Removes the rows of a deleted conversation.
     RemoveConversation(ConversationId),
+    /// Removes all that belongs to a deleted account.
+    RemoveAccount(AccountId),
     /// Removes idempotency keys after 24 hours.
     RemoveIdempotencyKeys,
     /// Removes entries of the audit log after 400 days.
@@ -48,8 +50,9 @@ impl Job {
         [Self::RemoveIdempotencyKeys, Self::TrimAuditLog, Self::RemoveStaleUploads, Self::RemoveFailedJobs];
 
     /// The names of all kinds.
-    pub const KINDS: [&'static str; 5] = [
+    pub const KINDS: [&'static str; 6] = [
         Self::REMOVE_CONVERSATION,
+        Self::REMOVE_ACCOUNT,
         Self::RemoveIdempotencyKeys.kind(),
         Self::TrimAuditLog.kind(),
         Self::RemoveStaleUploads.kind(),
@@ -57,6 +60,8 @@ impl Job {
     ];
     /// The name of [`Job::RemoveConversation`].
     pub const REMOVE_CONVERSATION: &'static str = "remove_conversation";
+    /// The name of [`Job::RemoveAccount`].
+    pub const REMOVE_ACCOUNT: &'static str = "remove_account";
     /// The label for all kinds that this version does not know.
     pub const UNKNOWN: &'static str = "unknown";
 
@@ -65,6 +70,7 @@ impl Job {
     pub const fn kind(self) -> &'static str {
         match self {
             Self::RemoveConversation(_) => Self::REMOVE_CONVERSATION,
+            Self::RemoveAccount(_) => Self::REMOVE_ACCOUNT,
             Self::RemoveIdempotencyKeys => "remove_idempotency_keys",
             Self::TrimAuditLog => "trim_audit_log",
             Self::RemoveStaleUploads => "remove_stale_uploads",
@@ -82,7 +88,7 @@ impl Job {
     #[must_use]
     pub const fn interval(self) -> Option<Duration> {
         match self {
-            Self::RemoveConversation(_) => None,
+            Self::RemoveConversation(_) | Self::RemoveAccount(_) => None,
             Self::RemoveIdempotencyKeys => Some(Duration::from_secs(60)),
             Self::TrimAuditLog => Some(Duration::from_secs(60 * 60)),
             Self::RemoveStaleUploads => Some(Duration::from_secs(6 * 60 * 60)),
@@ -197,9 +203,10 @@ mod tests {
     fn each_kind_has_a_name_of_its_own_and_a_bounded_interval() {
         let mut kinds: Vec<_> = Job::RECURRING.iter().map(|job| job.kind()).collect();
         kinds.push(once().kind());
+        kinds.push(Job::RemoveAccount(AccountId::from_random(1)).kind());
         kinds.sort_unstable();
         kinds.dedup();
-        assert_eq!(kinds.len(), Job::RECURRING.len() + 1);
+        assert_eq!(kinds.len(), Job::RECURRING.len() + 2);
         assert!(Job::KINDS.iter().all(|kind| kinds.contains(kind) && Job::known_kind(kind) == *kind));
         assert_eq!(Job::known_kind("of_a_later_version"), Job::UNKNOWN);
         assert!(Job::RECURRING.iter().all(|job| job.interval().is_some_and(|every| every <= INTERVAL_MAX)));

@@ -1,4 +1,4 @@
-//! All outbound traffic except to models: searches, fetched pages, and MCP servers over HTTP.
+//! All outbound traffic except to models: searches, fetched pages, MCP servers over HTTP, and the identity provider.
 //!
 //! Responses are untrusted and bounded in bytes, time and number; invisible characters are removed. Outbound
 //! requests are restricted as well: a page is fetched only if its URL is in the conversation's [`UrlAllowlist`],
@@ -24,6 +24,7 @@ mod circuit_breaker;
 mod connections;
 mod fetch;
 mod mcp;
+mod oidc;
 mod search;
 mod secret;
 mod text;
@@ -41,6 +42,7 @@ pub use mcp::{
     ARGUMENTS_MAX_BYTES, DESCRIPTION_MAX_BYTES, Mcp, McpError, McpOutput, McpServerConfig, McpTools,
     OUTPUT_MAX_BYTES, SCHEMA_MAX_BYTES, SERVER_NAME_MAX_BYTES, SERVERS_MAX, TOOL_NAME_MAX_BYTES, TOOLS_MAX,
 };
+pub use oidc::{Callback, Identity, Oidc, OidcConfig, OidcError, SignInRequest, TokenError};
 pub use search::{
     Engine, Found, KeyedEngine, QUERY_MAX_CHARS, QUERY_MAX_WORDS, Query, RESULTS_MAX, SNIPPET_MAX_BYTES,
     Search, SearchConfig, SearchError, TITLE_MAX_BYTES,

@@ -1,4 +1,6 @@
-//! Accounts and the people in them.
+//! Accounts and the people in them. No operation finds an account that was closed, except those of [`close`].
+
+mod close;
 
 use domain::account::{Licence, Role};
 use domain::credits::{Balance, Credits, PostingKind};
@@ -9,6 +11,8 @@ use crate::credits::{Posting, post};
 use crate::error::StoreError;
 use crate::machines;
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
+
+pub use close::{AccountRemoval, close, delete_conversations, is_closed, remove};
 
 /// The largest page of [`list`].
 pub const ACCOUNTS_PAGE_MAX: u32 = 1000;
@@ -112,7 +116,10 @@ pub fn create(tx: &mut dyn Sql, new: &NewAccount) -> Result<Account, AccountErro
 /// [`StoreError`].
 pub fn get(tx: &mut dyn Sql, account: AccountId) -> Result<Option<Account>> {
     tx.one(
-        concat!(account_select!(), " WHERE a.id = $1 ORDER BY u.created_at, u.id LIMIT 1"),
+        concat!(
+            account_select!(),
+            " WHERE a.id = $1 AND a.closed_at IS NULL ORDER BY u.created_at, u.id LIMIT 1"
+        ),
         params![account],
         read_account,
     )
@@ -126,7 +133,11 @@ pub fn by_email(tx: &mut dyn Sql, email: &str) -> Result<Option<Account>> {
     if email.contains('\0') {
         return Ok(None);
     }
-    tx.one(concat!(account_select!(), " WHERE u.email_key = $1"), params![&email_key(email)], read_account)
+    tx.one(
+        concat!(account_select!(), " WHERE u.email_key = $1 AND a.closed_at IS NULL"),
+        params![&email_key(email)],
+        read_account,
+    )
 }
 
 /// Returns up to `limit` accounts (at most [`ACCOUNTS_PAGE_MAX`]) with identifiers after `after`, by identifier, with
@@ -138,7 +149,8 @@ pub fn list(tx: &mut dyn Sql, after: Option<AccountId>, limit: u32) -> Result<Ve
     tx.all(
         "SELECT a.id, u.id, u.role, u.email, a.licence_until, a.created_at, a.conversations,
             (SELECT m.ordinal FROM machines m WHERE m.account_id = a.id), a.balance, a.reserved
-         FROM accounts a JOIN users u ON u.account_id = a.id WHERE a.id > $1 ORDER BY a.id LIMIT $2",
+         FROM accounts a JOIN users u ON u.account_id = a.id WHERE a.id > $1 AND a.closed_at IS NULL
+         ORDER BY a.id LIMIT $2",
         params![after.unwrap_or(AccountId::from_random(0)), limit.min(ACCOUNTS_PAGE_MAX)],
         |row| {
             let balance = Balance { available: row.credits(8)?, reserved: row.credits(9)? };
@@ -147,7 +159,16 @@ pub fn list(tx: &mut dyn Sql, after: Option<AccountId>, limit: u32) -> Result<Ve
     )
 }
 
-/// Returns `true` if at least one account exists.
+/// Returns `true` if at least one account exists that is not closed.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn any_open(tx: &mut dyn Sql) -> Result<bool> {
+    let open = tx.one("SELECT 1 FROM accounts WHERE closed_at IS NULL LIMIT 1", params![], |_| Ok(()))?;
+    Ok(open.is_some())
+}
+
+/// Returns `true` if at least one account exists, or existed and was closed.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -164,8 +185,10 @@ pub fn set_licence(
     account: AccountId,
     until: Option<Timestamp>,
 ) -> Result<(), AccountError> {
-    let changed =
-        tx.execute("UPDATE accounts SET licence_until = $2 WHERE id = $1", params![account, until])?;
+    let changed = tx.execute(
+        "UPDATE accounts SET licence_until = $2 WHERE id = $1 AND closed_at IS NULL",
+        params![account, until],
+    )?;
     if changed == 0 { Err(AccountError::NotFound) } else { Ok(()) }
 }
 

@@ -102,6 +102,41 @@ pub fn sweep(tx: &mut dyn Sql, before_micros: i64, limit: u32) -> Result<u64> {
     )
 }
 
+/// Erases a closed account from the entries numbered after `after`, at most `limit` of them: the emails that its users had,
+/// and the names of its keys. Returns the number after which the next call continues, `None` at the end. Entries about
+/// other accounts are changed only if they are older than the closing, because the emails may belong to new accounts since.
+///
+/// # Errors
+/// [`StoreError`](crate::StoreError).
+pub fn erase(tx: &mut dyn Sql, account: AccountId, after: i64, limit: u32) -> Result<Option<i64>> {
+    let last = tx.one("SELECT COALESCE(MAX(entry), 0) FROM audit", params![], |row| row.int(0))?;
+    let (last, until) = (last.unwrap_or(0), after.saturating_add(i64::from(limit)));
+    let erased = format!("deleted:{account}");
+    // The entries that tell former emails come last: the others need them.
+    tx.execute(
+        "UPDATE audit SET
+            actor = CASE WHEN actor IN (SELECT email FROM users WHERE account_id = $1 UNION SELECT subject FROM audit
+                WHERE account_id = $1 AND action IN ('create account', 'change email')) THEN $4 ELSE actor END,
+            subject = CASE WHEN subject IN (SELECT email FROM users WHERE account_id = $1 UNION SELECT subject FROM audit
+                WHERE account_id = $1 AND action IN ('create account', 'change email')) THEN $4 ELSE subject END,
+            detail = CASE WHEN account_id = $1 AND action = 'create key' THEN '' ELSE detail END
+         WHERE entry > $2 AND entry <= $3
+            AND (account_id = $1 OR created_at < (SELECT closed_at FROM accounts WHERE id = $1))
+            AND (account_id IS NULL OR account_id <> $1 OR action NOT IN ('create account', 'change email'))",
+        params![account, after, until, &erased],
+    )?;
+    if until < last {
+        return Ok(Some(until));
+    }
+    tx.execute(
+        "UPDATE audit SET actor = CASE WHEN actor IN (SELECT email FROM users WHERE account_id = $1)
+                OR action = 'change email' THEN $2 ELSE actor END, subject = $2
+         WHERE account_id = $1 AND action IN ('create account', 'change email')",
+        params![account, &erased],
+    )?;
+    Ok(None)
+}
+
 fn read_entry(row: &dyn Row) -> Result<(i64, AuditEntry)> {
     let entry = AuditEntry {
         at: row.time(1)?,

@@ -174,7 +174,8 @@ pub(crate) fn count_spent(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<boo
 fn move_credits(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<Option<Balance>> {
     let sql = match posting.kind {
         PostingKind::Grant => {
-            "UPDATE accounts SET balance = balance + $2 WHERE id = $1 RETURNING balance, reserved"
+            "UPDATE accounts SET balance = balance + $2 WHERE id = $1 AND closed_at IS NULL
+             RETURNING balance, reserved"
         }
         PostingKind::Reserve => {
             "UPDATE accounts SET balance = balance - $2, reserved = reserved + $2

@@ -351,11 +351,17 @@ struct OfConversation {
     conversation: String,
 }
 
+#[derive(Serialize, Deserialize)]
+struct OfAccount {
+    account: String,
+}
+
 fn payload_of(job: Job) -> Result<String> {
     match job {
         Job::RemoveConversation(conversation) => {
             codec::write(&OfConversation { conversation: conversation.to_string() })
         }
+        Job::RemoveAccount(account) => codec::write(&OfAccount { account: account.to_string() }),
         Job::RemoveIdempotencyKeys | Job::TrimAuditLog | Job::RemoveStaleUploads | Job::RemoveFailedJobs => {
             Ok("{}".to_owned())
         }
@@ -365,11 +371,17 @@ fn payload_of(job: Job) -> Result<String> {
 /// Decodes a job; `None` if this version does not know its kind or its row is damaged. Such a job must not
 /// block the claiming of others: it fails on its own.
 fn read_job(kind: &str, payload: &str) -> Option<Job> {
-    if kind != Job::REMOVE_CONVERSATION {
-        return Job::RECURRING.into_iter().find(|job| job.kind() == kind);
+    match kind {
+        Job::REMOVE_CONVERSATION => {
+            let read: OfConversation = serde_json::from_str(payload).ok()?;
+            Some(Job::RemoveConversation(read.conversation.parse().ok()?))
+        }
+        Job::REMOVE_ACCOUNT => {
+            let read: OfAccount = serde_json::from_str(payload).ok()?;
+            Some(Job::RemoveAccount(read.account.parse().ok()?))
+        }
+        _ => Job::RECURRING.into_iter().find(|job| job.kind() == kind),
     }
-    let read: OfConversation = serde_json::from_str(payload).ok()?;
-    Some(Job::RemoveConversation(read.conversation.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -378,12 +390,15 @@ mod tests {
 
     #[test]
     fn a_job_round_trips_through_its_row() {
-        let conversation = ConversationId::from_random(7);
-        for job in Job::RECURRING.into_iter().chain([Job::RemoveConversation(conversation)]) {
+        let (conversation, account) = (ConversationId::from_random(7), AccountId::from_random(7));
+        let once = [Job::RemoveConversation(conversation), Job::RemoveAccount(account)];
+        for job in Job::RECURRING.into_iter().chain(once) {
             let payload = payload_of(job).expect("the payload is encoded");
             assert_eq!(read_job(job.kind(), &payload), Some(job));
         }
-        for (kind, payload) in [("of_a_later_version", "{}"), (Job::REMOVE_CONVERSATION, "{}")] {
+        for (kind, payload) in
+            [("of_a_later_version", "{}"), (Job::REMOVE_CONVERSATION, "{}"), (Job::REMOVE_ACCOUNT, "{}")]
+        {
             assert_eq!(read_job(kind, payload), None);
         }
     }

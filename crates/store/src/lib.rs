@@ -25,6 +25,7 @@ pub mod conversations;
 mod copy;
 pub mod credits;
 mod error;
+pub mod identities;
 mod job;
 pub mod jobs;
 pub mod keys;

@@ -20,7 +20,7 @@ pub enum Desired {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     pub account: AccountId,
-    /// Its number, from 0 without gaps. The host's user ids are derived from it.
+    /// Its number, counted from 0 and never assigned twice. The host's user ids are derived from it.
     pub ordinal: u32,
     pub desired: Desired,
 }
@@ -146,6 +146,15 @@ pub fn counts(tx: &mut dyn Sql) -> Result<MachineCounts> {
         Ok(())
     })?;
     Ok(counts)
+}
+
+/// Removes the record of the account's machine, if any. Its number is not assigned again.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn remove(tx: &mut dyn Sql, account: AccountId) -> Result<()> {
+    tx.execute("DELETE FROM machines WHERE account_id = $1", params![account])?;
+    Ok(())
 }
 
 fn lock(tx: &mut dyn Sql, account: AccountId) -> Result<()> {

@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::sql::Result;
 
 /// All migrations. The version of a database is the number of its newest.
-pub(crate) const MIGRATIONS: [&str; 11] = [
+pub(crate) const MIGRATIONS: [&str; 13] = [
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_limits.sql"),
     include_str!("migrations/0003_terms.sql"),
@@ -21,6 +21,8 @@ pub(crate) const MIGRATIONS: [&str; 11] = [
     include_str!("migrations/0009_jobs.sql"),
     include_str!("migrations/0010_sessions.sql"),
     include_str!("migrations/0011_search.sql"),
+    include_str!("migrations/0012_closed.sql"),
+    include_str!("migrations/0013_identities.sql"),
 ];
 
 pub(crate) const JOURNAL: &str =

@@ -277,7 +277,7 @@ fn reserve_credits(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Option<(Balanc
     let begun = matches!(new.target, Target::New(_));
     tx.one(
         "UPDATE accounts SET balance = balance - $2, reserved = reserved + $2, conversations = conversations + $3
-         WHERE id = $1 AND balance >= $2
+         WHERE id = $1 AND balance >= $2 AND closed_at IS NULL
          RETURNING balance, reserved, (SELECT k.spending_limit FROM keys k WHERE k.id = $4)",
         params![new.account, int(new.reserve.0)?, begun, new.key()],
         |row| Ok((read_balance(row)?, row.opt_int(2)?.is_some())),
@@ -286,10 +286,11 @@ fn reserve_credits(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Option<(Balanc
 
 /// Returns the reason why [`reserve_credits`] failed. A missing or busy conversation takes precedence.
 fn reservation_error(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskRefused> {
-    let Target::Existing(conversation) = new.target else {
-        let account = tx.one("SELECT id FROM accounts WHERE id = $1", params![new.account], |_| Ok(()))?;
-        return Ok(if account.is_some() { AskRefused::Insufficient } else { AskRefused::NotFound });
-    };
+    let account = "SELECT id FROM accounts WHERE id = $1 AND closed_at IS NULL";
+    if tx.one(account, params![new.account], |_| Ok(()))?.is_none() {
+        return Ok(AskRefused::NotFound);
+    }
+    let Target::Existing(conversation) = new.target else { return Ok(AskRefused::Insufficient) };
     let open = tx.one(
         "SELECT (SELECT a.id FROM answers a WHERE a.conversation_id = c.id AND a.completed_at IS NULL)
          FROM conversations c WHERE c.id = $1 AND c.account_id = $2 AND c.deleted_at IS NULL",

@@ -101,6 +101,11 @@ impl Workspaces {
         Ok(removed)
     }
 
+    /// Drops the cached usage of an account.
+    pub(crate) fn forget(&self, account: AccountId) {
+        self.shared.books.lock().unwrap_or_else(PoisonError::into_inner).remove(&account);
+    }
+
     /// Returns the workspace like [`Self::of`], but without caching its usage: a scan of all accounts must not displace
     /// those in use.
     fn without_books(&self, account: AccountId) -> Workspace {

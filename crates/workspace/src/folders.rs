@@ -8,7 +8,9 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode};
 use rustix::io::Errno;
 
-use crate::account::Workspace;
+use domain::id::AccountId;
+
+use crate::account::{Workspace, Workspaces};
 use crate::error::WorkspaceError;
 use crate::jail::{FOLDER_FLAGS, FOLDER_MODE, Home, entry_stat, file_type, off_thread, size_charged};
 use crate::path::{AskedPath, NameError, WorkspacePath};
@@ -66,6 +68,26 @@ impl Workspace {
             Err(WorkspaceError::NotFound)
         })
         .await
+    }
+}
+
+impl Workspaces {
+    /// Removes the account's home folder with all files, if there is one. Its machine must be stopped. A removal that was
+    /// interrupted continues with the next call.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub async fn remove(&self, account: AccountId) -> Result<(), WorkspaceError> {
+        let workspaces = self.clone();
+        let removing =
+            off_thread(move || match delete_tree(workspaces.root(), account.to_string().as_bytes()) {
+                Ok(()) => Ok(fs::fsync(workspaces.root())?),
+                Err(WorkspaceError::NotFound) => Ok(()),
+                Err(error) => Err(error),
+            });
+        removing.await?;
+        self.forget(account);
+        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The page of an account: its licence, credits and machine, which operators change.
+//! The page of an account: its licence, credits and machine, which operators change, and its deletion.
 
 use askama::Template;
 use axum::Form;
@@ -37,6 +37,8 @@ struct AccountPage {
     available: String,
     reserved: String,
     keys: usize,
+    /// True for the operator's own account, which is deleted on its own page.
+    is_own: bool,
     machine: Option<MachineRow>,
 }
 
@@ -52,6 +54,14 @@ pub(crate) struct LicenceForm {
 pub(crate) struct GrantForm {
     #[serde(default)]
     amount: String,
+}
+
+/// The form that deletes an account.
+#[derive(Deserialize)]
+pub(crate) struct DeletionForm {
+    /// The account's email, to confirm it.
+    #[serde(default)]
+    email: String,
 }
 
 /// Shows an account.
@@ -87,8 +97,28 @@ pub(crate) async fn show(
         available: texts.number(credits.available.0),
         reserved: texts.number(credits.reserved.0),
         keys,
+        is_own: id == user.signed_in.principal.account(),
         machine,
     }))
+}
+
+/// Deletes the account if its email was repeated.
+pub(crate) async fn delete(
+    State(pages): State<OperatorPages>,
+    user: User,
+    Path(account): Path<String>,
+    Form(form): Form<DeletionForm>,
+) -> Result<Response, Response> {
+    let (admin, id) = operation(&pages, &user, &account)?;
+    if id == user.signed_in.principal.account() {
+        return Err(refused(&user, "operator-delete-own"));
+    }
+    let shown = admin.account(&id.to_string()).await.map_err(|error| failed(&user, error))?;
+    if form.email.trim().to_lowercase() != shown.email.to_lowercase() {
+        return Err(refused(&user, "operator-delete-other"));
+    }
+    admin.delete_account(&account).await.map_err(|error| failed(&user, error))?;
+    Ok(Redirect::to(paths::OPERATOR).into_response())
 }
 
 /// Sets the last day of the licence.

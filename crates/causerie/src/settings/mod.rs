@@ -7,6 +7,7 @@ mod connections;
 mod described;
 mod form;
 mod jurisdictions;
+mod oidc;
 mod otlp;
 mod rates;
 mod source;
@@ -136,6 +137,8 @@ pub(crate) struct Settings {
     pub(crate) plugins: Vec<PathBuf>,
     /// Web search, fetching and MCP servers.
     pub(crate) web: egress::WebConfig,
+    /// The identity provider at which users sign in.
+    pub(crate) single_sign_on: Option<control::SingleSignOnConfig>,
     /// The log.
     pub(crate) log: Log,
     /// The collector of traces.
@@ -203,6 +206,7 @@ impl Settings {
             budgets: budgets(from),
             plugins: from.optional("plugins", paths()).unwrap_or_default(),
             web: web::read(from),
+            single_sign_on: oidc::read(from),
             log: log(from),
             otlp: otlp::read(from),
         }

@@ -9,4 +9,5 @@ mod hostile;
 mod operator;
 mod settings;
 mod sign_in;
+mod single_sign_on;
 mod welcome;

@@ -61,6 +61,26 @@ fn operators_start_and_stop_machines() {
 }
 
 #[test]
+fn operators_delete_accounts_by_their_email_but_not_their_own_here() {
+    let (stage, browser, other) = stage();
+    let path = format!("/operator/accounts/{}", other.id);
+    assert!(browser.get(&path).expect_page(200).contains(&format!("action=\"{path}/delete\"")));
+    browser.post(&format!("{path}/delete"), &[("email", &stage.account.email)]).expect_page(400);
+    browser.get(&path).expect_page(200);
+    let own = format!("/operator/accounts/{}", stage.account.id);
+    assert!(!browser.get(&own).expect_page(200).contains("/delete\""));
+    browser.post(&format!("{own}/delete"), &[("email", &stage.account.email)]).expect_page(400);
+    browser.post(&format!("{path}/delete"), &[("email", &other.email)]).expect_redirect("/operator");
+    browser.get(&path).expect_page(404);
+    assert!(!browser.get("/operator").expect_page(200).contains(&other.email));
+    assert_eq!(stage.service.api(&other).chats("").status, 401);
+    let entries = stage.service.admin(&["audit", "list"]);
+    let entries = entries["entries"].as_array().expect("entries");
+    let deletion = entries.iter().find(|entry| entry["action"] == "delete account").expect("an entry");
+    assert_eq!(deletion["actor"], stage.account.email, "in the operator's name");
+}
+
+#[test]
 fn owners_find_no_pages_of_operators() {
     let (stage, operator, other) = stage();
     let owner = Browser::new(&stage.service);
@@ -70,9 +90,12 @@ fn owners_find_no_pages_of_operators() {
         owner.get(page).expect_page(404);
         assert_eq!(Browser::new(&stage.service).get(page).status, 303, "strangers sign in first");
     }
-    for (change, field) in
-        [("credits", ("amount", "1")), ("licence", ("until", "2099-01-01")), ("machine/start", ("", ""))]
-    {
+    for (change, field) in [
+        ("credits", ("amount", "1")),
+        ("licence", ("until", "2099-01-01")),
+        ("machine/start", ("", "")),
+        ("delete", ("email", other.email.as_str())),
+    ] {
         owner.post(&format!("{path}/{change}"), &[field]).expect_page(404);
     }
     assert_eq!(stage.service.credits(&other).0, 10_000);

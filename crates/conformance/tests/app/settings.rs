@@ -139,3 +139,30 @@ fn the_machine_tells_its_driver_and_the_size_of_the_workspace() {
     assert!(page.contains("<dt>Driver</dt>") && page.contains("<dt>Isolation</dt>"), "{page}");
     assert!(page.contains("5 kB") || page.contains("5\u{a0}kB"), "{page}");
 }
+
+#[test]
+fn an_account_is_deleted_with_its_password_once_its_owner_is_sure() {
+    let stage = Stage::new();
+    let (browser, other) = (stage.signed_in(), stage.signed_in());
+    let kept = account_with_password(&stage.service);
+    completed(&browser, &ask(&browser, "Hello"));
+    let page = browser.get("/account").expect_page(200);
+    assert!(page.contains("action=\"/account/delete\"") && page.contains("credits that are left"), "{page}");
+    for (fields, status, reason) in [
+        ([("password", PASSWORD), ("sure", "")], 400, "Confirm that nothing can be restored."),
+        ([("password", "wrong password"), ("sure", "on")], 403, "The present password is wrong."),
+    ] {
+        let page = browser.post("/account/delete", &fields).expect_page(status);
+        assert!(page.contains(reason), "{page}");
+    }
+    browser.get("/history").expect_page(200);
+    let deleted = browser.post("/account/delete", &[("password", PASSWORD), ("sure", "on")]);
+    deleted.expect_redirect("/sign-in?done=deleted");
+    assert!(browser.get("/sign-in?done=deleted").expect_page(200).contains("The account was deleted."));
+    other.get("/history").expect_redirect("/sign-in?next=/history");
+    Browser::new(&stage.service).sign_in(&stage.account.email, PASSWORD).expect_page(401);
+    assert_eq!(stage.service.api(&stage.account).chats("").status, 401);
+    let fresh = Browser::new(&stage.service);
+    fresh.sign_in(&kept.email, PASSWORD).expect_redirect("/");
+    fresh.get("/history").expect_page(200);
+}

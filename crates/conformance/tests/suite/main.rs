@@ -15,6 +15,7 @@ mod coverage;
 mod crash;
 mod credits;
 mod database;
+mod deletion;
 mod disk;
 mod formats;
 mod greed;

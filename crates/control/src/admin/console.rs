@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::{Admin, AdminError};
+use crate::RunningService;
 
 /// The time limit of a command, the longest that the tool accepts.
 const COMMAND_SECONDS: u32 = 600;
@@ -45,7 +46,7 @@ impl Admin {
         folder: &str,
     ) -> Result<ConsoleOutput, AdminError> {
         let account = self.with_machine(account).await?;
-        let (vm, _) = self.running.as_ref().ok_or(AdminError::NoService)?;
+        let RunningService { vm, .. } = self.running.as_ref().ok_or(AdminError::NoService)?;
         let audited: String = command.chars().take(AUDITED_CHARS).collect();
         self.record(Some(account.id), "run in machine", &account.email, &audited).await?;
         vm.start_of(account.id).await?;

@@ -9,6 +9,7 @@ use store::machines;
 use tokio::task::spawn_blocking;
 
 use super::{Admin, AdminError};
+use crate::RunningService;
 
 /// The number of machines of one query.
 const MACHINES_PAGE: u32 = 500;
@@ -62,7 +63,7 @@ impl Admin {
     }
 
     async fn summary(&self, account: AccountId) -> MachineSummary {
-        if let Some((vm, _)) = &self.running {
+        if let Some(RunningService { vm, .. }) = &self.running {
             return MachineSummary {
                 account,
                 status: vm.machines.status(account).await.ok(),
@@ -88,7 +89,7 @@ impl Admin {
     pub async fn show_machine(&self, account: &str) -> Result<ShownMachine, AdminError> {
         let account = self.with_machine(account).await?;
         let details = self.details(account.id)?;
-        let service = self.running.as_ref().map(|(vm, _)| vm.machines.driver());
+        let service = self.running.as_ref().map(|running| running.vm.machines.driver());
         let driver = match details.driver {
             Some((kernel, limits)) => Some(kernel.described(limits)),
             None => service.map(ToString::to_string),
@@ -98,7 +99,7 @@ impl Admin {
             None => service.map(machine::Driver::isolation),
         };
         let (status, reason) = match &self.running {
-            Some((vm, _)) => {
+            Some(RunningService { vm, .. }) => {
                 let view = vm.machines.view(account.id).await?;
                 (view.status, view.failure.or(view.reason))
             }
@@ -113,7 +114,7 @@ impl Admin {
     /// [`AdminError::NoService`], [`AdminError::NoSuchAccount`], [`AdminError::Machine`].
     pub async fn start_machine(&self, account: &str) -> Result<Account, AdminError> {
         let account = self.with_machine(account).await?;
-        let (vm, _) = self.running.as_ref().ok_or(AdminError::NoService)?;
+        let RunningService { vm, .. } = self.running.as_ref().ok_or(AdminError::NoService)?;
         self.record(Some(account.id), "start machine", &account.email, "").await?;
         vm.start_of(account.id).await?;
         vm.machines.ensure_running(account.id).await?;
@@ -128,7 +129,7 @@ impl Admin {
     pub async fn stop_machine(&self, account: &str) -> Result<Account, AdminError> {
         let account = self.with_machine(account).await?;
         self.record(Some(account.id), "stop machine", &account.email, "").await?;
-        if let Some((vm, _)) = &self.running {
+        if let Some(RunningService { vm, .. }) = &self.running {
             vm.machines.stop_completely(account.id).await?;
             return Ok(account);
         }
@@ -155,7 +156,7 @@ impl Admin {
             }
             self.record(Some(machine.account), "stop machine", "all machines", "").await?;
             match &self.running {
-                Some((vm, _)) => vm.machines.stop_completely(machine.account).await?,
+                Some(RunningService { vm, .. }) => vm.machines.stop_completely(machine.account).await?,
                 None => self.machine_folders.stop(machine.account).await?,
             }
             stopped.push(machine.account);
@@ -169,7 +170,7 @@ impl Admin {
     /// [`AdminError::NoService`], [`AdminError::NoSuchAccount`], [`AdminError::Machine`].
     pub async fn reset_machine(&self, account: &str) -> Result<Account, AdminError> {
         let account = self.with_machine(account).await?;
-        let (vm, _) = self.running.as_ref().ok_or(AdminError::NoService)?;
+        let RunningService { vm, .. } = self.running.as_ref().ok_or(AdminError::NoService)?;
         self.record(Some(account.id), "reset machine", &account.email, "").await?;
         vm.machines.reset(account.id).await?;
         Ok(account)

@@ -1,10 +1,13 @@
 //! The work of each kind of job. A job may be interrupted and run again, so every step is idempotent.
 
+mod account;
+
 use std::time::Duration;
 
 use domain::id::ConversationId;
 use domain::job::Job;
 use domain::time::Timestamp;
+use machine::Machines;
 use store::{Sql, Store, StoreError, audit, conversations, jobs, questions};
 use tokio::time::sleep;
 use workspace::Workspaces;
@@ -17,18 +20,24 @@ const AUDIT_KEPT: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 /// The retention time of failed jobs.
 const FAILED_KEPT: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
+/// The place where jobs work.
+pub(super) struct Place<'a> {
+    pub(super) store: &'a Store,
+    pub(super) workspaces: &'a Workspaces,
+    pub(super) machines: &'a Machines,
+    /// The time at which the job began.
+    pub(super) now: Timestamp,
+}
+
 /// Runs the job to its end. Cancel safe: completed removals stay.
 ///
 /// # Errors
 /// The cause of the failure, for operators.
-pub(super) async fn run(
-    job: Job,
-    store: &Store,
-    now: Timestamp,
-    workspaces: &Workspaces,
-) -> Result<(), String> {
+pub(super) async fn run(job: Job, place: &Place<'_>) -> Result<(), String> {
+    let Place { store, workspaces, now, .. } = *place;
     let rows = match job {
         Job::RemoveConversation(conversation) => return remove_conversation(store, conversation).await,
+        Job::RemoveAccount(account) => return account::remove(place, account).await,
         Job::RemoveStaleUploads => {
             let removed = workspaces.remove_stale_uploads().await.map_err(|error| error.to_string())?;
             if removed > 0 {

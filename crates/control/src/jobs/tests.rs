@@ -1,13 +1,17 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use domain::id::ConversationId;
+use domain::machine::Rules;
 use domain::time::{Clock, Timestamp};
+use machine::Driver;
+use machine::simulated::Simulated;
 use store::{RowExt, SqlExt};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use workspace::Quota;
 
 use super::*;
+use crate::vm::StoreMachineRecords;
 use engine::environment::Entropy;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -86,7 +90,10 @@ impl Stage {
 async fn scheduler(store: &Store, clock: &Arc<HandSet>, folder: &TempDir) -> Jobs {
     let environment = Environment::new(clock.clone(), Arc::new(Counting(AtomicI64::new(1))));
     let workspaces = Workspaces::new(folder.path().join("workspaces"), Quota::default()).expect("a folder");
-    let begun = Jobs::begin(store.clone(), environment, workspaces, NodeId::from_random(1)).await;
+    let records = StoreMachineRecords { store: store.clone(), workspaces: workspaces.clone() };
+    let driver = Driver::Simulated(Simulated::new(|_| std::future::pending()));
+    let machines = Machines::new(driver, Arc::new(records), Rules::default());
+    let begun = Jobs::begin(store, &environment, &workspaces, &machines, NodeId::from_random(1)).await;
     begun.expect("the store is there")
 }
 

@@ -30,11 +30,13 @@ macro_rules! on_every_engine {
 mod accounts;
 mod backlog;
 mod broken;
+mod closing;
 mod conversations;
 mod coverage;
 mod delegations;
 mod fixture;
 mod full;
+mod identities;
 mod jobs;
 mod kill;
 mod ledger;

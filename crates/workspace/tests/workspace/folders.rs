@@ -93,3 +93,21 @@ async fn nobody_else_on_the_host_may_enter_what_machines_write_to() {
         assert_eq!(mode(&all), 0o700, "{earlier:?}");
     }
 }
+
+#[tokio::test]
+async fn the_folder_of_an_account_is_removed_with_all_that_is_in_it_and_no_more() {
+    let host = Host::new().await;
+    let workspaces = Workspaces::new(host.root.path().join("all"), Quota::default()).unwrap();
+    let other = workspaces.provision(AccountId::from_random(2), None).await.unwrap();
+    host.upload("/uploads", "a.txt", "a").await.unwrap();
+    std::fs::create_dir_all(host.at("deep/.hidden/closed")).unwrap();
+    std::fs::write(host.at("deep/.hidden/closed/x"), "x").unwrap();
+    std::fs::set_permissions(host.at("deep/.hidden"), PermissionsExt::from_mode(0o000)).unwrap();
+    host.link("../../secret", "out");
+    host.link("..", "up");
+    workspaces.remove(AccountId::from_random(1)).await.unwrap();
+    assert!(!host.workspace.host_dir().exists());
+    assert!(other.host_dir().join("uploads").is_dir());
+    assert_eq!(std::fs::read(host.root.path().join("secret")).unwrap(), b"secret");
+    workspaces.remove(AccountId::from_random(1)).await.unwrap();
+}

@@ -1,0 +1,127 @@
+//! Signing in at the identity provider: the way there, and the way back.
+//!
+//! Meanwhile the browser keeps the secret of the sign-in and the page to return to in a cookie, so nobody can complete a
+//! sign-in in another browser. The way back is a page of another site, so the cookie is `SameSite=Lax`.
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use control::Callback;
+use control::single_sign_on::{SignInSecret, SingleSignOnError};
+use serde::Deserialize;
+
+use crate::session_cookie::{self, cookie, set_cookie};
+use crate::sign_in::SignInPages;
+use crate::visit::Visitor;
+use crate::{error, paths};
+
+/// The cookie of a sign-in over HTTPS, and over plain HTTP.
+const SECURE: &str = "__Host-causerie-sign-in";
+const PLAIN: &str = "causerie-sign-in";
+/// The time for signing in at the provider, in seconds.
+const SECONDS: u32 = 10 * 60;
+
+/// The page to return to.
+#[derive(Deserialize)]
+pub(crate) struct Next {
+    #[serde(default)]
+    next: String,
+}
+
+/// The query with which the provider returns the user.
+#[derive(Default, Deserialize)]
+pub(crate) struct Returned {
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    state: String,
+    iss: Option<String>,
+    error: Option<String>,
+}
+
+/// Leads to the provider.
+pub(crate) async fn begin(
+    State(pages): State<SignInPages>,
+    visitor: Visitor,
+    Query(query): Query<Next>,
+) -> Response {
+    match pages.single_sign_on.begin().await {
+        Ok((url, secret)) => {
+            let next = paths::own(&query.next).unwrap_or_default();
+            let https = pages.single_sign_on.is_https();
+            let kept = format!("{}.{next}", secret.reveal());
+            let kept = set_cookie(if https { SECURE } else { PLAIN }, &kept, SECONDS, https);
+            ([(header::SET_COOKIE, kept)], Redirect::to(&url)).into_response()
+        }
+        Err(failed) => refused(&pages, &visitor, "", failed),
+    }
+}
+
+/// Signs in whoever comes back from the provider.
+pub(crate) async fn complete(
+    State(pages): State<SignInPages>,
+    visitor: Visitor,
+    headers: HeaderMap,
+    returned: Result<Query<Returned>, QueryRejection>,
+) -> Response {
+    // A query that cannot be read is that of no sign-in.
+    let returned = returned.map(|Query(returned)| returned).unwrap_or_default();
+    if let Some(throttled) = throttled(&pages, &visitor) {
+        return throttled;
+    }
+    let https = pages.single_sign_on.is_https();
+    let name = if https { SECURE } else { PLAIN };
+    let kept = cookie(&headers, name).unwrap_or_default();
+    let (secret, next) = kept.split_once('.').unwrap_or((kept, ""));
+    let callback = Callback {
+        code: &returned.code,
+        state: &returned.state,
+        issuer: returned.iss.as_deref(),
+        error: returned.error.as_deref(),
+    };
+    let completed = pages.single_sign_on.complete(SignInSecret::parse(secret).as_ref(), callback).await;
+    let mut response = match completed {
+        Ok(session) => {
+            let mut response = Redirect::to(paths::own(next).unwrap_or(paths::HOME)).into_response();
+            response.headers_mut().append(header::SET_COOKIE, session_cookie::keep(&session, https));
+            response
+        }
+        Err(failed) => refused(&pages, &visitor, next, failed),
+    };
+    // It is used once, whatever came of it.
+    response.headers_mut().append(header::SET_COOKIE, set_cookie(name, "", 0, https));
+    response
+}
+
+fn throttled(pages: &SignInPages, visitor: &Visitor) -> Option<Response> {
+    let wait = pages.sign_in_limits.take_address(visitor).err()?;
+    let seconds = wait.as_secs() + 1;
+    let text = visitor.texts.with("sign-in-throttled", "seconds", seconds);
+    let mut response = error::page(visitor.texts, StatusCode::TOO_MANY_REQUESTS, &text);
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    Some(response)
+}
+
+/// Shows the page for signing in with the reason.
+fn refused(pages: &SignInPages, visitor: &Visitor, next: &str, failed: SingleSignOnError) -> Response {
+    let texts = visitor.texts;
+    let (status, text) = match failed {
+        SingleSignOnError::NotConfigured => {
+            return error::page(texts, StatusCode::NOT_FOUND, &texts.get("error-not-found"));
+        }
+        SingleSignOnError::Unavailable => {
+            (StatusCode::BAD_GATEWAY, texts.get("sign-in-provider-unavailable"))
+        }
+        SingleSignOnError::Refused => (StatusCode::FORBIDDEN, texts.get("sign-in-provider-refused")),
+        SingleSignOnError::Invalid => (StatusCode::BAD_REQUEST, texts.get("sign-in-provider-invalid")),
+        SingleSignOnError::EmailNotVerified => {
+            (StatusCode::FORBIDDEN, texts.get("sign-in-email-not-verified"))
+        }
+        SingleSignOnError::BoundToAnother => (StatusCode::FORBIDDEN, texts.get("sign-in-bound-to-another")),
+        SingleSignOnError::NoAccount => (StatusCode::FORBIDDEN, texts.get("sign-in-no-account")),
+        SingleSignOnError::NoLicence => (StatusCode::FORBIDDEN, texts.get("sign-in-no-licence")),
+        SingleSignOnError::Failed(error) => return visitor.failed(&error),
+    };
+    (status, pages.form(visitor, "", next, None, Some(text))).into_response()
+}

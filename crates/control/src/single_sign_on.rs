@@ -1,0 +1,310 @@
+//! Signing in at an identity provider (OpenID Connect). A user of the provider is bound to an account by issuer and subject:
+//! at the first time by the email, which the provider must have verified, later by nothing else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::account::Role;
+use domain::credits::Credits;
+use domain::hex;
+use domain::id::{AccountId, PostingId, UserId};
+use domain::time::Timestamp;
+use egress::{Callback, Identity, Oidc, OidcConfig, OidcError, SignInRequest, TokenError};
+use store::accounts::{self, Account, AccountError, NewAccount};
+use store::audit::{self, AuditEntry};
+use store::identities::{self, NewIdentity};
+use store::{Sql, Store};
+use workspace::Workspaces;
+
+use crate::Environment;
+use crate::data_folder::StartError;
+use crate::error::UseCaseError;
+use crate::sessions::{SessionSecret, Sessions, SignInError};
+
+/// The configuration of signing in at an identity provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SingleSignOnConfig {
+    /// The provider.
+    pub provider: OidcConfig,
+    /// The text of the button, in the operator's language.
+    pub button: String,
+    /// The accounts that are created; `None` if only existing accounts may sign in.
+    pub new_accounts: Option<NewAccounts>,
+}
+
+/// The accounts that are created at the first sign-in of a user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewAccounts {
+    /// The domains of emails whose users get an account, in lower case.
+    pub domains: Vec<String>,
+    /// The duration of the licence.
+    pub licence: Duration,
+    /// The first credits.
+    pub credits: Credits,
+}
+
+/// The reason why a user of the provider is not signed in.
+#[derive(Debug, thiserror::Error)]
+pub enum SingleSignOnError {
+    /// No provider is configured.
+    #[error("no identity provider is configured")]
+    NotConfigured,
+    /// The provider does not answer as it must.
+    #[error("the identity provider is unavailable")]
+    Unavailable,
+    /// The provider refused the user, or the user cancelled.
+    #[error("the identity provider refused the sign-in")]
+    Refused,
+    /// The sign-in is not one that this browser began, or what the provider sent is wrong.
+    #[error("the sign-in is not valid")]
+    Invalid,
+    /// The provider has not verified the email, or sent none.
+    #[error("the email is not verified")]
+    EmailNotVerified,
+    /// The email belongs to an account that another user of the provider signs in to.
+    #[error("the account belongs to another user of the identity provider")]
+    BoundToAnother,
+    /// There is no account with the email.
+    #[error("there is no account with this email")]
+    NoAccount,
+    /// The account has no valid licence.
+    #[error("the account has no valid licence")]
+    NoLicence,
+    /// The service failed.
+    #[error(transparent)]
+    Failed(#[from] UseCaseError),
+}
+
+/// The secret of a sign-in that the browser keeps until the provider returns the user: 64 hexadecimal digits.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SignInSecret([u8; 32]);
+
+impl SignInSecret {
+    /// Parses a secret; `None` if the text cannot be one.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        hex::decode_array::<32>(text).map(Self)
+    }
+
+    /// Returns the secret itself, for the user's browser.
+    #[must_use]
+    pub fn reveal(&self) -> String {
+        hex::encode(&self.0)
+    }
+}
+
+/// Signs users in at the identity provider, if one is configured. Cheap to clone.
+#[derive(Clone)]
+pub struct SingleSignOn {
+    provider: Option<Arc<Provider>>,
+    store: Store,
+    environment: Environment,
+    workspaces: Workspaces,
+    sessions: Sessions,
+}
+
+struct Provider {
+    client: Oidc,
+    config: SingleSignOnConfig,
+}
+
+/// The account that a user of the provider signs in to.
+enum Found {
+    Account(Account),
+    /// An account that was created for the user.
+    New(Account),
+    BoundToAnother,
+    Nobody,
+}
+
+impl SingleSignOn {
+    /// Creates the sign-in at the configured provider.
+    ///
+    /// # Errors
+    /// [`StartError::SingleSignOn`].
+    pub(crate) fn new(config: Option<SingleSignOnConfig>, sessions: &Sessions) -> Result<Self, StartError> {
+        let provider = |config: SingleSignOnConfig| {
+            let client = Oidc::new(config.provider.clone()).map_err(StartError::SingleSignOn)?;
+            Ok::<_, StartError>(Arc::new(Provider { client, config }))
+        };
+        Ok(Self {
+            provider: config.map(provider).transpose()?,
+            store: sessions.store.clone(),
+            environment: sessions.environment.clone(),
+            workspaces: sessions.workspaces.clone(),
+            sessions: sessions.clone(),
+        })
+    }
+
+    /// Returns the text of the button; `None` if no provider is configured.
+    #[must_use]
+    pub fn button(&self) -> Option<&str> {
+        self.provider.as_ref().map(|provider| provider.config.button.as_str())
+    }
+
+    /// Returns true if users come back over HTTPS.
+    #[must_use]
+    pub fn is_https(&self) -> bool {
+        self.provider
+            .as_ref()
+            .is_some_and(|provider| provider.config.provider.redirect_url.starts_with("https:"))
+    }
+
+    /// Begins a sign-in: returns the URL at the provider, and the secret that the browser keeps meanwhile.
+    ///
+    /// # Errors
+    /// [`SingleSignOnError::NotConfigured`], [`SingleSignOnError::Unavailable`].
+    pub async fn begin(&self) -> Result<(String, SignInSecret), SingleSignOnError> {
+        let provider = self.provider.as_ref().ok_or(SingleSignOnError::NotConfigured)?;
+        let secret = SignInSecret(self.environment.bytes());
+        let request = SignInRequest::from_secret(&secret.0);
+        let url = provider.client.authorization_url(&request, self.environment.now()).await;
+        Ok((url.map_err(refused)?, secret))
+    }
+
+    /// Completes the sign-in that the secret began, and opens a session. Callers bound how often an address may try.
+    ///
+    /// # Errors
+    /// [`SingleSignOnError`].
+    pub async fn complete(
+        &self,
+        secret: Option<&SignInSecret>,
+        callback: Callback<'_>,
+    ) -> Result<SessionSecret, SingleSignOnError> {
+        let provider = self.provider.as_ref().ok_or(SingleSignOnError::NotConfigured)?;
+        let secret = secret.ok_or_else(|| refused(OidcError::State))?;
+        let request = SignInRequest::from_secret(&secret.0);
+        let identity = provider.client.identity(&request, callback, self.environment.now()).await;
+        let identity = identity.map_err(refused)?;
+        let account = match self.account(provider, identity).await? {
+            Found::Account(account) => account,
+            Found::New(account) => {
+                let provisioned = self.workspaces.provision(account.id, None).await;
+                provisioned.map_err(UseCaseError::internal)?;
+                account
+            }
+            Found::BoundToAnother => return Err(SingleSignOnError::BoundToAnother),
+            Found::Nobody => return Err(SingleSignOnError::NoAccount),
+        };
+        match self.sessions.open(&account, "identity provider").await {
+            Ok(session) => Ok(session),
+            Err(SignInError::NoLicence) => Err(SingleSignOnError::NoLicence),
+            Err(SignInError::Denied) => Err(SingleSignOnError::NoAccount),
+            Err(SignInError::Failed(error)) => Err(SingleSignOnError::Failed(error)),
+        }
+    }
+
+    /// Finds the account of a user, and binds or creates it at the first time.
+    async fn account(&self, provider: &Provider, identity: Identity) -> Result<Found, SingleSignOnError> {
+        let now = self.environment.now();
+        let new = provider.config.new_accounts.as_ref().filter(|new| admits(&new.domains, &identity.email));
+        let new = new.map(|new| NewAccount {
+            account: AccountId::from_random(self.environment.bits()),
+            user: UserId::from_random(self.environment.bits()),
+            role: Role::Owner,
+            email: identity.email.clone(),
+            licence_until: Some(now.plus(new.licence)),
+            grant: new.credits,
+            posting: PostingId::from_random(self.environment.bits()),
+            machine: true,
+            now,
+        });
+        let found = self.store.write(move |tx| find(tx, &identity, new.as_ref(), now)).await;
+        found.map_err(|error| match error {
+            AccountError::Store(error) => SingleSignOnError::Failed(error.into()),
+            AccountError::NotFound | AccountError::EmailTaken => {
+                SingleSignOnError::Failed(UseCaseError::internal(error))
+            }
+        })
+    }
+}
+
+fn find(
+    tx: &mut dyn Sql,
+    identity: &Identity,
+    new: Option<&NewAccount>,
+    now: Timestamp,
+) -> Result<Found, AccountError> {
+    if let Some(account) = identities::account(tx, &identity.issuer, &identity.subject)? {
+        return Ok(accounts::get(tx, account)?.map_or(Found::Nobody, Found::Account));
+    }
+    let (account, is_new) = match (accounts::by_email(tx, &identity.email)?, new) {
+        (Some(account), _) => (account, false),
+        (None, Some(new)) => (accounts::create(tx, new)?, true),
+        (None, None) => return Ok(Found::Nobody),
+    };
+    if is_new {
+        let detail = format!("credits {}", new.map_or(0, |new| new.grant.0));
+        audit::append(tx, &entry(&account, now, "create account", &account.email, &detail))?;
+    }
+    let bound = NewIdentity {
+        issuer: identity.issuer.clone(),
+        subject: identity.subject.clone(),
+        account: account.id,
+        user: account.user,
+        now,
+    };
+    if !identities::bind(tx, &bound)? {
+        return Ok(Found::BoundToAnother);
+    }
+    audit::append(tx, &entry(&account, now, "bind identity", &identity.issuer, ""))?;
+    Ok(if is_new { Found::New(account) } else { Found::Account(account) })
+}
+
+/// Returns true if the email is of one of the domains.
+fn admits(domains: &[String], email: &str) -> bool {
+    let domain = email.rsplit_once('@').map(|(_, domain)| domain.to_lowercase());
+    domain.is_some_and(|domain| domains.contains(&domain))
+}
+
+/// Logs the cause, which is the operator's concern, and returns what the user needs to know.
+fn refused(error: OidcError) -> SingleSignOnError {
+    tracing::warn!(%error, "sign-in at the identity provider failed");
+    match error {
+        OidcError::Unavailable(_) => SingleSignOnError::Unavailable,
+        OidcError::Refused(_) => SingleSignOnError::Refused,
+        OidcError::Token(TokenError::NoEmail | TokenError::EmailNotVerified) => {
+            SingleSignOnError::EmailNotVerified
+        }
+        OidcError::State | OidcError::OtherIssuer | OidcError::Token(_) => SingleSignOnError::Invalid,
+    }
+}
+
+fn entry(account: &Account, at: Timestamp, action: &str, subject: &str, detail: &str) -> AuditEntry {
+    AuditEntry {
+        at,
+        account: Some(account.id),
+        actor: account.email.clone(),
+        action: action.to_owned(),
+        subject: subject.to_owned(),
+        detail: detail.to_owned(),
+        trace: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_domain_admits_its_own_emails_alone() {
+        let domains = ["example.org".to_owned()];
+        for email in ["ada@example.org", "Ada@EXAMPLE.org", "\"a@b\"@example.org"] {
+            assert!(admits(&domains, email), "{email}");
+        }
+        for email in
+            ["ada@evil.example.org", "ada@example.org.evil", "example.org", "ada@", "ada@notexample.org"]
+        {
+            assert!(!admits(&domains, email), "{email}");
+        }
+    }
+
+    #[test]
+    fn a_secret_comes_back_as_it_went() {
+        let secret = SignInSecret([7; 32]);
+        assert!(SignInSecret::parse(&secret.reveal()) == Some(secret));
+        for wrong in ["", "07", &"x".repeat(64), &"0".repeat(66)] {
+            assert!(SignInSecret::parse(wrong).is_none(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+use ring::rand::SystemRandom;
+use ring::rsa::PublicKeyComponents;
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair,
+};
+use serde_json::json;
+
+use super::*;
+use crate::oidc::keys;
+
+const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
+const NOW_SECONDS: i64 = 1_800_000_000;
+
+/// An RSA key made for these tests, which signs nothing else.
+const RSA: &[u8] = include_bytes!("test_rsa_2048.pk8");
+
+enum Signer {
+    P256(EcdsaKeyPair),
+    Ed25519(Ed25519KeyPair),
+    Rsa(RsaKeyPair),
+}
+
+fn encoded(bytes: impl AsRef<[u8]>) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+impl Signer {
+    fn p256() -> Self {
+        let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
+        let document = document.expect("a key");
+        let random = SystemRandom::new();
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, document.as_ref(), &random);
+        Self::P256(pair.expect("a key"))
+    }
+
+    fn ed25519() -> Self {
+        let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("a key");
+        Self::Ed25519(Ed25519KeyPair::from_pkcs8(document.as_ref()).expect("a key"))
+    }
+
+    fn rsa() -> Self {
+        Self::Rsa(RsaKeyPair::from_pkcs8(RSA).expect("a key"))
+    }
+
+    fn algorithm(&self) -> &'static str {
+        match self {
+            Self::P256(_) => "ES256",
+            Self::Ed25519(_) => "EdDSA",
+            Self::Rsa(_) => "RS256",
+        }
+    }
+
+    fn public(&self, id: &str) -> Value {
+        match self {
+            Self::P256(pair) => {
+                let point = pair.public_key().as_ref();
+                json!({ "kty": "EC", "crv": "P-256", "kid": id, "x": encoded(&point[1..33]), "y": encoded(&point[33..]) })
+            }
+            Self::Ed25519(pair) => {
+                json!({ "kty": "OKP", "crv": "Ed25519", "kid": id, "x": encoded(pair.public_key().as_ref()) })
+            }
+            Self::Rsa(pair) => {
+                let PublicKeyComponents { n, e } = PublicKeyComponents::<Vec<u8>>::from(pair.public());
+                // With a leading zero, as some providers write it.
+                json!({ "kty": "RSA", "use": "sig", "alg": "RS256", "kid": id, "n": encoded([vec![0], n].concat()), "e": encoded(e) })
+            }
+        }
+    }
+
+    fn sign(&self, message: &[u8]) -> Vec<u8> {
+        let random = SystemRandom::new();
+        match self {
+            Self::P256(pair) => pair.sign(&random, message).expect("a signature").as_ref().to_vec(),
+            Self::Ed25519(pair) => pair.sign(message).as_ref().to_vec(),
+            Self::Rsa(pair) => {
+                let mut signature = vec![0; pair.public().modulus_len()];
+                pair.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature).expect("a signature");
+                signature
+            }
+        }
+    }
+
+    fn token(&self, header: &Value, claims: &Value) -> String {
+        let message = format!("{}.{}", encoded(header.to_string()), encoded(claims.to_string()));
+        format!("{message}.{}", encoded(self.sign(message.as_bytes())))
+    }
+}
+
+fn claims() -> Value {
+    json!({
+        "iss": "https://id.example", "aud": "causerie", "sub": "248289761001", "nonce": "n-0S6_WzA2Mj",
+        "exp": NOW_SECONDS + 300, "iat": NOW_SECONDS - 2, "email": "ada@example.org", "email_verified": true,
+    })
+}
+
+fn with(changes: Value) -> Value {
+    let mut claims = claims();
+    for (name, value) in changes.as_object().expect("claims") {
+        claims[name] = value.clone();
+    }
+    claims
+}
+
+fn check_token(token: &str, keys: &[Key]) -> Result<Claims, TokenError> {
+    let expected =
+        Expected { issuer: "https://id.example", client_id: "causerie", nonce: "n-0S6_WzA2Mj", now: NOW };
+    verify(token, keys, &expected)
+}
+
+fn of_claims(claims: &Value) -> Result<Claims, TokenError> {
+    let signer = Signer::p256();
+    let keys = keys::read(&json!({ "keys": [signer.public("k")] }));
+    check_token(&signer.token(&json!({ "alg": "ES256", "kid": "k" }), claims), &keys)
+}
+
+#[test]
+fn a_token_is_accepted_from_each_kind_of_key() {
+    for signer in [Signer::p256(), Signer::ed25519(), Signer::rsa()] {
+        let other = Signer::p256().public("other");
+        let keys = keys::read(&json!({ "keys": [other, signer.public("k"), { "kty": "oct", "k": "AAAA" }] }));
+        assert_eq!(keys.len(), 2, "symmetric keys are none of a provider's");
+        for header in [json!({ "alg": signer.algorithm(), "kid": "k" }), json!({ "alg": signer.algorithm() })]
+        {
+            let claims = check_token(&signer.token(&header, &claims()), &keys).expect("it is right");
+            assert_eq!((claims.subject.as_str(), claims.email.as_str()), ("248289761001", "ada@example.org"));
+        }
+    }
+}
+
+#[test]
+fn a_token_that_nobody_signed_is_refused() {
+    let (signer, thief) = (Signer::p256(), Signer::p256());
+    let keys = keys::read(&json!({ "keys": [signer.public("k")] }));
+    let header = json!({ "alg": "ES256", "kid": "k" });
+    let stolen = thief.token(&header, &claims());
+    assert_eq!(check_token(&stolen, &keys), Err(TokenError::Signature));
+    let right = signer.token(&header, &claims());
+    let (message, signature) = right.rsplit_once('.').expect("a token");
+    let (head, _) = message.split_once('.').expect("a token");
+    let forged = format!("{head}.{}.{signature}", encoded(with(json!({ "sub": "1" })).to_string()));
+    assert_eq!(check_token(&forged, &keys), Err(TokenError::Signature));
+    for (algorithm, error) in [
+        ("none", TokenError::Algorithm),
+        ("None", TokenError::Algorithm),
+        ("HS256", TokenError::Algorithm),
+        // Of another kind of key.
+        ("RS256", TokenError::UnknownKey),
+        ("ES384", TokenError::UnknownKey),
+        ("EdDSA", TokenError::UnknownKey),
+    ] {
+        let token = signer.token(&json!({ "alg": algorithm, "kid": "k" }), &claims());
+        assert_eq!(check_token(&token, &keys), Err(error), "{algorithm}");
+        let unsigned = format!("{}.", token.rsplit_once('.').expect("a token").0);
+        assert!(check_token(&unsigned, &keys).is_err(), "{algorithm}");
+    }
+    let unknown = signer.token(&json!({ "alg": "ES256", "kid": "other" }), &claims());
+    assert_eq!(check_token(&unknown, &keys), Err(TokenError::UnknownKey));
+    let critical = signer.token(&json!({ "alg": "ES256", "kid": "k", "crit": ["x"] }), &claims());
+    assert_eq!(check_token(&critical, &keys), Err(TokenError::Malformed));
+    let encryption = json!({ "keys": [{ "use": "enc", "kty": "EC", "crv": "P-256", "x": "", "y": "" }] });
+    assert!(keys::read(&encryption).is_empty());
+}
+
+#[test]
+fn a_key_for_one_algorithm_signs_by_no_other() {
+    let signer = Signer::rsa();
+    let keys = keys::read(&json!({ "keys": [signer.public("k")] }));
+    for algorithm in ["RS384", "RS512", "PS256"] {
+        let token = signer.token(&json!({ "alg": algorithm, "kid": "k" }), &claims());
+        assert_eq!(check_token(&token, &keys), Err(TokenError::UnknownKey), "{algorithm}");
+    }
+}
+
+#[test]
+fn every_claim_is_checked() {
+    let past = NOW_SECONDS - 61;
+    for (changes, error) in [
+        (json!({ "iss": "https://evil.example" }), TokenError::Issuer),
+        (json!({ "iss": "https://id.example/" }), TokenError::Issuer),
+        (json!({ "iss": null }), TokenError::Issuer),
+        (json!({ "aud": "other" }), TokenError::Audience),
+        (json!({ "aud": null }), TokenError::Audience),
+        (json!({ "aud": [] }), TokenError::Audience),
+        (json!({ "aud": ["causerie", "other"] }), TokenError::Audience),
+        (json!({ "aud": ["causerie", "other"], "azp": "other" }), TokenError::Audience),
+        (json!({ "azp": "other" }), TokenError::Audience),
+        (json!({ "exp": past }), TokenError::Time),
+        (json!({ "exp": null }), TokenError::Time),
+        (json!({ "exp": "soon" }), TokenError::Malformed),
+        (json!({ "iat": null }), TokenError::Time),
+        (json!({ "iat": NOW_SECONDS + 61 }), TokenError::Time),
+        (json!({ "iat": NOW_SECONDS - 16 * 60 }), TokenError::Time),
+        (json!({ "nbf": NOW_SECONDS + 61 }), TokenError::Time),
+        (json!({ "nonce": "other" }), TokenError::Nonce),
+        (json!({ "nonce": null }), TokenError::Nonce),
+        (json!({ "sub": null }), TokenError::Subject),
+        (json!({ "sub": "" }), TokenError::Subject),
+        (json!({ "sub": "x".repeat(256) }), TokenError::Subject),
+        (json!({ "email": null }), TokenError::NoEmail),
+        (json!({ "email": "a\nb@example.org" }), TokenError::NoEmail),
+        (json!({ "email_verified": false }), TokenError::EmailNotVerified),
+        (json!({ "email_verified": null }), TokenError::EmailNotVerified),
+        (json!({ "email_verified": "false" }), TokenError::EmailNotVerified),
+        (json!({ "email_verified": null, "xms_edov": 0 }), TokenError::EmailNotVerified),
+    ] {
+        assert_eq!(of_claims(&with(changes.clone())), Err(error), "{changes}");
+    }
+    for changes in [
+        json!({}),
+        json!({ "aud": ["causerie"] }),
+        json!({ "aud": ["causerie", "other"], "azp": "causerie" }),
+        json!({ "exp": NOW_SECONDS - 59, "iat": NOW_SECONDS - 300 }),
+        json!({ "iat": NOW_SECONDS + 59 }),
+        json!({ "iat": 1_799_999_999.5 }),
+        json!({ "email_verified": "true" }),
+        json!({ "email_verified": null, "xms_edov": "1" }),
+    ] {
+        assert!(of_claims(&with(changes.clone())).is_ok(), "{changes}");
+    }
+}
+
+#[test]
+fn nonsense_is_no_token() {
+    let keys = keys::read(&json!({ "keys": [Signer::p256().public("k")] }));
+    for text in ["", ".", "..", "...", "a.b.c", "e30.e30.", "W10.e30.e30", &"a".repeat(40_000), "ř.ř.ř"] {
+        assert!(check_token(text, &keys).is_err(), "{text}");
+    }
+    assert!(keys::read(&Value::Null).is_empty());
+    assert!(keys::read(&json!({ "keys": [{}, 1, { "kty": "RSA" }, { "kty": "EC", "crv": "P-256", "x": "AA", "y": "AA" }] })).is_empty());
+}

@@ -1,0 +1,154 @@
+//! Deletion: closes an account at once. A job then removes what belongs to it, in chunks. The account's row and its
+//! postings stay, without any personal data.
+
+use domain::id::{AccountId, ConversationId, JobId, MessageId};
+use domain::job::Job;
+use domain::time::Timestamp;
+
+use super::AccountError;
+use crate::jobs::{self, NewJob};
+use crate::sql::{Result, RowExt, Sql, SqlExt, int, params};
+use crate::{conversations, identities, machines};
+
+/// The most conversations that one call of [`delete_conversations`] deletes.
+const CONVERSATIONS_MAX: u32 = 100;
+
+/// The progress of [`remove`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccountRemoval {
+    /// Rows are left.
+    Continues,
+    /// Answers of the account are still in progress. They are stopped, and their holders complete them.
+    Answering,
+    /// Nothing is left but the account's own row.
+    Done,
+}
+
+/// Closes an account: it is not found any more, its email is free, its keys are revoked, its sessions end, its machine
+/// belongs to nobody, and no question is accepted. Writes the job that removes the rest, and returns the answers in
+/// progress, which are requested to stop and are paid for like any other.
+///
+/// # Errors
+/// [`AccountError::NotFound`], also if it is closed already.
+pub fn close(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    job: JobId,
+    now: Timestamp,
+) -> Result<Vec<MessageId>, AccountError> {
+    let closed = tx.execute(
+        "UPDATE accounts SET closed_at = $2, licence_until = NULL WHERE id = $1 AND closed_at IS NULL",
+        params![account, now],
+    )?;
+    if closed == 0 {
+        return Err(AccountError::NotFound);
+    }
+    // The email itself stays until the job has erased it from the audit log.
+    tx.execute(
+        "UPDATE users SET email_key = 'deleted:' || id, password_hash = NULL WHERE account_id = $1",
+        params![account],
+    )?;
+    tx.execute(
+        "UPDATE keys SET revoked_at = $2 WHERE account_id = $1 AND revoked_at IS NULL",
+        params![account, now],
+    )?;
+    end_sessions(tx, account)?;
+    machines::remove(tx, account)?;
+    identities::remove(tx, account)?;
+    let mut answers = Vec::new();
+    // Two conditions with an index each; their disjunction has none.
+    for sql in [
+        "UPDATE dispatch SET stop_requested = 1 WHERE account_id = $1 AND lease_until IS NULL RETURNING answer_id",
+        "UPDATE dispatch SET stop_requested = 1 WHERE account_id = $1 AND lease_until IS NOT NULL
+         RETURNING answer_id",
+    ] {
+        answers.extend(tx.all(sql, params![account], |row| row.id::<MessageId>(0))?);
+    }
+    let job = NewJob { id: job, job: Job::RemoveAccount(account), account: Some(account), run_at: now, now };
+    jobs::enqueue(tx, &job)?;
+    Ok(answers)
+}
+
+/// Returns `true` if the account was closed.
+///
+/// # Errors
+/// [`StoreError`](crate::StoreError).
+pub fn is_closed(tx: &mut dyn Sql, account: AccountId) -> Result<bool> {
+    let closed =
+        tx.one("SELECT 1 FROM accounts WHERE id = $1 AND closed_at IS NOT NULL", params![account], |_| {
+            Ok(())
+        })?;
+    Ok(closed.is_some())
+}
+
+/// Deletes conversations of a closed account, at most a hundred, and returns their number. Each is removed by a job of its
+/// own, after its answer in progress has completed.
+///
+/// # Errors
+/// [`StoreError`](crate::StoreError).
+pub fn delete_conversations(tx: &mut dyn Sql, account: AccountId, now: Timestamp) -> Result<u64> {
+    if !is_closed(tx, account)? {
+        return Ok(0);
+    }
+    let found: Vec<ConversationId> = tx.all(
+        "SELECT id FROM conversations WHERE account_id = $1 AND deleted_at IS NULL
+         ORDER BY pinned, modified_at, id LIMIT $2",
+        params![account, CONVERSATIONS_MAX],
+        |row| row.id(0),
+    )?;
+    let mut deleted = 0;
+    for conversation in found {
+        match conversations::delete(tx, account, conversation, now) {
+            Ok(_) => deleted += 1,
+            Err(conversations::ConversationError::NotFound) => {}
+            Err(conversations::ConversationError::Store(error)) => return Err(error),
+        }
+    }
+    Ok(deleted)
+}
+
+/// Removes up to `limit` rows of a closed account, its keys and users last. [`delete_conversations`] must have deleted its
+/// conversations, and [`audit::erase`](crate::audit::erase) must have erased its emails.
+///
+/// # Errors
+/// [`StoreError`](crate::StoreError).
+pub fn remove(tx: &mut dyn Sql, account: AccountId, limit: u32) -> Result<AccountRemoval> {
+    if !is_closed(tx, account)? {
+        return Ok(AccountRemoval::Done);
+    }
+    // Completing an answer counts against the spending limit of its key.
+    let answering = tx.one(
+        "SELECT 1 WHERE EXISTS (SELECT 1 FROM dispatch WHERE account_id = $1 AND lease_until IS NULL)
+            OR EXISTS (SELECT 1 FROM dispatch WHERE account_id = $1 AND lease_until IS NOT NULL)",
+        params![account],
+        |_| Ok(()),
+    )?;
+    if answering.is_some() {
+        return Ok(AccountRemoval::Answering);
+    }
+    end_sessions(tx, account)?;
+    let limit = u64::from(limit);
+    let mut removed = 0;
+    for sql in [
+        "DELETE FROM skill_uses WHERE account_id = $1 AND skill IN
+            (SELECT skill FROM skill_uses WHERE account_id = $1 LIMIT $2)",
+        "DELETE FROM idempotency WHERE account_id = $1 AND name IN
+            (SELECT name FROM idempotency WHERE account_id = $1 LIMIT $2)",
+        "DELETE FROM keys WHERE id IN (SELECT id FROM keys WHERE account_id = $1 LIMIT $2)",
+        "DELETE FROM users WHERE id IN (SELECT id FROM users WHERE account_id = $1 LIMIT $2)",
+    ] {
+        removed += tx.execute(sql, params![account, int(limit - removed)?])?;
+        if removed >= limit {
+            return Ok(AccountRemoval::Continues);
+        }
+    }
+    Ok(AccountRemoval::Done)
+}
+
+fn end_sessions(tx: &mut dyn Sql, account: AccountId) -> Result<()> {
+    tx.execute(
+        "DELETE FROM sessions WHERE user_id IN (SELECT id FROM users WHERE account_id = $1)",
+        params![account],
+    )?;
+    Ok(())
+}
