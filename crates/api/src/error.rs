@@ -198,7 +198,7 @@ impl IntoResponse for ApiError {
 }
 
 /// Answers a path that the interface does not have.
-pub(crate) async fn no_such_path() -> ApiError {
+pub async fn no_such_path() -> ApiError {
     ApiError::new(PublicCode::NotFound, "the interface has no such path")
 }
 

@@ -36,7 +36,7 @@ use crate::history::{History, PageCache};
 use crate::operations::OPERATIONS;
 pub use catch_panic::catch_panic;
 pub use direct::{Direct, DirectCall, DirectResponse, recognize};
-pub use error::{ApiError, Code};
+pub use error::{ApiError, Code, no_such_path};
 pub use metrics::ApiMetrics;
 
 /// The state of the router. A handler extracts the one part that it needs.
@@ -131,7 +131,7 @@ pub fn router(
         }
     }
     let interface = declared
-        .route("/api/{*path}", any(error::no_such_path))
+        .route("/api/{*path}", any(no_such_path))
         .method_not_allowed_fallback(error::no_such_method)
         // Each operation limits its own body.
         .layer(DefaultBodyLimit::disable())
@@ -146,6 +146,6 @@ pub fn router(
         .route("/openapi.json", get(openapi::publish_json))
         .route("/api/v1/openapi.yaml", get(openapi::publish))
         .route("/api/v1/openapi.json", get(openapi::publish_json))
-        .fallback(error::no_such_path);
+        .fallback(no_such_path);
     (router, direct)
 }

@@ -28,6 +28,7 @@ mod language;
 mod ledger;
 mod licence;
 mod machine;
+mod no_such_page;
 mod operator;
 mod origin;
 mod paths;
@@ -54,6 +55,8 @@ use control::{
 };
 use http_common::{Budgets, RateLimiter};
 use tokio_util::sync::CancellationToken;
+
+pub use crate::no_such_page::no_such_page;
 
 use crate::files::UploadLimits;
 use crate::sign_in::SignInLimits;

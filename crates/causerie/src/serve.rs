@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{RawQuery, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use control::service::StartError;
@@ -274,7 +274,10 @@ pub(crate) async fn start(mut settings: Settings) -> Result<Running, ServeError>
         ending: ending.clone(),
     };
     let front = Frontend {
-        router: router.merge(state_of(sources)).merge(app::router(&service, pages, guard.clone())),
+        router: router
+            .merge(state_of(sources))
+            .merge(app::router(&service, pages, guard.clone()))
+            .fallback(no_such_path),
         direct,
         ids: RequestIds::new(process),
         tracer: traces.tracer(),
@@ -306,6 +309,14 @@ fn state_of(sources: Sources) -> Router {
         .route("/readyz", get(ready))
         .route(metrics::METRICS, get(metrics::show))
         .with_state(sources)
+}
+
+/// Answers a path that nothing serves: with a page to browsers, otherwise with an error of the interface.
+async fn no_such_path(method: Method, uri: Uri, headers: HeaderMap) -> Response {
+    match app::no_such_page(&method, uri.path(), &headers) {
+        Some(page) => page,
+        None => api::no_such_path().await.into_response(),
+    }
 }
 
 /// Answers 200 if requests can be served; with `?verbose`, each check as JSON.

@@ -146,3 +146,26 @@ fn pages_speak_the_language_of_the_browser_or_the_chosen_one() {
     let account = service.account_as(&NewAccount::default());
     assert!(browser.sign_in(&account.email, "anything at all").expect_page(401).contains("není správně"));
 }
+
+#[test]
+fn an_unknown_path_is_a_page_to_browsers_and_json_to_programs() {
+    let stage = Stage::new();
+    let browser = Browser::new(&stage.service)
+        .with("accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8");
+    for (language, text) in [
+        ("en", "This page does not exist"),
+        ("cs", "Tato stránka neexistuje"),
+        ("sk", "Táto stránka neexistuje"),
+    ] {
+        let page = browser.with("accept-language", language).get("/no/such/page").expect_page(404);
+        assert!(page.contains(text) && page.contains(&format!("lang=\"{language}\"")), "{page}");
+    }
+    let program = Browser::new(&stage.service);
+    for (path, accept) in
+        [("/no/such/page", "*/*"), ("/no/such/page", "application/json"), ("/api", "text/html")]
+    {
+        let answer = program.with("accept", accept).get(path);
+        assert_eq!((answer.status, answer.json()["code"].as_str()), (404, Some("NOT_FOUND")), "{path}");
+    }
+    assert_eq!(browser.get("/api/v1/none").status, 401, "the interface is not told apart without a key");
+}

@@ -1,0 +1,66 @@
+//! The page for a path that nothing serves, for whoever came with a browser.
+
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::Response;
+
+use crate::language::Language;
+use crate::texts::Texts;
+use crate::{error, headers};
+
+/// The path of the interface, which programs use.
+const INTERFACE: &str = "/api";
+
+/// Creates the page for a request whose path nothing serves; `None` if it does not come from a browser that shows a page, or
+/// is for the interface.
+#[must_use]
+pub fn no_such_page(method: &Method, path: &str, requested: &HeaderMap) -> Option<Response> {
+    let below = path.strip_prefix(INTERFACE);
+    let is_interface = below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let shown = matches!(*method, Method::GET | Method::HEAD) && accepts_html(requested);
+    if is_interface || !shown {
+        return None;
+    }
+    let texts = Texts(Language::of(requested));
+    let mut response = error::page(texts, StatusCode::NOT_FOUND, &texts.get("error-not-found"));
+    headers::harden(response.headers_mut());
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept, Accept-Language, Cookie"));
+    Some(response)
+}
+
+/// Returns true if `Accept` names HTML, as that of every browser does. Wildcards are those of programs.
+fn accepts_html(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case("text/html"))
+            && !parts.any(|part| matches!(part, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_page(method: &Method, path: &str, accept: &'static str) -> bool {
+        let accept = HeaderValue::from_static(accept);
+        no_such_page(method, path, &HeaderMap::from_iter([(header::ACCEPT, accept)])).is_some()
+    }
+
+    #[test]
+    fn browsers_get_a_page_and_programs_do_not() {
+        const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+        for path in ["/x", "/apix", "/a/b", "/v2"] {
+            assert!(
+                is_page(&Method::GET, path, BROWSER) && is_page(&Method::HEAD, path, "Text/HTML"),
+                "{path}"
+            );
+            assert!(!is_page(&Method::POST, path, BROWSER), "{path}");
+            for accept in ["*/*", "application/json", "", "text/*", "text/html;q=0, */*"] {
+                assert!(!is_page(&Method::GET, path, accept), "{path} {accept}");
+            }
+        }
+        for path in ["/api", "/api/", "/api/v1/x", "/api/v2"] {
+            assert!(!is_page(&Method::GET, path, BROWSER), "{path}");
+        }
+    }
+}
