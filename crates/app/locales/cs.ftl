@@ -209,6 +209,7 @@ machine-none = Tento účet nemá stroj.
 machine-driver = Ovladač
 machine-isolation = Oddělení
 machine-disk = Pracovní prostor
+machine-memory = Paměť
 machine-files = { $count ->
     [one] jeden soubor nebo složka
     [few] { $count } soubory a složky
@@ -319,6 +320,30 @@ operator-what = Co
 operator-subject = Předmět
 operator-detail = Podrobnosti
 operator-older = Starší záznamy
+operator-plugins = Pluginy
+operator-plugin = Plugin
+operator-skills = Dovednosti
+operator-agents = Agenti
+operator-servers = Servery MCP
+operator-notices = Problémy
+operator-no-notices = V pluginech nebyly nalezeny žádné problémy.
+operator-place = Místo
+operator-effect = Následek
+operator-problem = Problém
+operator-skipped = vynecháno
+operator-remark = poznámka
+operator-more-notices = { $count ->
+    [one] A ještě jeden.
+    [few] A ještě { $count }.
+   *[other] A ještě { $count }.
+}
+operator-settings = Platná nastavení
+operator-settings-note = Mění se v konfiguraci a platí po restartu. Tajné hodnoty se nezobrazují.
+operator-no-settings = Nic není nastaveno; všude platí výchozí hodnoty.
+operator-key = Klíč
+operator-value = Hodnota
+operator-origin = Původ
+operator-defaults = Výchozí hodnoty
 
 # Chyby
 error-title = To se nepodařilo

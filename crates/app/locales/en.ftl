@@ -206,6 +206,7 @@ machine-none = This account has no machine.
 machine-driver = Driver
 machine-isolation = Isolation
 machine-disk = Workspace
+machine-memory = Memory
 machine-files = { $count ->
     [one] one file or folder
    *[other] { $count } files and folders
@@ -314,6 +315,29 @@ operator-what = What
 operator-subject = Subject
 operator-detail = Detail
 operator-older = Older entries
+operator-plugins = Plugins
+operator-plugin = Plugin
+operator-skills = Skills
+operator-agents = Agents
+operator-servers = MCP servers
+operator-notices = Problems
+operator-no-notices = No problems were found in the plugins.
+operator-place = Place
+operator-effect = Effect
+operator-problem = Problem
+operator-skipped = skipped
+operator-remark = remark
+operator-more-notices = { $count ->
+    [one] And one more.
+   *[other] And { $count } more.
+}
+operator-settings = Settings in force
+operator-settings-note = Changed in the configuration, effective after a restart. Secrets are not shown.
+operator-no-settings = Nothing is configured; all settings have their defaults.
+operator-key = Key
+operator-value = Value
+operator-origin = Origin
+operator-defaults = Defaults
 
 # Errors
 error-title = That did not work

@@ -209,6 +209,7 @@ machine-none = Tento účet nemá stroj.
 machine-driver = Ovládač
 machine-isolation = Oddelenie
 machine-disk = Pracovný priestor
+machine-memory = Pamäť
 machine-files = { $count ->
     [one] jeden súbor alebo priečinok
     [few] { $count } súbory a priečinky
@@ -319,6 +320,30 @@ operator-what = Čo
 operator-subject = Predmet
 operator-detail = Podrobnosti
 operator-older = Staršie záznamy
+operator-plugins = Pluginy
+operator-plugin = Plugin
+operator-skills = Zručnosti
+operator-agents = Agenti
+operator-servers = Servery MCP
+operator-notices = Problémy
+operator-no-notices = V pluginoch sa nenašli žiadne problémy.
+operator-place = Miesto
+operator-effect = Následok
+operator-problem = Problém
+operator-skipped = vynechané
+operator-remark = poznámka
+operator-more-notices = { $count ->
+    [one] A ešte jeden.
+    [few] A ešte { $count }.
+   *[other] A ešte { $count }.
+}
+operator-settings = Platné nastavenia
+operator-settings-note = Menia sa v konfigurácii a platia po reštarte. Tajné hodnoty sa nezobrazujú.
+operator-no-settings = Nič nie je nastavené; všade platia predvolené hodnoty.
+operator-key = Kľúč
+operator-value = Hodnota
+operator-origin = Pôvod
+operator-defaults = Predvolené hodnoty
 
 # Chyby
 error-title = To sa nepodarilo

@@ -57,6 +57,7 @@ use http_common::{Budgets, RateLimiter};
 use tokio_util::sync::CancellationToken;
 
 pub use crate::no_such_page::no_such_page;
+pub use crate::operator::SettingInForce;
 
 use crate::files::UploadLimits;
 use crate::sign_in::SignInLimits;
@@ -73,6 +74,8 @@ pub struct AppConfig {
     pub stall_timeout: Duration,
     /// True if the service itself speaks TLS.
     pub tls: bool,
+    /// The settings in force, for operators.
+    pub settings: Arc<[SettingInForce]>,
     /// The clock and random numbers.
     pub environment: Environment,
     /// Cancelled when the service shuts down. Open streams end then.
@@ -111,6 +114,7 @@ parts! {
     owner: Owner,
     questions: Questions,
     sessions: Sessions,
+    settings: Arc<[SettingInForce]>,
     sign_in_limits: Arc<SignInLimits>,
     single_sign_on: SingleSignOn,
     upload_limits: UploadLimits,
@@ -136,7 +140,7 @@ composed! {
     history::HistoryPages { history, conversations },
     keys::Keys { owner, conversations, environment },
     machine::MachineState { vm, files, conversations },
-    operator::OperatorPages { operators, conversations },
+    operator::OperatorPages { operators, conversations, settings },
     sign_in::SignInPages { sessions, single_sign_on, sign_in_limits },
     welcome::Welcome { first_owner, sessions },
 }
@@ -169,6 +173,7 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         owner: service.owner.clone(),
         questions: service.questions.clone(),
         sessions: service.sessions.clone(),
+        settings: config.settings,
         sign_in_limits: Arc::default(),
         single_sign_on: service.single_sign_on.clone(),
         upload_limits: UploadLimits {
@@ -220,6 +225,8 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         .route(paths::DELETE_ACCOUNT, post(credentials::delete_account))
         .route(paths::OPERATOR, get(operator::show))
         .route(paths::OPERATOR_AUDIT, get(operator::show_audit))
+        .route(paths::OPERATOR_PLUGINS, get(operator::show_plugins))
+        .route(paths::OPERATOR_SETTINGS, get(operator::show_settings))
         .route(paths::OPERATOR_ACCOUNT, get(operator::show_account))
         .route(paths::OPERATOR_LICENCE, post(operator::change_licence))
         .route(paths::OPERATOR_CREDITS, post(operator::grant))

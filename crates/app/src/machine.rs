@@ -91,6 +91,9 @@ impl MachineState {
             (texts.get("machine-isolation"), described.isolation.to_owned()),
             (texts.get("machine-disk"), format!("{size} · {files}")),
         ];
+        if let Some(bytes) = described.memory_bytes {
+            facts.push((texts.get("machine-memory"), shown_size(texts, bytes)));
+        }
         if let Some(reason) = &described.reason {
             facts.push((texts.get("machine-reason"), reason.clone()));
         }

@@ -1,7 +1,11 @@
-//! The pages of operators: accounts, vendors of models, the audit log. Changes go through the commands' own operations.
+//! The pages of operators: accounts, vendors of models, plugins, settings in force, the audit log. Changes go through the commands' own operations.
 
 mod account;
 mod audit;
+mod plugins;
+mod settings;
+
+use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::{Query, State};
@@ -12,6 +16,9 @@ use serde::Deserialize;
 
 pub(crate) use self::account::{change_licence, change_machine, delete, grant, show as show_account};
 pub(crate) use self::audit::show as show_audit;
+pub(crate) use self::plugins::show as show_plugins;
+pub use self::settings::SettingInForce;
+pub(crate) use self::settings::show as show_settings;
 
 use crate::frame::Frame;
 use crate::shown_time::ShownTime;
@@ -63,6 +70,7 @@ pub(crate) struct Search {
 pub(crate) struct OperatorPages {
     pub(crate) operators: Operators,
     pub(crate) conversations: Conversations,
+    pub(crate) settings: Arc<[SettingInForce]>,
 }
 
 /// Shows accounts and vendors, or leads to the account that was searched for.

@@ -65,7 +65,7 @@ pub(crate) async fn run(options: DemoOptions) -> Result<(), String> {
     let environment = settings::environment().filter(|(name, _)| !name.starts_with("CAUSERIE_DATABASE"));
     let sources = Sources::new(arguments.arguments(), environment);
     let loaded = Settings::load(sources).map_err(|error| error.to_string())?;
-    let running = serve::start(loaded.settings).await.map_err(|error| error.to_string())?;
+    let running = serve::start(loaded).await.map_err(|error| error.to_string())?;
     let outcome = introduce(&running).await;
     if outcome.is_ok() && !once {
         print_line("\nThe service keeps running; press Ctrl-C to stop it.");

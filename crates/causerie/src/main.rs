@@ -150,10 +150,10 @@ async fn serve(options: &ServeOptions) -> Result<(), String> {
     let sources = settings::sources(options.config.as_deref(), options.arguments());
     let loaded = Settings::load(sources).map_err(|error| error.to_string())?;
     log::init(&loaded.settings.log, requests::LogFields);
-    for warning in loaded.warnings {
+    for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
-    serve::run(loaded.settings).await.map_err(|error| error.to_string())
+    serve::run(loaded).await.map_err(|error| error.to_string())
 }
 
 fn failed(error: &str) -> ExitCode {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 
+use app::SettingInForce;
 use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
@@ -26,7 +27,7 @@ use crate::data::{self, Holder};
 use crate::http::Frontend;
 use crate::metrics::{self, Sources};
 use crate::requests::RequestIds;
-use crate::settings::Settings;
+use crate::settings::{Effective, Loaded, Origin, Settings};
 use crate::tls::{Tls, TlsError};
 use crate::traces::Traces;
 use crate::{http, log, machine_driver, memory, notify, socket};
@@ -78,13 +79,13 @@ pub(crate) struct Running {
 }
 
 /// Runs until a signal is received.
-pub(crate) async fn run(settings: Settings) -> Result<(), ServeError> {
+pub(crate) async fn run(loaded: Loaded) -> Result<(), ServeError> {
     // Installs the signal handlers before anything announces the service.
     let signalled = wait_for_signal();
     let mut signalled = pin!(signalled);
     report_panics();
     let running = tokio::select! {
-        started = start(settings) => started?,
+        started = start(loaded) => started?,
         () = &mut signalled => return Ok(()),
     };
     let scheme = if running.tls.is_some() { "https" } else { "http" };
@@ -201,7 +202,9 @@ fn listen(settings: &Settings) -> io::Result<TcpListener> {
 }
 
 /// Starts the service.
-pub(crate) async fn start(mut settings: Settings) -> Result<Running, ServeError> {
+pub(crate) async fn start(loaded: Loaded) -> Result<Running, ServeError> {
+    let in_force = loaded.effective.iter().map(setting_in_force).collect();
+    let mut settings = loaded.settings;
     fit(&mut settings, open_files());
     let data =
         data::prepare(&settings.data).map_err(|error| ServeError::Data(settings.data.clone(), error))?;
@@ -270,6 +273,7 @@ pub(crate) async fn start(mut settings: Settings) -> Result<Running, ServeError>
         upload_max_bytes: limits.upload_max_bytes,
         stall_timeout: limits.stall_timeout,
         tls: tls.is_some(),
+        settings: in_force,
         environment,
         ending: ending.clone(),
     };
@@ -309,6 +313,12 @@ fn state_of(sources: Sources) -> Router {
         .route("/readyz", get(ready))
         .route(metrics::METRICS, get(metrics::show))
         .with_state(sources)
+}
+
+/// Converts a setting for the operators' page.
+fn setting_in_force(setting: &Effective) -> SettingInForce {
+    let origin = (setting.origin != Origin::Default).then(|| setting.origin.to_string());
+    SettingInForce { key: setting.key.clone().into_owned(), value: setting.value.clone(), origin }
 }
 
 /// Answers a path that nothing serves: with a page to browsers, otherwise with an error of the interface.

@@ -1,19 +1,44 @@
 //! The way of operators to their operations in the web application: the commands' own, in the operator's name.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use domain::account::Role;
 use models::{Catalog, VendorHealth};
+pub use plugins::Notice;
 
-use crate::Admin;
 use crate::error::{PublicCode, UseCaseError};
 use crate::sessions::SignedIn;
+use crate::{Admin, Plugins};
+
+/// The plugins that are in use.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PluginOverview {
+    /// The parts of each plugin, by its name.
+    pub plugins: BTreeMap<String, PluginParts>,
+    /// The problems that were found in plugins.
+    pub notices: Vec<Notice>,
+    /// The number of further problems.
+    pub notices_left_out: usize,
+}
+
+/// The number of the parts of a plugin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PluginParts {
+    /// Its skills.
+    pub skills: usize,
+    /// Its agents.
+    pub agents: usize,
+    /// Its MCP servers.
+    pub servers: usize,
+}
 
 /// The operations of operators who are signed in. Cheap to clone.
 #[derive(Clone)]
 pub struct Operators {
     pub(crate) admin: Admin,
     pub(crate) catalog: Arc<Catalog>,
+    pub(crate) plugins: Plugins,
 }
 
 impl Operators {
@@ -35,5 +60,27 @@ impl Operators {
     pub fn vendors(&self, user: &SignedIn) -> Result<Vec<VendorHealth>, UseCaseError> {
         self.admin(user)?;
         Ok(self.catalog.vendors())
+    }
+
+    /// Returns the plugins that are in use, with the problems that were found in them.
+    ///
+    /// # Errors
+    /// Like [`Operators::admin`].
+    pub fn plugins(&self, user: &SignedIn) -> Result<PluginOverview, UseCaseError> {
+        self.admin(user)?;
+        let library = self.plugins.library();
+        let mut plugins = BTreeMap::<String, PluginParts>::new();
+        for skill in &library.skills {
+            plugins.entry(skill.plugin.clone()).or_default().skills += 1;
+        }
+        for agent in &library.agents {
+            let plugin = agent.full_name.split(':').next().unwrap_or_default();
+            plugins.entry(plugin.to_owned()).or_default().agents += 1;
+        }
+        for server in &library.servers {
+            plugins.entry(server.plugin.clone()).or_default().servers += 1;
+        }
+        let (notices, notices_left_out) = (library.notices.clone(), library.notices_left_out);
+        Ok(PluginOverview { plugins, notices, notices_left_out })
     }
 }

@@ -196,7 +196,7 @@ impl Service {
         let admin = Admin::new(store.clone(), environment.clone(), workspaces.clone(), folders, running);
         Ok(Self {
             first_owner: FirstOwner::new(&admin, &environment),
-            operators: Operators { admin: admin.clone(), catalog: catalog.clone() },
+            operators: Operators { admin: admin.clone(), catalog: catalog.clone(), plugins: plugins.clone() },
             credentials: Credentials::new(&store, &environment, &passwords, &admin.deletion),
             admin,
             answers: Answers::new(&store, &live, &dispatch, &access),

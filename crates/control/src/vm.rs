@@ -25,6 +25,8 @@ pub struct MachineDescription {
     pub driver: String,
     /// The isolation in words.
     pub isolation: &'static str,
+    /// The memory that it holds, in bytes; `None` if it does not run or cannot be measured.
+    pub memory_bytes: Option<u64>,
     /// The reason of the last change of the state, or of the last failure, in English.
     pub reason: Option<String>,
 }
@@ -61,6 +63,7 @@ impl Vm {
             status,
             driver: driver.to_string(),
             isolation: driver.isolation(),
+            memory_bytes: driver.memory(principal.account()).await,
             reason: view.failure.or(view.reason),
         })
     }

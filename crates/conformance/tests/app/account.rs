@@ -58,7 +58,9 @@ fn the_machine_is_started_and_stopped() {
     };
     state("stopped");
     browser.post("/machine/start", &[]).expect_redirect("/machine");
-    assert!(state("running").contains("/machine/stop"));
+    let page = state("running");
+    assert!(page.contains("/machine/stop"));
+    assert!(page.contains("<dt>Memory</dt>") && page.contains("<dt>Workspace</dt>"), "{page}");
     browser.post("/machine/stop", &[]).expect_redirect("/machine");
     assert!(state("stopped").contains("/machine/start"));
     let without = NewAccount { machine: false, ..NewAccount::default() };

@@ -1,6 +1,6 @@
 //! The pages of operators.
 
-use conformance::poll;
+use conformance::{Options, Service, Vendor, poll};
 
 use crate::browser::{Browser, PASSWORD, Page, Stage, account_with_password};
 
@@ -81,12 +81,50 @@ fn operators_delete_accounts_by_their_email_but_not_their_own_here() {
 }
 
 #[test]
+fn operators_see_plugins_with_their_problems_and_settings_with_their_origins() {
+    let vendor = Vendor::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let skill = |name: &str, text: &str| {
+        let place = folder.path().join("law/skills").join(name);
+        std::fs::create_dir_all(&place).expect("a folder");
+        std::fs::write(place.join("SKILL.md"), text).expect("a file");
+    };
+    skill("leases", "---\nname: leases\ndescription: Reads leases.\n---\nRead them.\n");
+    skill("broken", "no frontmatter <script>alert(1)</script>");
+    let mut environment = vendor.environment();
+    environment.push(("CAUSERIE_PLUGINS".to_owned(), folder.path().display().to_string()));
+    environment.push(("BRAVE_API_KEY".to_owned(), "very-secret-key".to_owned()));
+    let service = Service::start(Options { environment, ..Options::default() });
+    let account = account_with_password(&service);
+    service.admin(&["account", "set-role", "--account", &account.email, "--role", "operator"]);
+    let browser = Browser::new(&service);
+    browser.sign_in(&account.email, PASSWORD).expect_redirect("/");
+    let page = browser.get("/operator/plugins").expect_page(200);
+    assert!(page.contains(">law</th><td>1</td><td>0</td><td>0</td>"), "{page}");
+    assert!(page.contains(">causerie</th>") && page.contains("broken/SKILL.md"), "{page}");
+    assert!(page.contains("skipped") && !page.contains("<script>alert"), "{page}");
+    let page = browser.get("/operator/settings").expect_page(200);
+    let set = page.split("<h2>Defaults</h2>").next().expect("the settings that are set");
+    assert!(set.contains("<code>plugins</code>") && set.contains("CAUSERIE_PLUGINS"), "{set}");
+    assert!(set.contains("web.brave_api_key") && set.contains("BRAVE_API_KEY"), "{set}");
+    assert!(!page.contains("very-secret-key") && page.contains("(secret)"), "{page}");
+    assert!(page.contains("machine.idle_timeout") && !set.contains("machine.idle_timeout"), "{page}");
+}
+
+#[test]
 fn owners_find_no_pages_of_operators() {
     let (stage, operator, other) = stage();
     let owner = Browser::new(&stage.service);
     owner.sign_in(&other.email, PASSWORD).expect_redirect("/");
     let path = format!("/operator/accounts/{}", other.id);
-    for page in ["/operator", "/operator?account=x", "/operator/audit", &path] {
+    for page in [
+        "/operator",
+        "/operator?account=x",
+        "/operator/audit",
+        "/operator/plugins",
+        "/operator/settings",
+        &path,
+    ] {
         owner.get(page).expect_page(404);
         assert_eq!(Browser::new(&stage.service).get(page).status, 303, "strangers sign in first");
     }

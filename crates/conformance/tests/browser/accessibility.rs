@@ -114,6 +114,8 @@ fn pages_of_owners_keep_the_rules() {
             "/operator",
             &account,
             "/operator/audit",
+            "/operator/plugins",
+            "/operator/settings",
         ] {
             stage.open(path);
             open_sections(&stage);

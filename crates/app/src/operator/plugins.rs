@@ -1,0 +1,62 @@
+//! The page of plugins: their parts, and what is wrong with them.
+
+use askama::Template;
+use axum::extract::State;
+use axum::response::Response;
+
+use super::OperatorPages;
+use crate::error;
+use crate::frame::Frame;
+use crate::visit::User;
+
+/// A plugin.
+struct PluginRow {
+    name: String,
+    skills: usize,
+    agents: usize,
+    servers: usize,
+}
+
+/// A problem in a plugin.
+struct NoticeRow {
+    place: String,
+    text: String,
+    /// True if something was skipped because of it.
+    is_skipped: bool,
+}
+
+#[derive(Template)]
+#[template(path = "operator_plugins.html")]
+struct PluginsPage {
+    frame: Frame,
+    plugins: Vec<PluginRow>,
+    notices: Vec<NoticeRow>,
+    left_out: Option<String>,
+}
+
+/// Shows the plugins.
+pub(crate) async fn show(State(pages): State<OperatorPages>, user: User) -> Result<Response, Response> {
+    let overview = pages.operators.plugins(&user.signed_in).map_err(|error| user.failed(error))?;
+    let texts = user.visitor.texts;
+    let plugins = overview.plugins.into_iter().map(|(name, parts)| PluginRow {
+        name,
+        skills: parts.skills,
+        agents: parts.agents,
+        servers: parts.servers,
+    });
+    let notices = overview.notices.into_iter().map(|notice| NoticeRow {
+        place: match notice.line {
+            Some(line) => format!("{}:{line}", notice.file),
+            None => notice.file,
+        },
+        text: notice.text,
+        is_skipped: notice.skipped,
+    });
+    let left_out = u64::try_from(overview.notices_left_out).unwrap_or(u64::MAX);
+    Ok(error::rendered(&PluginsPage {
+        frame: Frame::load(&pages.conversations, &user, None).await?,
+        plugins: plugins.collect(),
+        notices: notices.collect(),
+        left_out: (left_out > 0).then(|| texts.with("operator-more-notices", "count", left_out)),
+    }))
+}
