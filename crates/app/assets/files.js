@@ -4,8 +4,58 @@
 // The uploads at one time; the others wait.
 const UPLOADS_AT_ONCE = 2;
 
+// Files from this size on are sent in pieces, which go on where a broken connection ended them.
+const PIECES_FROM_BYTES = 8 << 20;
+const PIECE_BYTES = 1 << 20;
+// The failures in a row after which an upload is given up: the last wait is half a minute.
+const FAILURES_MAX = 8;
+const WAIT_MS = 250;
+const LATER = [408, 409, 429, 502, 503, 504];
+
+const wait = (ms) => new Promise((resolve) => { window.setTimeout(resolve, ms); });
+
+// Sends a request and resolves to its status and its JSON; status 0 if there is no answer.
+const ask = async (path, body) => {
+  try {
+    const options = body === undefined ? {} : { method: "POST", body };
+    const response = await fetch(path, { ...options, headers: { Accept: "application/json" } });
+    return { status: response.status, said: await response.json().catch(() => ({})) };
+  } catch {
+    return { status: 0, said: {} };
+  }
+};
+
+// Sends a large file in pieces and resolves to its path, or rejects with the text of the reason.
+const sendPieces = async (file, destination, failed, onProgress) => {
+  let upload = null;
+  let received = 0;
+  for (let failures = 0; failures < FAILURES_MAX;) {
+    const { status, said } = upload
+      ? await ask(`${upload}/${received}`, file.slice(received, received + PIECE_BYTES))
+      : await ask("/workspace/uploads", new URLSearchParams({ name: file.name, size: file.size, destination }));
+    if (status === 201 && said.files) return said.files[0];
+    if (status === 201 && said.upload) {
+      upload = `/workspace/uploads/${said.upload}`;
+      received = 0;
+    } else if (status === 200) {
+      received = said.received;
+      failures = 0;
+      onProgress(received, file.size);
+    } else {
+      failures += 1;
+      // The service has forgotten the upload: it was restarted.
+      if (upload && status === 404) upload = null;
+      else if (status !== 0 && !LATER.includes(status)) throw said.error ?? failed;
+      await wait(WAIT_MS * 2 ** failures);
+      const state = upload ? await ask(upload) : {};
+      if (state.status === 200) received = state.said.received;
+    }
+  }
+  throw failed;
+};
+
 // Sends a file and resolves to its path, or rejects with the text of the reason.
-const send = (file, destination, failed, onProgress) => new Promise((resolve, reject) => {
+const sendWhole = (file, destination, failed, onProgress) => new Promise((resolve, reject) => {
   const form = new FormData();
   form.append("destination", destination);
   form.append("file", file);
@@ -22,6 +72,8 @@ const send = (file, destination, failed, onProgress) => new Promise((resolve, re
   request.addEventListener("error", () => reject(failed));
   request.send(form);
 });
+
+const send = (file, ...rest) => (file.size >= PIECES_FROM_BYTES ? sendPieces : sendWhole)(file, ...rest);
 
 // Runs a task for each file, a few at a time.
 const each = async (files, task) => {

@@ -8,7 +8,7 @@ mod archive;
 mod change;
 mod folder;
 mod preview;
-
+mod resumable;
 mod table;
 mod zip;
 
@@ -21,6 +21,7 @@ use serde::Deserialize;
 use workspace::{AskedPath, OpenFile, WorkspaceError};
 
 pub(crate) use change::{UploadLimits, create_folder, delete, upload};
+pub(crate) use resumable::{ResumableUploads, append, begin as begin_upload, progress as upload_progress};
 
 use crate::paths;
 use crate::visit::User;

@@ -59,7 +59,7 @@ use tokio_util::sync::CancellationToken;
 pub use crate::no_such_page::no_such_page;
 pub use crate::operator::SettingInForce;
 
-use crate::files::UploadLimits;
+use crate::files::{ResumableUploads, UploadLimits};
 use crate::sign_in::SignInLimits;
 use crate::visit::VisitLayer;
 
@@ -113,6 +113,7 @@ parts! {
     operators: Operators,
     owner: Owner,
     questions: Questions,
+    resumable_uploads: ResumableUploads,
     sessions: Sessions,
     settings: Arc<[SettingInForce]>,
     sign_in_limits: Arc<SignInLimits>,
@@ -172,6 +173,7 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         operators: service.operators.clone(),
         owner: service.owner.clone(),
         questions: service.questions.clone(),
+        resumable_uploads: ResumableUploads::default(),
         sessions: service.sessions.clone(),
         settings: config.settings,
         sign_in_limits: Arc::default(),
@@ -208,6 +210,9 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         .route(paths::FILES, get(files::show))
         .route(paths::FILE, get(files::show))
         .route(paths::UPLOAD, post(files::upload))
+        .route(paths::RESUMABLE_UPLOADS, post(files::begin_upload))
+        .route(paths::RESUMABLE_UPLOAD, get(files::upload_progress))
+        .route(paths::UPLOAD_PIECE, post(files::append))
         .route(paths::NEW_FOLDER, post(files::create_folder))
         .route(paths::DELETE_FILE, post(files::delete))
         .route(paths::KEYS, get(keys::show).post(keys::create))

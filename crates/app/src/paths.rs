@@ -26,6 +26,10 @@ pub(crate) const FILES: &str = "/files";
 pub(crate) const FILE: &str = "/files/{*path}";
 /// Changes of files are apart from their paths, which may have any name.
 pub(crate) const UPLOAD: &str = "/workspace/upload";
+/// Uploads in pieces: to begin one, its progress, and a piece at an offset.
+pub(crate) const RESUMABLE_UPLOADS: &str = "/workspace/uploads";
+pub(crate) const RESUMABLE_UPLOAD: &str = "/workspace/uploads/{upload}";
+pub(crate) const UPLOAD_PIECE: &str = "/workspace/uploads/{upload}/{offset}";
 pub(crate) const NEW_FOLDER: &str = "/workspace/folder";
 pub(crate) const DELETE_FILE: &str = "/workspace/delete";
 pub(crate) const KEYS: &str = "/keys";

@@ -190,6 +190,16 @@ impl Staging {
         Ok(())
     }
 
+    /// Writes all content so far and returns its size in bytes.
+    ///
+    /// # Errors
+    /// Those of [`Self::write`].
+    pub async fn settled(&mut self) -> Result<u64, WorkspaceError> {
+        self.flush().await?;
+        self.written().await?;
+        Ok(self.size)
+    }
+
     async fn written(&mut self) -> Result<(), WorkspaceError> {
         match &mut self.writing {
             None => Ok(()),

@@ -29,7 +29,7 @@ pub(crate) struct UploadLimits {
 
 /// A file that was uploaded, for the script.
 #[derive(Serialize)]
-struct Stored {
+pub(super) struct Stored {
     name: String,
     path: String,
 }
@@ -37,7 +37,7 @@ struct Stored {
 /// The response to the script.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Outcome {
+pub(super) enum Outcome {
     Stored { files: Vec<Stored> },
     Refused { error: String },
 }
@@ -75,7 +75,7 @@ pub(crate) async fn upload(
 }
 
 impl Outcome {
-    fn of(stored: Vec<Uploaded>) -> Self {
+    pub(super) fn of(stored: Vec<Uploaded>) -> Self {
         let stored_file =
             |file: Uploaded| Stored { name: file.name.to_string(), path: file.path.to_string() };
         Self::Stored { files: stored.into_iter().map(stored_file).collect() }
@@ -114,7 +114,7 @@ fn refusal(texts: Texts, error: UploadError) -> (StatusCode, String) {
 }
 
 /// Returns the status and the text of a refused change.
-fn refused(texts: Texts, error: WorkspaceError) -> (StatusCode, String) {
+pub(super) fn refused(texts: Texts, error: WorkspaceError) -> (StatusCode, String) {
     let key = match error {
         WorkspaceError::Empty => "files-empty-file",
         WorkspaceError::AlreadyExists => "files-exists",

@@ -98,6 +98,13 @@ impl Browser {
         self.keep(request.header("content-type", &content_type).body(body).send(self.address.as_str()))
     }
 
+    /// Sends bytes, as a script of a page does.
+    pub(crate) fn send_bytes(&self, path: &str, bytes: &[u8]) -> Response {
+        let from_here = self.with("origin", &format!("http://{}", self.address));
+        let request = from_here.request("POST", path).header("content-type", "application/octet-stream");
+        self.keep(request.body(bytes).send(self.address.as_str()))
+    }
+
     pub(crate) fn sign_in(&self, email: &str, password: &str) -> Response {
         self.post("/sign-in", &[("email", email), ("password", password)])
     }

@@ -224,3 +224,53 @@ fn files_of_another_account_are_out_of_reach() {
     stranger.post("/workspace/delete", &[("path", "/uploads/secret.txt")]).expect_page(404);
     browser.get("/files/uploads/secret.txt?view").expect_page(200);
 }
+
+#[test]
+fn a_large_file_is_sent_in_pieces_that_go_on_after_a_failure() {
+    let stage = Stage::new();
+    let (browser, api) = (stage.signed_in(), stage.service.api(&stage.account));
+    let begin = |name: &str, size: &str, folder: &str| {
+        browser.post("/workspace/uploads", &[("name", name), ("size", size), ("destination", folder)])
+    };
+    let begun = begin("large.bin", "2500000", "");
+    assert_eq!(begun.status, 201, "{}", begun.text());
+    let path = format!("/workspace/uploads/{}", begun.json()["upload"].as_str().expect("an id"));
+    let content: Vec<u8> = (0..625_000_u32).flat_map(u32::to_le_bytes).collect();
+    let piece = |at: usize, bytes: &[u8]| browser.send_bytes(&format!("{path}/{at}"), bytes);
+    let first = piece(0, &content[..1_000_000]);
+    assert_eq!((first.status, first.json()["received"].as_u64()), (200, Some(1_000_000)));
+    // Sent again, because the answer was lost; and one too far ahead.
+    for at in [0, 1_500_000] {
+        let again = piece(at, &content[..10]);
+        assert_eq!((again.status, again.json()["received"].as_u64()), (409, Some(1_000_000)));
+    }
+    assert_eq!(browser.get(&path).json()["received"], 1_000_000);
+    assert_eq!(api.list("/uploads").json()["totalEntries"], 0, "nothing is there before all is");
+    let other = account_with_password(&stage.service);
+    let stranger = Browser::new(&stage.service);
+    assert_eq!(stranger.get(&path).status, 303, "strangers sign in first");
+    stranger.sign_in(&other.email, PASSWORD).expect_redirect("/");
+    assert_eq!(stranger.get(&path).status, 404);
+    assert_eq!(stranger.send_bytes(&format!("{path}/1000000"), b"x").status, 404);
+    assert_eq!(piece(1_000_000, &content[1_000_000..2_000_000]).status, 200);
+    let last = piece(2_000_000, &content[2_000_000..]);
+    assert_eq!((last.status, last.json()["files"][0]["path"].as_str()), (201, Some("/uploads/large.bin")));
+    assert!(api.download("/uploads/large.bin").body == content);
+    assert_eq!(browser.get(&path).status, 404, "it is complete");
+    let more = begin("more.bin", "10", "/uploads").json();
+    let more = browser
+        .send_bytes(&format!("/workspace/uploads/{}/0", more["upload"].as_str().expect("an id")), &[0; 11]);
+    assert_eq!(more.status, 400, "more than was announced");
+    for (name, size, folder, status) in
+        [("x", "0", "", 400), ("", "1", "", 400), ("x", "1", "/none", 404), ("x", "1", "/../x", 403)]
+    {
+        let refused = begin(name, size, folder);
+        assert_eq!(refused.status, status, "{name:?} {size} {folder}: {}", refused.text());
+        assert!(refused.json()["error"].is_string());
+    }
+    // The ninth unfinished upload ends the first.
+    let ids: Vec<String> =
+        (0..9).map(|_| begin("x", "2", "").json()["upload"].as_str().expect("an id").to_owned()).collect();
+    assert_eq!(browser.get(&format!("/workspace/uploads/{}", ids[0])).status, 404);
+    assert_eq!(browser.get(&format!("/workspace/uploads/{}", ids[8])).status, 200);
+}

@@ -232,3 +232,47 @@ fn two_browsers_and_a_program_get_an_answer_through_a_kill() {
     let last = resumed.rest().pop().expect("the answer's end");
     assert_eq!(last.text(), "The first half and the second.");
 }
+
+#[test]
+fn a_large_upload_goes_on_after_a_broken_connection() {
+    let stage = Stage::signed_in(VIEWS[0]);
+    stage.open("/files/uploads");
+    // The third piece does not arrive, and the answer to the fourth is lost.
+    let script = "
+        const real = window.fetch;
+        let pieces = 0;
+        window.fetch = async (path, options) => {
+            if (options.body instanceof Blob) pieces += 1;
+            if (options.body instanceof Blob && pieces === 3) throw new TypeError('broken');
+            const answer = await real(path, options);
+            if (options.body instanceof Blob && pieces === 4) throw new TypeError('broken');
+            return answer;
+        };
+        const content = new Uint8Array(9 * 1024 * 1024).map((_, at) => at % 251);
+        const files = new DataTransfer();
+        files.items.add(new File([content], 'large.bin'));
+        const picker = document.querySelector('[data-upload] input[type=file]');
+        picker.files = files.files;
+        picker.dispatchEvent(new Event('change'));";
+    stage.browser.run(script, &[]);
+    let _ = stage.browser.find("[href='/files/uploads/large.bin']");
+    let stored = stage.service.api(&stage.account).download("/uploads/large.bin").body;
+    let right = stored.iter().enumerate().all(|(at, byte)| usize::from(*byte) == at % 251);
+    assert!(stored.len() == 9 * 1024 * 1024 && right, "{} bytes", stored.len());
+    stage.assert_quiet();
+}
+
+#[test]
+fn an_account_is_deleted_by_its_owner() {
+    let stage = Stage::signed_in(VIEWS[1]);
+    let browser = &stage.browser;
+    stage.open("/account");
+    browser.click(&browser.find("details:has([action='/account/delete']) summary"));
+    browser.write(&browser.find("[action='/account/delete'] [name=password]"), crate::stage::PASSWORD);
+    browser.click(&browser.find("[action='/account/delete'] [name=sure]"));
+    browser.click(&browser.find("[action='/account/delete'] button"));
+    let _ = browser.find(".note.done");
+    assert!(browser.url().ends_with("/sign-in?done=deleted"), "{}", browser.url());
+    assert_eq!(stage.service.api(&stage.account).chats("").status, 401);
+    stage.assert_quiet();
+}
