@@ -1,5 +1,5 @@
-//! What a page has of an answer that grows, so that it is sent only what has changed: the text is cut into segments, and those
-//! that the page has from the beginning on stay as they are.
+//! The record of what a page has of a growing answer, so that it is sent only what has changed: texts are cut into segments, and
+//! those that the page has from the beginning on stay as they are.
 
 use std::collections::HashMap;
 use std::sync::Arc;

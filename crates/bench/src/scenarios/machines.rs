@@ -1,5 +1,6 @@
 //! Measures machines of each driver: their start, stop, idle memory and tools.
 
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -52,7 +53,7 @@ pub(crate) fn machines() -> Outcome<Vec<Measurement>> {
     let mut measurements = beside_sandbox("uml", of_driver("uml")?, &sandbox);
     match of_driver("qemu") {
         Ok(qemu) => measurements.extend(beside_sandbox("qemu", qemu, &sandbox)),
-        Err(error) => println!("qemu is not measured: {error}"),
+        Err(error) => writeln!(std::io::stdout(), "qemu is not measured: {error}")?,
     }
     Ok(measurements)
 }

@@ -268,7 +268,7 @@ fn an_account_is_deleted_by_its_owner() {
     let browser = &stage.browser;
     stage.open("/account");
     browser.click(&browser.find("details:has([action='/account/delete']) summary"));
-    browser.write(&browser.find("[action='/account/delete'] [name=password]"), crate::stage::PASSWORD);
+    browser.write(&browser.find("[action='/account/delete'] [name=password]"), PASSWORD);
     browser.click(&browser.find("[action='/account/delete'] [name=sure]"));
     browser.click(&browser.find("[action='/account/delete'] button"));
     let _ = browser.find(".note.done");

@@ -166,17 +166,7 @@ fn attempts(kind: Kind) -> io::Result<()> {
         note(above, outcome);
     }
     if kind == Kind::Qemu {
-        // Of QEMU's own process.
-        for path in ["proc/self/maps", "proc/self/mem", "proc/self/environ", "dev/kvm"] {
-            note(&format!("read {path}"), readable(&Path::new(JAIL).join(path)));
-        }
-        for path in ["new", "skill.txt"] {
-            let at = format!("{OWN}/skills");
-            let written = shared_folder(link::PLUGINS_TAG, &at, "")
-                .and_then(|()| fs::write(Path::new(&at).join(path), "x"));
-            note(&format!("write plugins/{path}"), written.map(|()| "a file".into()));
-            unmount(at, UnmountFlags::empty())?;
-        }
+        on_qemu(&mut note)?;
     }
     let workspace = Path::new(WORKSPACE);
     note("follow a link", follow(workspace));
@@ -217,6 +207,21 @@ fn attempts(kind: Kind) -> io::Result<()> {
         Kind::UserModeLinux => flood(),
         Kind::Qemu => flood_port(),
     }
+}
+
+/// Reads what belongs to QEMU's own process, and writes to the plugins that it shares.
+fn on_qemu(note: &mut impl FnMut(&str, io::Result<String>)) -> io::Result<()> {
+    for path in ["proc/self/maps", "proc/self/mem", "proc/self/environ", "dev/kvm"] {
+        note(&format!("read {path}"), readable(&Path::new(JAIL).join(path)));
+    }
+    for path in ["new", "skill.txt"] {
+        let at = format!("{OWN}/skills");
+        let written = shared_folder(link::PLUGINS_TAG, &at, "")
+            .and_then(|()| fs::write(Path::new(&at).join(path), "x"));
+        note(&format!("write plugins/{path}"), written.map(|()| "a file".into()));
+        unmount(at, UnmountFlags::empty())?;
+    }
+    Ok(())
 }
 
 /// Reads a byte or a name.

@@ -31,7 +31,7 @@ pub(crate) mod descriptor {
     pub(crate) const MEMORY: i32 = 5;
 }
 
-/// What the process of a kernel inherits.
+/// The descriptors that the process of a kernel inherits.
 pub(crate) struct Inheritance {
     pub(crate) link: OwnedFd,
     /// For a machine that is saved, or continues from a saved one.
