@@ -64,6 +64,24 @@ export interface UploadedFile {
   size: number;
 }
 
+/** How far the indexing of a file has come: `pending`, `indexing`, `indexed`, `partial` or `unreadable`. */
+export interface FileIndexing {
+  state: string;
+  reason?: string;
+  message?: string;
+  pagesRead?: number;
+  pages?: number;
+}
+
+/** How many files at and below a folder there are, by the state of their indexing. */
+export interface FolderIndexing {
+  files: number;
+  indexed: number;
+  pending: number;
+  partial: number;
+  unreadable: number;
+}
+
 export interface DirectoryEntry {
   name: string;
   path: string;
@@ -71,12 +89,15 @@ export interface DirectoryEntry {
   size: number;
   modifiedTime: string;
   mimeType: string;
+  /** Of files only. */
+  indexing?: FileIndexing;
 }
 
 export interface DirectoryListing {
   path: string;
   entries: DirectoryEntry[];
   totalEntries: number;
+  indexing: FolderIndexing;
 }
 
 export interface CreatedDirectory {

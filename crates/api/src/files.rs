@@ -3,7 +3,7 @@
 use axum::Extension;
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{OriginalUri, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use control::{Authenticator, Files, Principal, PublicCode};
 use domain::excerpt::Excerpt;
@@ -21,11 +21,13 @@ use crate::key::unauthorized;
 use crate::openapi::parameters::{Known, OfPath, Ranged};
 use crate::openapi::{error_responses, successes};
 use crate::operations::{Accepts, operation};
-use crate::wire::{CreatedFolder, ListedEntry, Listing, UploadForm, Uploaded, examples};
+use crate::wire::{CreatedFolder, Indexing, Listing, UploadForm, Uploaded, examples};
 
 /// The prefixes of files and folders. The rest of the URL is the path in the workspace.
 const FILES: &str = "/api/v1/files";
 const FOLDERS: &str = "/api/v1/directories";
+/// The header of `HEAD` with the state of a file's indexing.
+const INDEXING_STATE: HeaderName = HeaderName::from_static("indexing-state");
 
 operation! {
     /// Uploads a file
@@ -65,8 +67,9 @@ pub(crate) async fn upload(
     let done = tokio::select! {
         done = Box::pin(receiving) => done?,
         // An upload may take hours.
-        () = access.revoked(principal) => return Ok(unauthorized()),
+        () = access.revoked(principal.clone()) => return Ok(unauthorized()),
     };
+    files.index(&principal, &[&done.path]).await?;
     let uploaded = Uploaded { name: done.name.to_string(), path: done.path.to_string(), size: done.size };
     Ok((StatusCode::CREATED, Json(uploaded)).into_response())
 }
@@ -75,7 +78,8 @@ operation! {
     /// Downloads a file
     ///
     /// The content streams as it is, with its own `Content-Type`, and is never compressed. `HEAD` tells the same without
-    /// the content.
+    /// the content, and in `Indexing-State` how far the indexing of the file has come: its state as in a listing, then
+    /// `reason`, `pages-read` and `pages` where there are such, each after a semicolon.
     download_file = get "/api/v1/files/{path}" as "downloadFile" => download;
     routes: ["/api/v1/files/{*path}", "/api/v1/files/"];
     needs: &[Permission::Files];
@@ -115,7 +119,19 @@ pub(crate) async fn send(
     let path = asked(url_path, FILES)?;
     let file = Box::pin(files.of(principal)?.open_file(&path)).await?;
     let response = match http_common::download_response(&file, method, headers) {
-        Ok(response) => response,
+        Ok(mut response) => {
+            if *method == Method::HEAD
+                && let Some(folder) = file.path.split().map(|(folder, _)| folder)
+            {
+                let known = files.indexing(principal, &folder).await?;
+                let modified = file.modified.micros().div_euclid(1_000_000);
+                let indexing = known.file(&file.path.to_string(), file.size, modified);
+                let value =
+                    HeaderValue::try_from(Indexing::of(indexing).header()).map_err(ApiError::internal)?;
+                response.headers_mut().insert(INDEXING_STATE, value);
+            }
+            response
+        }
         Err(refused) => {
             let range = [(header::CONTENT_RANGE, refused.content_range())];
             return Ok((range, ApiError::new(Code::RangeNotSatisfiable, refused)).into_response());
@@ -214,8 +230,8 @@ pub(crate) async fn list(
     // A folder may have very many entries. Their JSON is charged to the account once it exists.
     let _place = budgets.made.enter(Holder::Account(principal.account())).await;
     let listing = files.of(&principal)?.list(&asked(uri.path(), FOLDERS)?).await?;
-    let entries: Vec<ListedEntry> = listing.entries.into_iter().map(ListedEntry::of).collect();
-    let listing = Listing { path: listing.path.to_string(), total_entries: entries.len(), entries };
+    let indexing = files.indexing(&principal, &listing.path).await?;
+    let listing = Listing::of(listing, &indexing);
     Ok(json_body(serde_json::to_vec(&listing).map_err(ApiError::internal)?))
 }
 

@@ -4,6 +4,7 @@ mod answer;
 mod catalog;
 pub(crate) mod enums;
 pub(crate) mod examples;
+mod folder;
 
 use control::conversations::ConversationSummary;
 use domain::answer::{RunState, Stamp};
@@ -11,11 +12,12 @@ use domain::id::MessageId;
 use domain::machine::MachineStatus;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use workspace::{Entry, EntryKind};
+use workspace::EntryKind;
 
 pub(crate) use self::answer::{Answer, Message, answer, assistant_message, user_message};
 pub(crate) use self::catalog::{Jurisdiction, Listed, Model};
-use self::enums::{AnswerStatus, EntryType, MachineState};
+use self::enums::{AnswerStatus, MachineState};
+pub(crate) use self::folder::{Indexing, Listing};
 
 /// What the account's machine is doing.
 #[derive(Debug, Serialize, ToSchema)]
@@ -59,58 +61,6 @@ pub(crate) struct Uploaded {
     /// Its size in bytes.
     #[schema(examples(52614))]
     pub(crate) size: u64,
-}
-
-/// One level of a folder, without hidden entries.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = DirectoryListing)]
-pub(crate) struct Listing {
-    /// The folder.
-    #[schema(examples("/uploads"))]
-    pub(crate) path: String,
-    /// What is in it: folders first, each kind by name.
-    pub(crate) entries: Vec<ListedEntry>,
-    /// How many they are.
-    #[schema(examples(1))]
-    pub(crate) total_entries: usize,
-}
-
-/// An entry of a folder.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = DirectoryEntry)]
-pub(crate) struct ListedEntry {
-    /// Its name.
-    #[schema(examples("lease.pdf"))]
-    name: String,
-    /// Where it is in the workspace, for whatever takes a path.
-    #[schema(examples("/uploads/lease.pdf"))]
-    path: String,
-    #[schema(value_type = EntryType)]
-    r#type: &'static str,
-    /// Its size in bytes; 0 unless it is a file.
-    #[schema(examples(52614))]
-    size: u64,
-    /// When it was changed.
-    #[schema(format = DateTime, examples("2026-11-21T09:30:00.000Z"))]
-    modified_time: String,
-    /// The type of its content by its name; `inode/directory` for folders.
-    #[schema(examples("application/pdf"))]
-    mime_type: String,
-}
-
-impl ListedEntry {
-    pub(crate) fn of(entry: Entry) -> Self {
-        Self {
-            r#type: entry_word(entry.kind),
-            size: entry.size,
-            modified_time: entry.modified.to_string(),
-            mime_type: entry.mime.to_owned(),
-            path: entry.path.to_string(),
-            name: entry.name,
-        }
-    }
 }
 
 /// A folder that was created.

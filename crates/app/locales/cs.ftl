@@ -153,6 +153,21 @@ files-exists = Soubor nebo složka s tímto názvem už existuje.
 files-bad-name = Tento název nelze použít.
 files-full = Úložiště je plné. Nejprve něco smažte.
 files-archive-too-large = Tato složka je na archiv příliš velká. Stáhněte její složky po jedné.
+indexing-pending = Čeká na přečtení
+indexing-progress = Čte se: { $percent } %
+indexing-partial = Přečteno zčásti
+indexing-unreadable = Nelze přečíst
+unread-encrypted = Je zašifrovaný a potřebuje heslo.
+unread-no-text = Nemá žádný text; může to být sken, jehož text se nerozpoznal.
+unread-unknown-form = Tento formát se nečte.
+unread-too-large = Je příliš velký.
+unread-broken = Je poškozený.
+unread-too-slow = Čtení trvá příliš dlouho.
+unread-too-much-memory = Čtení potřebuje příliš mnoho paměti.
+unread-image = Je to obrázek. Použijí ho jen modely, které vidí.
+unread-missing = Už neexistuje.
+unread-long = Je delší, než kolik se z dokumentu čte.
+unread-scanned-pages = Některé stránky jsou skeny, jejichž text se nerozpoznal.
 attach = Přiložit soubory
 
 # Klíče API

@@ -151,6 +151,21 @@ files-exists = A file or folder of this name exists already.
 files-bad-name = This name cannot be used.
 files-full = The workspace is full. Delete something first.
 files-archive-too-large = This folder is too large for an archive. Download its folders one by one.
+indexing-pending = Waits to be read
+indexing-progress = Being read: { $percent } %
+indexing-partial = Read in part
+indexing-unreadable = Not readable
+unread-encrypted = It is encrypted and needs a password.
+unread-no-text = It holds no text, such as a scan whose text was not recognized.
+unread-unknown-form = Its format is not supported.
+unread-too-large = It is too large.
+unread-broken = It is damaged.
+unread-too-slow = Reading it takes too long.
+unread-too-much-memory = Reading it takes too much memory.
+unread-image = It is an image. Only models that see can use it.
+unread-missing = It is gone.
+unread-long = It is longer than what is read of a document.
+unread-scanned-pages = Some of its pages are scans whose text was not recognized.
 attach = Attach files
 
 # API keys

@@ -153,6 +153,21 @@ files-exists = Súbor alebo priečinok s týmto názvom už existuje.
 files-bad-name = Tento názov nemožno použiť.
 files-full = Úložisko je plné. Najprv niečo zmažte.
 files-archive-too-large = Tento priečinok je na archív príliš veľký. Stiahnite jeho priečinky po jednom.
+indexing-pending = Čaká na prečítanie
+indexing-progress = Číta sa: { $percent } %
+indexing-partial = Prečítané sčasti
+indexing-unreadable = Nedá sa prečítať
+unread-encrypted = Je zašifrovaný a potrebuje heslo.
+unread-no-text = Nemá žiadny text; môže to byť sken, ktorého text sa nerozpoznal.
+unread-unknown-form = Tento formát sa nečíta.
+unread-too-large = Je príliš veľký.
+unread-broken = Je poškodený.
+unread-too-slow = Čítanie trvá príliš dlho.
+unread-too-much-memory = Čítanie potrebuje príliš veľa pamäte.
+unread-image = Je to obrázok. Použijú ho len modely, ktoré vidia.
+unread-missing = Už neexistuje.
+unread-long = Je dlhší, než koľko sa z dokumentu číta.
+unread-scanned-pages = Niektoré strany sú skeny, ktorých text sa nerozpoznal.
 attach = Priložiť súbory
 
 # Kľúče API

@@ -7,6 +7,7 @@
 mod archive;
 mod change;
 mod folder;
+mod indexing;
 mod preview;
 mod resumable;
 mod table;

@@ -1,7 +1,8 @@
-//! The workspace of a principal's account (section 4.3 of the interface).
+//! The workspace of a principal's account (section 4.3 of the interface), and the indexing of its documents.
 
 use domain::scope::Permission;
-use workspace::{Workspace, Workspaces};
+use machine::{FolderIndexing, Machines};
+use workspace::{Workspace, WorkspacePath, Workspaces};
 
 use crate::error::UseCaseError;
 use crate::principal::Principal;
@@ -10,6 +11,7 @@ use crate::principal::Principal;
 #[derive(Clone)]
 pub struct Files {
     pub(crate) workspaces: Workspaces,
+    pub(crate) machines: Machines,
 }
 
 impl Files {
@@ -21,5 +23,29 @@ impl Files {
     pub fn of(&self, principal: &Principal) -> Result<Workspace, UseCaseError> {
         principal.require(&[Permission::Files])?;
         Ok(self.workspaces.of(principal.account()))
+    }
+
+    /// Has files that the principal uploaded indexed, which may start the account's machine. Returns before they are.
+    ///
+    /// # Errors
+    /// [`PublicCode::KeyScope`](crate::PublicCode::KeyScope).
+    pub async fn index(&self, principal: &Principal, paths: &[&WorkspacePath]) -> Result<(), UseCaseError> {
+        principal.require(&[Permission::Files])?;
+        let paths = paths.iter().map(ToString::to_string).collect();
+        self.machines.files_changed(principal.account(), paths).await;
+        Ok(())
+    }
+
+    /// Returns what is known of the indexing of the files in a folder.
+    ///
+    /// # Errors
+    /// [`PublicCode::KeyScope`](crate::PublicCode::KeyScope).
+    pub async fn indexing(
+        &self,
+        principal: &Principal,
+        folder: &WorkspacePath,
+    ) -> Result<FolderIndexing, UseCaseError> {
+        principal.require(&[Permission::Files])?;
+        Ok(self.machines.documents(principal.account(), folder.to_string()).await)
     }
 }

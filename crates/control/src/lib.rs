@@ -60,6 +60,7 @@ pub use health::{Check, CheckStatus};
 pub use history::History;
 pub use jobs::{JobCounts, JobKindMetrics, JobMetrics};
 pub use live;
+pub use machine::FolderIndexing;
 pub use models::{Catalog, ProbeError, VendorHealth};
 pub use operators::Operators;
 pub use owner::Owner;

@@ -236,7 +236,7 @@ impl Service {
             },
             catalog: catalog.clone(),
             vm,
-            files: Files { workspaces },
+            files: Files { workspaces, machines: machines.clone() },
             health: HealthChecks::new(store.clone(), disk, catalog, config.host_checks),
             store,
             lock,

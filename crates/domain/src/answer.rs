@@ -18,6 +18,7 @@ use crate::citation::{self, CitationMarkers, Place};
 use crate::id::{MessageId, PartId};
 use crate::limits::FILE_PARTS_MAX;
 use crate::step::{Block, Call, CallResult, Purpose, Step, StepOutcome};
+use crate::tool::MachineTool;
 use crate::unread::{self, UNREAD_MAX, UnreadFile, UnreadReason};
 
 /// An entry of the step log, which is the truth about an answer. Entries are never changed.
@@ -440,8 +441,14 @@ impl Answer {
             let of_file = |place: &Place| matches!(place, Place::File { path: of, .. } if of == path);
             result.passages.iter().any(|passage| of_file(&passage.place))
         };
+        // A search lists all attached files that the index does not contain yet, whichever tool reported them before.
+        let is_search = result.tool == MachineTool::Search.name();
         self.unread.retain(|unread| match unread.file.reason {
-            UnreadReason::Indexing => unread.tool != result.tool || result.outcome != StepOutcome::Done,
+            UnreadReason::Indexing => {
+                !(is_search || unread.tool == result.tool) || result.outcome != StepOutcome::Done
+            }
+            // Other parts of it stay unread.
+            UnreadReason::Long | UnreadReason::ScannedPages => true,
             _ => !is_read(&unread.file.path),
         });
         for file in &result.unread {

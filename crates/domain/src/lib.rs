@@ -15,6 +15,7 @@ pub mod excerpt;
 pub mod hex;
 pub mod id;
 pub mod image;
+pub mod indexing;
 pub mod job;
 pub mod key;
 pub mod limits;

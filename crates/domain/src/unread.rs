@@ -43,11 +43,15 @@ pub enum UnreadReason {
     Missing,
     /// The index does not contain all of it yet.
     Indexing,
+    /// Its beginning was read; it is longer than what is read of a document.
+    Long,
+    /// Some of its pages are images without recognized text.
+    ScannedPages,
 }
 
 impl UnreadReason {
     /// Every reason.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Encrypted,
         Self::NoText,
         Self::UnknownForm,
@@ -58,6 +62,8 @@ impl UnreadReason {
         Self::Image,
         Self::Missing,
         Self::Indexing,
+        Self::Long,
+        Self::ScannedPages,
     ];
 
     /// Returns the code for programs, in lower snake case.
@@ -74,6 +80,8 @@ impl UnreadReason {
             Self::Image => "image",
             Self::Missing => "missing",
             Self::Indexing => "indexing",
+            Self::Long => "long",
+            Self::ScannedPages => "scanned_pages",
         }
     }
 
@@ -84,10 +92,13 @@ impl UnreadReason {
     }
 
     /// Returns the reason for people, as the end of a sentence about the file.
-    const fn phrase(self) -> &'static str {
+    #[must_use]
+    pub const fn phrase(self) -> &'static str {
         match self {
             Self::Encrypted => "could not be read: it is encrypted and needs a password",
-            Self::NoText => "could not be read: it holds no text, such as a scan without text recognition",
+            Self::NoText => {
+                "could not be read: it holds no text, such as a scan whose text was not recognized"
+            }
             Self::UnknownForm => "could not be read: its format is not supported",
             Self::TooLarge => "could not be read: it is too large",
             Self::Broken => "could not be read: the file is damaged",
@@ -97,6 +108,10 @@ impl UnreadReason {
             Self::Missing => "could not be read: it is not in the workspace any more",
             Self::Indexing => {
                 "was not searched to its end: it is still being indexed, so ask again in a while"
+            }
+            Self::Long => "was read only in part: it is longer than what is read of a document",
+            Self::ScannedPages => {
+                "was read only in part: some of its pages are scans whose text was not recognized"
             }
         }
     }

@@ -142,6 +142,9 @@ impl Calls {
             };
             let Ok(_place) = place else { return };
             let output = run(&call, &calls.limits, calls.servers.as_ref(), &attached, killed).await;
+            if let Some(library) = calls.limits.library.as_ref().filter(|_| may_write(&call)) {
+                library.touch([]);
+            }
             calls.finished(id, call.id, output);
         });
     }
@@ -149,6 +152,11 @@ impl Calls {
     fn lock(&self) -> MutexGuard<'_, Answers> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns true for calls that may change files of the workspace.
+fn may_write(call: &Call) -> bool {
+    MachineTool::named(&call.tool).is_none_or(|tool| tool.facts().effect == domain::tool::Effect::Effectful)
 }
 
 /// Runs a call of one of the machine's tools or of an MCP server's, as [`tools::run`] does.
@@ -203,6 +211,7 @@ mod tests {
             library: None,
             program: None,
             spares: tools::Spares::default(),
+            readers: tools::Readers::default(),
         }
     }
 

@@ -52,6 +52,7 @@ fn listen() -> Result<(), String> {
 async fn accept(listener: OwnedFd, guest: Guest) -> Result<(), String> {
     let listener = Listener::new(listener).map_err(|error| error.to_string())?;
     let connections = watch::Sender::new(0_usize);
+    tokio::spawn(guest.clone().keep_index());
     let abandoned = abandoned(connections.subscribe());
     tokio::pin!(abandoned);
     loop {

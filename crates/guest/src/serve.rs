@@ -1,11 +1,13 @@
 //! The agent's server: HTTP/2 on the stream that the machine's driver provides.
 //!
 //! `GET /hello` identifies the instance; `POST /session` runs the calls of one answer and streams lines in both
-//! directions (see [`protocol::session`]); `POST /tools` lists the tools of MCP servers (see [`protocol::mcp`]).
+//! directions (see [`protocol::session`]); `POST /tools` lists the tools of MCP servers (see [`protocol::mcp`]);
+//! `POST /index` reports the states of documents, and `POST /index/changed` has some read (see [`protocol::index`]).
 //! Only the host can connect: the listening socket is inherited and has no path in the machine.
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -19,6 +21,7 @@ use futures_util::StreamExt;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::service::TowerToHyperService;
 use protocol::hello::Hello;
+use protocol::index::{CHANGED_MAX, CHANGED_PATH, INDEX_PATH, IndexChanged, IndexRequest, WAIT_SECONDS};
 use protocol::mcp::{REQUEST_MAX_BYTES, ToolsReply, ToolsRequest};
 use protocol::session::{HOST_FRAME_MAX_BYTES, LineReader, SESSION_PATH, read_host_line};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -27,7 +30,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::calls::Calls;
 use crate::mcp::Servers;
-use crate::tools::Limits;
+use crate::tools::{Limits, keep_index};
 
 /// The number of lines that may wait for the host in one session.
 const LINES_WAITING_MAX: usize = 256;
@@ -52,12 +55,19 @@ impl Guest {
         Self { instance, calls, limits, servers }
     }
 
+    /// Keeps the index of the workspace's documents up to date. Ends only if there is none.
+    pub async fn keep_index(self) {
+        keep_index(self.limits).await;
+    }
+
     /// Returns the routes.
     pub fn router(self) -> Router {
         Router::new()
             .route("/hello", get(hello))
             .route(SESSION_PATH, post(session))
             .route("/tools", post(tools))
+            .route(INDEX_PATH, post(index))
+            .route(CHANGED_PATH, post(changed))
             .with_state(self)
     }
 
@@ -91,6 +101,29 @@ async fn tools(State(guest): State<Guest>, body: Bytes) -> Response {
         Some(servers) => Json(servers.list_tools(&request, &guest.limits).await).into_response(),
         None => Json(ToolsReply::default()).into_response(),
     }
+}
+
+/// Reports the states of documents, once they differ from those that the host has seen.
+async fn index(State(guest): State<Guest>, body: Bytes) -> Response {
+    let Some(library) = &guest.limits.library else { return StatusCode::NOT_FOUND.into_response() };
+    if body.len() > protocol::index::REQUEST_MAX_BYTES {
+        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    }
+    let Ok(request) = serde_json::from_slice::<IndexRequest>(&body) else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
+    Json(library.report(request.seen, Duration::from_secs(WAIT_SECONDS)).await).into_response()
+}
+
+/// Has files read that the host has changed.
+async fn changed(State(guest): State<Guest>, body: Bytes) -> StatusCode {
+    let Some(library) = &guest.limits.library else { return StatusCode::NOT_FOUND };
+    if body.len() > protocol::index::REQUEST_MAX_BYTES {
+        return StatusCode::PAYLOAD_TOO_LARGE;
+    }
+    let Ok(changed) = serde_json::from_slice::<IndexChanged>(&body) else { return StatusCode::BAD_REQUEST };
+    library.touch(changed.paths.into_iter().take(CHANGED_MAX));
+    StatusCode::NO_CONTENT
 }
 
 /// Opens the session named by the first line.

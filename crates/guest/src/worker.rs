@@ -21,11 +21,8 @@ pub fn play(argument: &str) -> Option<ExitCode> {
 fn work() -> ExitCode {
     // Parsers may panic on malformed documents; the response reports that, so nothing is printed to standard error.
     std::panic::set_hook(Box::new(|_| {}));
-    match answer() {
-        Ok(answer) => match std::io::stdout().write_all(&answer) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(_) => ExitCode::FAILURE,
-        },
+    match serve() {
+        Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             let _ = std::io::stderr().write_all(why.as_bytes());
             ExitCode::FAILURE
@@ -33,10 +30,25 @@ fn work() -> ExitCode {
     }
 }
 
-fn answer() -> Result<Vec<u8>, String> {
-    let request = tools::read_request()?;
+/// Handles the request on standard input, and those after it if it says that there are more.
+fn serve() -> Result<(), String> {
+    let mut request = tools::read_request()?;
     tools::confine(&request.confinement).map_err(|error| error.to_string())?;
-    let answer = catch_unwind(AssertUnwindSafe(|| tools::answer(&request.workspace, &request.task)))
-        .map_err(|_| "the parser failed on this input".to_owned())?;
-    serde_json::to_vec(&answer).map_err(|error| error.to_string())
+    loop {
+        let answer = catch_unwind(AssertUnwindSafe(|| tools::answer(&request.workspace, &request.task)))
+            .map_err(|_| "the parser failed on this input".to_owned())?;
+        let mut line = serde_json::to_vec(&answer).map_err(|error| error.to_string())?;
+        drop(answer);
+        if request.more {
+            line.push(b'\n');
+        }
+        let mut out = std::io::stdout();
+        out.write_all(&line).and_then(|()| out.flush()).map_err(|error| error.to_string())?;
+        if !request.more {
+            return Ok(());
+        }
+        // At the end of its input it is no longer needed.
+        let Ok(next) = tools::read_request() else { return Ok(()) };
+        request = next;
+    }
 }

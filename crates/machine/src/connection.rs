@@ -13,7 +13,12 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use protocol::hello::Hello;
+use protocol::index::{
+    CHANGED_PATH, INDEX_PATH, IndexChanged, IndexReport, IndexRequest, REPORT_MAX_BYTES, WAIT_SECONDS,
+};
 use protocol::mcp::{REPLY_MAX_BYTES, ToolsReply, ToolsRequest};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -34,6 +39,8 @@ const PING_INTERVAL: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// The timeout of the first exchange.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+/// The timeout of a report of documents beyond the time for which the guest waits, and of a report of changes.
+const INDEX_TIMEOUT: Duration = Duration::from_secs(20);
 /// The longest hello.
 const HELLO_MAX_BYTES: usize = 4096;
 
@@ -120,20 +127,47 @@ impl GuestConnection {
     /// # Errors
     /// See [`ConnectionError`].
     pub async fn list_tools(&self, asked: &ToolsRequest) -> Result<ToolsReply, ConnectionError> {
+        let body = self.post("/tools", asked, REPLY_MAX_BYTES).await?;
+        json(&body)
+    }
+
+    /// Asks the guest for the states of the workspace's documents. It answers when they differ from the seen revision, or
+    /// after [`WAIT_SECONDS`].
+    ///
+    /// # Errors
+    /// See [`ConnectionError`]; [`ConnectionError::Foreign`] of a guest without an index.
+    pub async fn index_report(&self, asked: &IndexRequest) -> Result<IndexReport, ConnectionError> {
+        let time = Duration::from_secs(WAIT_SECONDS) + INDEX_TIMEOUT;
+        let body = timeout(time, self.post(INDEX_PATH, asked, REPORT_MAX_BYTES)).await;
+        json(&body.map_err(|_| ConnectionError::Silent)??)
+    }
+
+    /// Tells the guest which files were changed.
+    ///
+    /// # Errors
+    /// See [`ConnectionError`]; [`ConnectionError::Foreign`] of a guest without an index.
+    pub async fn index_changed(&self, changed: &IndexChanged) -> Result<(), ConnectionError> {
+        let done = timeout(INDEX_TIMEOUT, self.post(CHANGED_PATH, changed, 0)).await;
+        done.map_err(|_| ConnectionError::Silent)?.map(drop)
+    }
+
+    async fn post(
+        &self,
+        path: &'static str,
+        asked: &impl Serialize,
+        reply_max_bytes: usize,
+    ) -> Result<Bytes, ConnectionError> {
         let foreign = |error: serde_json::Error| ConnectionError::Foreign(error.to_string());
         let body = Full::new(serde_json::to_vec(asked).map_err(foreign)?.into());
         let body = body.map_err(|never| match never {}).boxed_unsync();
-        let request = Request::post("/tools").body(body).expect("a fixed path is a request");
+        let request = Request::post(path).body(body).expect("a fixed path is a request");
         let response = self.request(request).await?;
         if !response.status().is_success() {
-            return Err(ConnectionError::Foreign(format!(
-                "its list of tools has status {}",
-                response.status()
-            )));
+            let status = response.status();
+            return Err(ConnectionError::Foreign(format!("its reply of {path} has status {status}")));
         }
-        let body = Limited::new(response.into_body(), REPLY_MAX_BYTES).collect().await;
-        let body = body.map_err(ConnectionError::Connection)?.to_bytes();
-        serde_json::from_slice(&body).map_err(foreign)
+        let body = Limited::new(response.into_body(), reply_max_bytes).collect().await;
+        Ok(body.map_err(ConnectionError::Connection)?.to_bytes())
     }
 
     /// Returns the instance of the machine at the other end.
@@ -158,6 +192,10 @@ impl GuestConnection {
     pub fn is_closed(&self) -> bool {
         self.closed.is_cancelled()
     }
+}
+
+fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ConnectionError> {
+    serde_json::from_slice(body).map_err(|error| ConnectionError::Foreign(error.to_string()))
 }
 
 fn broken(error: hyper::Error) -> ConnectionError {

@@ -4,8 +4,10 @@ use std::fmt;
 use std::io;
 
 use domain::id::AccountId;
+use protocol::index::ReportedFile;
 
 use crate::contract::{ByteStream, DriverError, Home};
+use crate::documents::{self, FolderIndexing};
 use crate::limits::LimitStatus;
 use crate::sandbox::{Sandbox, SandboxMachine};
 use crate::simulated::{Simulated, SimulatedMachine};
@@ -124,6 +126,26 @@ impl Driver {
         match self {
             Self::Sandbox(driver) => driver.folders().reason(account),
             Self::Simulated(_) => None,
+        }
+    }
+
+    /// Keeps what the machine has reported of its workspace's documents. Blocks.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub fn keep_documents(&self, account: AccountId, files: &[ReportedFile]) -> io::Result<()> {
+        match self {
+            Self::Sandbox(driver) => documents::keep(&driver.folders().folder(account), files),
+            Self::Simulated(_) => Ok(()),
+        }
+    }
+
+    /// Returns what the machine has last reported of the documents in a folder of its workspace. Blocks.
+    #[must_use]
+    pub fn kept_documents(&self, account: AccountId, folder: &str) -> FolderIndexing {
+        match self {
+            Self::Sandbox(driver) => documents::kept(&driver.folders().folder(account), folder),
+            Self::Simulated(_) => FolderIndexing::default(),
         }
     }
 

@@ -11,6 +11,7 @@
 
 pub mod connection;
 pub mod contract;
+pub mod documents;
 pub mod driver;
 pub mod limits;
 pub mod sandbox;
@@ -20,6 +21,7 @@ mod supervisor;
 
 pub use connection::{Body, ConnectionError, GuestConnection};
 pub use contract::{ByteStream, DriverError, Home};
+pub use documents::FolderIndexing;
 pub use driver::{Driver, RunningMachine};
 pub use limits::{Enforcement, LimitStatus};
 pub use sandbox::{

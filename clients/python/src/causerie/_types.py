@@ -78,8 +78,30 @@ class UploadedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class FileIndexing:
+    """How far the indexing of a file has come: `pending`, `indexing`, `indexed`, `partial` or `unreadable`."""
+
+    state: str
+    reason: str | None = None
+    message: str | None = None
+    pages_read: int | None = None
+    pages: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FolderIndexing:
+    """How many files at and below a folder there are, by the state of their indexing."""
+
+    files: int
+    indexed: int
+    pending: int
+    partial: int
+    unreadable: int
+
+
+@dataclass(frozen=True, slots=True)
 class DirectoryEntry:
-    """An entry of a folder; `size` in bytes, 0 unless it is a file."""
+    """An entry of a folder; `size` in bytes, 0 unless it is a file. `indexing` is of files only."""
 
     name: str
     path: str
@@ -87,6 +109,7 @@ class DirectoryEntry:
     size: int
     modified_time: datetime
     mime_type: str
+    indexing: FileIndexing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +117,7 @@ class DirectoryListing:
     path: str
     entries: list[DirectoryEntry]
     total_entries: int
+    indexing: FolderIndexing | None = None
 
 
 @dataclass(frozen=True, slots=True)

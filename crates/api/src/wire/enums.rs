@@ -2,7 +2,9 @@
 
 use domain::answer::{ErrorCode as AnswerError, RunState};
 use domain::catalog::{ModelStatus, ProviderName};
+use domain::indexing::IndexState;
 use domain::machine::MachineStatus;
+use domain::unread::UnreadReason;
 use serde::{Serialize, Serializer};
 use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Schema, Type};
 use utoipa::openapi::{Ref, RefOr};
@@ -59,6 +61,12 @@ words! {
         AnswerError::TooManySteps, AnswerError::OutputExhausted, AnswerError::ModelRefused, AnswerError::Internal,
     ].map(AnswerError::as_str);
 
+    /// The states that this version knows for the indexing of a file.
+    KnownIndexingState = IndexState::ALL.map(IndexState::code);
+
+    /// The reasons that this version knows for a file of which not everything can be read.
+    KnownUnreadReason = UnreadReason::ALL.map(UnreadReason::code);
+
     /// The error codes that this version knows.
     KnownErrorCode = Code::ALL.iter().map(|code| code.on_the_wire().0).collect::<Vec<_>>();
 }
@@ -91,6 +99,12 @@ macro_rules! open_words {
 open_words! {
     /// Why an answer could not be finished. Codes may be added.
     AnswerErrorCode = KnownAnswerErrorCode;
+
+    /// How far the indexing of a file has come. States may be added.
+    IndexingState = KnownIndexingState;
+
+    /// Why not everything of a file can be read. Reasons may be added.
+    UnreadReasonCode = KnownUnreadReason;
 
     /// What went wrong, for programs. Codes may be added.
     ErrorCode = KnownErrorCode;

@@ -103,7 +103,8 @@ pub(crate) fn home() -> Value {
             "modifiedTime": "2026-11-21T09:30:00.000Z",
             "mimeType": "inode/directory"
         }],
-        "totalEntries": 1
+        "totalEntries": 1,
+        "indexing": {"files": 3, "indexed": 2, "pending": 0, "partial": 0, "unreadable": 1}
     })
 }
 

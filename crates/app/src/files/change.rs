@@ -59,6 +59,10 @@ pub(crate) async fn upload(
         // An upload may take hours.
         () = pages.access.clone().revoked(principal.clone()) => return Err(StatusCode::UNAUTHORIZED.into_response()),
     };
+    if let Ok(stored) = &received {
+        let paths: Vec<_> = stored.iter().map(|file| &file.path).collect();
+        pages.files.index(principal, &paths).await.map_err(|error| user.failed(error))?;
+    }
     let texts = user.visitor.texts;
     let accepts_json = headers.get(header::ACCEPT).is_some_and(|accepted| accepted == "application/json");
     match received {

@@ -3,10 +3,12 @@
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use control::FolderIndexing;
 use http_common::Holder;
 use workspace::{AskedPath, Entry, EntryKind, Workspace, WorkspacePath};
 
 use super::FilePages;
+use super::indexing::{IndexingView, indexed};
 use crate::answer::file_href;
 use crate::error;
 use crate::frame::Frame;
@@ -35,6 +37,8 @@ struct EntryView {
     is_folder: bool,
     size: String,
     modified: ShownTime,
+    /// How far the indexing of a file has come, unless it is done.
+    indexing: Option<IndexingView>,
 }
 
 #[derive(Template)]
@@ -68,6 +72,9 @@ impl FilePages {
         // A folder may have very many entries. Few are listed at once.
         let _place = self.budgets.made.enter(Holder::Account(user.signed_in.principal.account())).await;
         let listing = workspace.list(asked).await.map_err(|error| user.failed(error))?;
+        let principal = &user.signed_in.principal;
+        let indexing = self.files.indexing(principal, &listing.path).await;
+        let indexing = indexing.map_err(|error| user.failed(error))?;
         let frame = Frame::load(&self.conversations, user, None).await?;
         let total = listing.entries.len();
         let page = page.clamp(1, total.div_ceil(SHOWN_MAX).max(1));
@@ -80,7 +87,7 @@ impl FilePages {
             name: listing.path.split().map(|_| last_name(&path)),
             href: folder_href(&path),
             path,
-            entries: shown.map(|entry| EntryView::of(texts, entry)).collect(),
+            entries: shown.map(|entry| EntryView::of(texts, entry, &indexing)).collect(),
             total: texts.with("files-count", "count", total),
             previous: (page > 1).then(|| page - 1),
             next: (page * SHOWN_MAX < total).then_some(page + 1),
@@ -95,7 +102,7 @@ impl FilePages {
 }
 
 impl EntryView {
-    fn of(texts: Texts, entry: Entry) -> Self {
+    fn of(texts: Texts, entry: Entry, indexing: &FolderIndexing) -> Self {
         let path = entry.path.to_string();
         let href = folder_href(&path);
         let (shown, download) = match entry.kind {
@@ -106,9 +113,11 @@ impl EntryView {
             EntryKind::Other => (None, None),
         };
         let is_file = entry.kind == EntryKind::File;
+        let indexing = is_file.then(|| indexed(indexing, &path, entry.size, entry.modified));
         Self {
             name: entry.name,
             path,
+            indexing: indexing.and_then(|indexing| IndexingView::of(texts, indexing)),
             href: shown,
             download,
             is_folder: entry.kind == EntryKind::Folder,

@@ -9,6 +9,7 @@ use workspace::OpenFile;
 
 use super::FilePages;
 use super::folder::{Crumb, crumbs, folder_href};
+use super::indexing::{IndexingView, indexed};
 use super::table::{Table, table};
 use crate::error;
 use crate::frame::Frame;
@@ -41,6 +42,7 @@ struct FilePage {
     href: String,
     size: String,
     modified: ShownTime,
+    indexing: Option<IndexingView>,
     preview: Preview,
     /// True if only the beginning is shown.
     is_cut: bool,
@@ -57,6 +59,11 @@ impl FilePages {
         let is_short = matches!(&preview, Preview::Table(table) if table.is_cut);
         let mut crumbs = crumbs(texts, &file.path);
         crumbs.pop();
+        let folder = file.path.split().map(|(folder, _)| folder);
+        let folder = folder.as_ref().unwrap_or(&file.path);
+        let known = self.files.indexing(&user.signed_in.principal, folder).await;
+        let known = known.map_err(|error| user.failed(error))?;
+        let indexing = indexed(&known, &path, file.size, file.modified);
         let page = FilePage {
             frame: Frame::load(&self.conversations, user, None).await?,
             crumbs,
@@ -65,6 +72,7 @@ impl FilePages {
             href,
             size: shown_size(texts, file.size),
             modified: ShownTime::time(texts, file.modified),
+            indexing: IndexingView::of(texts, indexing),
             preview,
             is_cut: is_short || (is_text && file.size > SHOWN_MAX_BYTES),
         };

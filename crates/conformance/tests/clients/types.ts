@@ -25,6 +25,8 @@ interface Types {
   Jurisdiction: client.Jurisdiction;
   PluginEntry: client.PluginEntry;
   UploadedFile: client.UploadedFile;
+  FileIndexing: client.FileIndexing;
+  FolderIndexing: client.FolderIndexing;
   DirectoryEntry: client.DirectoryEntry;
   DirectoryListing: client.DirectoryListing;
   CreatedDirectory: client.CreatedDirectory;

@@ -21,6 +21,7 @@ mod formats;
 mod greed;
 mod hostile;
 mod images;
+mod indexing;
 mod keys;
 mod licences;
 mod machines;

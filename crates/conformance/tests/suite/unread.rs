@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::streams::{Stage, stage};
 
 /// Returns a document of the agent's own tests.
-fn document(name: &str) -> Vec<u8> {
+pub(crate) fn document(name: &str) -> Vec<u8> {
     let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest/tests/fixtures/");
     std::fs::read(format!("{fixtures}{name}")).expect("the document is there")
 }

@@ -130,4 +130,13 @@ fn a_file_that_was_indexed_meanwhile_is_not_named() {
         after(&["/a.pdf"], &[("search", &waiting), ("read", &[])]).text().contains("still being indexed")
     );
     assert_eq!(after(&["/a.pdf"], &[("search", &waiting), ("search", &[])]).text(), "");
+    assert_eq!(
+        after(&["/a.pdf"], &[("attached_files", &waiting), ("search", &[])]).text(),
+        "",
+        "a search that does not name it has searched all of it"
+    );
+    let partly = [("/a.pdf", UnreadReason::ScannedPages)];
+    assert!(
+        after(&["/a.pdf"], &[("attached_files", &partly), ("search", &[])]).text().contains("only in part")
+    );
 }

@@ -41,7 +41,7 @@ pub const OUTPUT_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// The maximum number of pages per document.
 pub const PAGES_MAX: u32 = 5_000;
 /// The version of the readers: documents that failed with another version are read again.
-pub const READER_VERSION: i64 = 2;
+pub const READER_VERSION: i64 = 3;
 
 /// The format of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,6 +143,8 @@ pub struct Extracted {
     /// The pages that were read, if the format allows reading single pages; `None` if the document was read as a
     /// whole.
     pub span: Option<Span>,
+    /// The pages that show images and hardly any text, of those that were read.
+    pub scans: Vec<u32>,
 }
 
 /// A range of pages that were read.

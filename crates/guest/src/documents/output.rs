@@ -122,6 +122,7 @@ impl Writer {
             lines,
             truncated: self.truncated,
             notes: Vec::new(),
+            scans: Vec::new(),
             span: None,
         }
     }

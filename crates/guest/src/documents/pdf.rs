@@ -26,6 +26,9 @@ const LINES_MAX: usize = 20_000;
 const GLYPHS_MAX: usize = 1_000_000;
 /// The maximum number of notes about unreadable pages.
 const NOTES_MAX: usize = 20;
+/// A page whose images cover this part of it and that has no more than this number of letters is a scan.
+const SCAN_COVERED_MIN: f64 = 0.3;
+const SCAN_LETTERS_MAX: usize = 40;
 /// A gap of this many font sizes separates words.
 const WORD_GAP: f64 = 0.15;
 /// A gap of this many font sizes separates the cells of a row.
@@ -47,7 +50,7 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
     let first = bounds.first_page.max(1);
     let last = bounds.last_page.min(of);
     let mut cache = InterpreterCache::new();
-    let (mut segments, mut notes) = (Vec::new(), Vec::new());
+    let (mut segments, mut notes, mut scans) = (Vec::new(), Vec::new(), Vec::new());
     let (mut next, mut read_bytes) = (first, 0);
     while next <= last {
         let late = bounds.until.is_some_and(|until| Instant::now() >= until);
@@ -64,7 +67,13 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
             // A panic may have left the cache in any state.
             cache = InterpreterCache::new();
         }
+        let covered = drawing.covered;
         let text = drawing.into_text();
+        if covered >= SCAN_COVERED_MIN
+            && text.chars().filter(|letter| letter.is_alphanumeric()).nth(SCAN_LETTERS_MAX).is_none()
+        {
+            scans.push(next);
+        }
         read_bytes += text.len();
         if !text.is_empty() {
             segments.push(Segment { page: Some(next), lines: None, heading: None, text });
@@ -86,6 +95,7 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
         truncated: pages > of && read >= of,
         notes,
         span: Some(Span { first, last: read, of }),
+        scans,
     })
 }
 
@@ -130,6 +140,9 @@ struct Drawing {
     glyphs: usize,
     /// The place of the last run that was filled, which may be drawn once more for its outline.
     filled_at: Option<Point>,
+    /// The area of the page, and the part of it that images cover, those that overlap counted twice.
+    area: f64,
+    covered: f64,
 }
 
 impl Drawing {
@@ -137,6 +150,7 @@ impl Drawing {
         let start = Affine::new(page.initial_transform(true).as_coeffs());
         let (width, height) = page.render_dimensions();
         let bounds = Rect::new(0.0, 0.0, f64::from(width), f64::from(height));
+        self.area = bounds.area();
         let mut context = Context::new(start, bounds, cache, document.xref(), InterpreterSettings::default());
         interpret_page(page, &mut context, self);
     }
@@ -259,7 +273,13 @@ impl<'a> Device<'a> for Drawing {
     fn push_clip_path(&mut self, _: &ClipPath) {}
     fn push_clip_rect(&mut self, _: &Rect) {}
     fn push_transparency_group(&mut self, _: f32, _: Option<SoftMask<'a>>, _: BlendMode) {}
-    fn draw_image(&mut self, _: Image<'a, '_>, _: ImageDrawProps<'a>) {}
+    fn draw_image(&mut self, image: Image<'a, '_>, props: ImageDrawProps<'a>) {
+        let pixels = f64::from(image.width()) * f64::from(image.height());
+        let covered = pixels * props.transform.determinant().abs() / self.area.max(1.0);
+        if covered.is_finite() {
+            self.covered += covered;
+        }
+    }
     fn draw_rect(&mut self, _: &Rect, _: DrawProps<'a>, _: &DrawMode) {}
     fn pop_clip(&mut self) {}
     fn pop_transparency_group(&mut self) {}

@@ -177,6 +177,7 @@ impl Book {
             lines: None,
             truncated: self.truncated,
             notes: Vec::new(),
+            scans: Vec::new(),
             span: None,
         }
     }

@@ -25,6 +25,7 @@ pub(super) fn extract(bytes: &[u8], format: Format) -> Result<Extracted, Extract
         lines: Some(if empty { 0 } else { lines }),
         truncated,
         notes: Vec::new(),
+        scans: Vec::new(),
         span: None,
     })
 }

@@ -1,16 +1,19 @@
 //! Search: ranked passages of the workspace's documents, from an index that is stored beside the workspace.
 //!
-//! Each machine has one index. Each search first walks the workspace and reads changed files again, as far as the
-//! timeout allows; the result lists what has not been read yet. Long documents are read in ranges of pages, and
-//! ranges that were read are retained. A failed document is recorded with the file's stamp: it is retried when the
-//! file changes or, if time may help, after a delay that doubles. The index contains only derived data: a damaged
-//! one is deleted and rebuilt.
+//! Each machine has one index. Changed files are read in the background ([`Library::keep_up`]). Each search first walks
+//! the workspace and reads changed files again, as far as the timeout allows, in place of the background; the result
+//! lists what has not been read yet. Long documents are read in ranges of pages, and ranges that were read are retained.
+//! A failed document is recorded with the file's stamp: it is retried when the file changes or, if time may help, after
+//! a delay that doubles. The index contains only derived data: a damaged one is deleted and rebuilt.
 //!
 //! Hidden files are searched only if a question or a call names them.
 
+mod activity;
 mod progress;
 mod rank;
+mod states;
 mod store;
+mod text;
 mod walk;
 
 use std::collections::VecDeque;
@@ -20,8 +23,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use domain::tool::{MachineTool, ToolFacts};
 use domain::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use protocol::tool::{FoundPassage, FoundUnread, PASSAGE_MAX_BYTES, SearchArguments, ToolOutput};
 use tokio::time::Instant;
+
+use activity::Activity;
 
 pub use progress::{
     Batch, ExtractionProblem, IndexQueue, IndexedFile, RETRY_AFTER, RETRY_AFTER_MAX, Runs, Wanted,
@@ -40,6 +47,10 @@ pub const PIECE_MAX_BYTES: usize = 1_200;
 const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(20);
 /// A document that was given this much time and was not read has failed; after less time it is merely pending.
 const FAIR_TIME: Duration = Duration::from_secs(5);
+/// The time of one update in the background.
+const BACKGROUND_TIME_MAX: Duration = Duration::from_secs(60);
+/// The number of documents that are read at the same time, at most one for each processor.
+const READERS_MAX: usize = 2;
 /// No document is begun with less time left.
 const BEGIN_TIME_MIN: Duration = Duration::from_millis(500);
 /// The maximum number of passages that one call of `read` takes from the index.
@@ -59,6 +70,7 @@ pub struct Library {
     index: Arc<Mutex<Option<Index>>>,
     /// Serializes updates: a second search waits for the first instead of reading the same files.
     updating: Arc<tokio::sync::Mutex<()>>,
+    activity: Arc<Activity>,
 }
 
 /// The outcome of an update.
@@ -68,6 +80,8 @@ struct Update {
     waiting: Vec<(String, Option<(u32, u32)>)>,
     /// True if the workspace has more files than the index may contain.
     cut: bool,
+    /// True if anything was read.
+    progressed: bool,
 }
 
 /// The outcome of a document's time slice.
@@ -89,6 +103,8 @@ struct Scope {
     named: Vec<String>,
     /// The paths named by the question or the call; they are read first.
     wanted: Vec<String>,
+    /// True if no other files are read.
+    wanted_only: bool,
 }
 
 impl Scope {
@@ -100,7 +116,7 @@ impl Scope {
         wanted.dedup();
         let named = wanted.iter().filter(|path| walk::is_hidden(path)).cloned().collect();
         let whole = paths.iter().any(|path| path.is_empty());
-        Self { paths: if whole { Vec::new() } else { paths }, named, wanted }
+        Self { paths: if whole { Vec::new() } else { paths }, named, wanted, wanted_only: false }
     }
 
     fn wants(&self, path: &str) -> bool {
@@ -118,6 +134,7 @@ impl Library {
             folder: index_folder.to_owned(),
             index: Arc::default(),
             updating: Arc::default(),
+            activity: Arc::default(),
         }
     }
 
@@ -147,6 +164,7 @@ impl Library {
         }
         let scope = Scope::of(paths, attached);
         let until = Instant::now() + time;
+        let _searching = self.activity.search();
         // A damaged index is rebuilt, once.
         let update = match self.update(&scope, until, &read).await {
             Ok(update) => Ok(update),
@@ -171,29 +189,113 @@ impl Library {
         F: Future<Output = Result<Batch, ExtractionProblem>>,
     {
         let _one_at_a_time = self.updating.lock().await;
-        let (workspace, named) = (self.workspace.clone(), scope.named.clone());
-        let (mut changed, cut) = self
+        let (workspace, mut named) = (self.workspace.clone(), scope.named.clone());
+        named.extend(self.activity.named());
+        let (files, mut changed, cut) = self
             .with_index(move |index| {
                 let walk = walk(&workspace, &named);
-                Ok((changes(index, &workspace, walk.files)?, walk.cut))
+                let changed = changes(index, &workspace, &walk.files)?;
+                Ok((walk.files, changed, walk.cut))
             })
             .await?;
+        self.activity.walked(&files);
+        drop(files);
+        let mut update = Update { cut, ..Update::default() };
+        if changed.is_empty() {
+            return Ok(update);
+        }
+        let _working = self.activity.work();
         // Reads the files that the question names first, then small files.
         changed.sort_by_key(|(file, _)| (!scope.wants(&file.path), file.stamp.size, file.path.clone()));
-        let (wanted, rest): (VecDeque<_>, VecDeque<_>) =
+        let (wanted, mut rest): (VecDeque<_>, VecDeque<_>) =
             changed.into_iter().partition(|(file, _)| scope.wants(&file.path));
-        let mut waiting = Vec::new();
+        if scope.wanted_only {
+            rest.clear();
+        }
         for mut queue in [wanted, rest] {
-            // A long document continues after the others have had their time slice.
-            while let Some((file, todo)) = queue.pop_front() {
-                match self.read_on(&file, todo, until, read).await? {
-                    Turn::Done => {}
-                    Turn::More(todo) => queue.push_back((file, todo)),
-                    Turn::Over(reached) => waiting.push((file.path, reached)),
+            let mut reading = FuturesUnordered::new();
+            loop {
+                while reading.len() < readers()
+                    && let Some((file, todo)) = queue.pop_front()
+                {
+                    reading.push(async move {
+                        let turn = self.read_on(&file, todo, until, read).await;
+                        (file, turn)
+                    });
+                }
+                let Some((file, turn)) = reading.next().await else { break };
+                match turn? {
+                    Turn::Done => update.progressed = true,
+                    // A long document continues after the others have had their time slice.
+                    Turn::More(todo) => {
+                        update.progressed = true;
+                        queue.push_back((file, todo));
+                    }
+                    Turn::Over(reached) => update.waiting.push((file.path, reached)),
                 }
             }
         }
-        Ok(Update { waiting, cut })
+        Ok(update)
+    }
+
+    /// Waits until files may have changed, then reads them until a search needs the readers, for at most a minute. What
+    /// is left is read by the next call. `read` is as in [`Self::search`].
+    ///
+    /// Cancel safe: what was read by then stays in the index.
+    pub async fn keep_up<R, F>(&self, read: R)
+    where
+        R: Fn(Wanted) -> F,
+        F: Future<Output = Result<Batch, ExtractionProblem>>,
+    {
+        self.activity.changed().await;
+        self.activity.no_search().await;
+        let scope = Scope::default();
+        let until = Instant::now() + BACKGROUND_TIME_MAX;
+        tokio::select! {
+            biased;
+            // The search reads what is left, and has this go on when it ends.
+            () = self.activity.any_search() => {}
+            updated = self.update(&scope, until, &read) => {
+                if updated.is_ok_and(|update| update.progressed && !update.waiting.is_empty()) {
+                    self.touch([]);
+                }
+            }
+        }
+    }
+
+    /// Has changed files read soon, also the hidden ones that an earlier agent has read.
+    pub async fn begin(&self) {
+        let hidden = self.with_index(|index| {
+            let files = index.files()?.into_iter();
+            Ok(files.filter(|(_, (_, hidden))| *hidden).map(|(path, _)| path).collect::<Vec<_>>())
+        });
+        let hidden = hidden.await;
+        self.activity.touch(hidden.unwrap_or_default());
+    }
+
+    /// Has changed files read soon, the hidden ones among these paths, too.
+    pub fn touch(&self, paths: impl IntoIterator<Item = String>) {
+        self.activity.touch(paths.into_iter().filter_map(|path| rooted(&path)));
+    }
+
+    /// Reads the files at or below these paths for at most `time`, and returns those of them that the index does not
+    /// contain completely, with the reasons; at most [`UNREAD_MAX`]. `read` is as in [`Self::search`].
+    ///
+    /// Cancel safe: what was read by then stays in the index.
+    pub async fn read_now<R, F>(&self, paths: &[String], time: Duration, read: R) -> Vec<UnreadFile>
+    where
+        R: Fn(Wanted) -> F,
+        F: Future<Output = Result<Batch, ExtractionProblem>>,
+    {
+        let scope = Scope { wanted_only: true, ..Scope::of(Vec::new(), paths) };
+        let _searching = self.activity.search();
+        // Files that were not read in time are named as such.
+        let _ = self.update(&scope, Instant::now() + time, &read).await;
+        let states = self.states().await;
+        let unread = states.into_iter().filter_map(|(file, indexing)| {
+            Some(UnreadFile { reason: indexing.unread_reason()?, path: file.path })
+        });
+        unread.filter(|file| scope.wants(&file.path)).take(UNREAD_MAX).collect()
     }
 
     /// Reads the next part of a document.
@@ -222,6 +324,7 @@ impl Library {
         };
         let found = file.clone();
         let known = self.with_index(move |index| index.add(&found, outcome.as_ref(), seconds())).await?;
+        self.activity.progress();
         Ok(match known.todo(&file.stamp, seconds()) {
             None => Turn::Done,
             // Without progress it would loop forever.
@@ -248,6 +351,7 @@ impl Library {
     /// only a copy.
     pub async fn store(&self, file: Found, outcome: Result<Batch, ExtractionProblem>) {
         let _ = self.with_index(move |index| index.add(&file, outcome.as_ref(), seconds())).await;
+        self.activity.progress();
     }
 
     /// Runs blocking work with the index, which is opened on first use. After an error the index is closed; the
@@ -272,6 +376,11 @@ impl Library {
     }
 }
 
+/// Returns the number of documents that are read at the same time.
+fn readers() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(READERS_MAX)
+}
+
 /// Returns the Unix time in seconds.
 fn seconds() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -282,7 +391,7 @@ fn seconds() -> i64 {
 fn changes(
     index: &mut Index,
     workspace: &Path,
-    present: Vec<Found>,
+    present: &[Found],
 ) -> Result<Vec<(Found, IndexQueue)>, IndexError> {
     let known = index.files()?;
     let paths: std::collections::HashSet<&str> = present.iter().map(|file| file.path.as_str()).collect();
@@ -302,7 +411,7 @@ fn changes(
         Some((known, _)) => known.todo(&file.stamp, now),
         None => Some(IndexQueue::whole()),
     };
-    Ok(present.into_iter().filter_map(|file| todo(&file).map(|todo| (file, todo))).collect())
+    Ok(present.iter().filter_map(|file| todo(file).map(|todo| (file.clone(), todo))).collect())
 }
 
 fn find(

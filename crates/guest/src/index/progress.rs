@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use domain::indexing::{FileIndexing, IndexState, PageProgress};
 use domain::unread::UnreadReason;
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +36,12 @@ pub struct Batch {
     pub pieces: Vec<Piece>,
     /// The pages that were read; `None` for a document that was read as a whole.
     pub span: Option<Span>,
+    /// True if the document is longer than what is read of it.
+    #[serde(default)]
+    pub cut: bool,
+    /// The pages that are images without text, of those that were read.
+    #[serde(default)]
+    pub scans: Vec<u32>,
 }
 
 /// The reason why a document has no passages, or no further ones.
@@ -74,6 +81,10 @@ pub struct IndexedFile {
     pub retry_at: Option<i64>,
     /// The reader version of the last attempt.
     pub reader: i64,
+    /// The length of its passages, in bytes.
+    pub text_bytes: i64,
+    /// The number of indexed pages that are images without text.
+    pub scans: u32,
 }
 
 /// The remaining work for a file.
@@ -105,7 +116,27 @@ impl IndexedFile {
             attempts: 0,
             retry_at: None,
             reader: READER_VERSION,
+            text_bytes: 0,
+            scans: 0,
         }
+    }
+
+    /// Returns the state of a file with this stamp, for people.
+    #[must_use]
+    pub fn indexing(&self, present: &Stamp) -> FileIndexing {
+        if self.stamp != *present || self.is_outdated() {
+            return FileIndexing::PENDING;
+        }
+        let reason = self.problem.as_ref().map(|problem| problem.reason);
+        let state = match reason {
+            Some(_) if self.text_bytes > 0 => IndexState::Partial,
+            Some(_) => IndexState::Unreadable,
+            None if self.complete => IndexState::Indexed,
+            None => IndexState::Indexing,
+        };
+        let pages =
+            self.pages.as_ref().map(|(runs, of)| PageProgress { read: runs.pages().min(*of), of: *of });
+        FileIndexing { state, reason, pages }
     }
 
     /// Returns true if the current reader version may succeed where the recorded one failed.

@@ -6,33 +6,30 @@ use std::path::{Path, PathBuf};
 use domain::unread::UnreadReason;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
+use text_analysis::Language;
+
 use super::progress::{Batch, ExtractionProblem, IndexedFile, Runs, retry_at};
+use super::text::{any_of, language_of, stemmed, title};
 use super::walk::{Found, Stamp};
 use crate::documents::passages::Piece;
 use crate::documents::{OUTPUT_MAX_BYTES, READER_VERSION, Span};
-use text_analysis::{Language, detect_language, terms};
 
 /// The version of the schema; a file with another version is rebuilt.
-const SCHEMA_VERSION: i64 = 3;
+const SCHEMA_VERSION: i64 = 4;
 /// The file name of the index.
 const FILE_NAME: &str = "passages.sqlite";
 /// The maximum text of all passages, in bytes. A document that would exceed it is left out.
 const TEXT_MAX_BYTES: i64 = 512 * 1024 * 1024;
 /// The maximum number of passages per document; further ones are left out.
 const PASSAGES_PER_FILE_MAX: usize = 20_000;
-/// The length of the document's beginning that counts as its title, in bytes.
-const TITLE_MAX_BYTES: usize = 240;
-/// The longest settings before the text of a Markdown file, in lines.
-const SETTINGS_MAX_LINES: usize = 60;
-/// The length of the sample that determines the language of a document, in bytes.
-const LANGUAGE_SAMPLE_MAX_BYTES: usize = 16 * 1024;
 
 const SCHEMA: &str = "
 CREATE TABLE file (
     id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, modified INTEGER NOT NULL,
     changed INTEGER NOT NULL, inode INTEGER NOT NULL, text_bytes INTEGER NOT NULL, title TEXT NOT NULL,
     language TEXT NOT NULL, hidden INTEGER NOT NULL, reader INTEGER NOT NULL, complete INTEGER NOT NULL,
-    pages INTEGER, runs TEXT NOT NULL, reason TEXT, problem TEXT, attempts INTEGER NOT NULL, retry_at INTEGER) STRICT;
+    pages INTEGER, runs TEXT NOT NULL, reason TEXT, problem TEXT, attempts INTEGER NOT NULL, retry_at INTEGER,
+    scans INTEGER NOT NULL) STRICT;
 CREATE TABLE passage (
     id INTEGER PRIMARY KEY, file INTEGER NOT NULL, page INTEGER, first_line INTEGER, last_line INTEGER,
     heading TEXT NOT NULL, text TEXT NOT NULL) STRICT;
@@ -353,7 +350,8 @@ fn drop_file(transaction: &Transaction<'_>, path: &str) -> Result<(), IndexError
 
 /// The columns of [`IndexedFile`], in the order that [`known`] expects.
 const KNOWN: &str =
-    "size, modified, changed, inode, complete, pages, runs, reason, problem, attempts, retry_at, reader";
+    "size, modified, changed, inode, complete, pages, runs, reason, problem, attempts, retry_at, reader,
+     text_bytes, scans";
 
 fn known(row: &Row<'_>, from: usize) -> rusqlite::Result<IndexedFile> {
     let stamp = Stamp {
@@ -378,6 +376,8 @@ fn known(row: &Row<'_>, from: usize) -> rusqlite::Result<IndexedFile> {
         attempts: row.get(from + 9)?,
         retry_at,
         reader: row.get(from + 11)?,
+        text_bytes: row.get(from + 12)?,
+        scans: row.get(from + 13)?,
     })
 }
 
@@ -393,8 +393,8 @@ fn begin_file(transaction: &Transaction<'_>, file: &Found, pieces: &[Piece]) -> 
     let stamp = file.stamp;
     transaction.execute(
         "INSERT INTO file (path, size, modified, changed, inode, text_bytes, title, language, hidden, reader,
-                           complete, pages, runs, reason, problem, attempts, retry_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, ?7, ?8, ?9, 0, NULL, '', NULL, NULL, 0, NULL)",
+                           complete, pages, runs, reason, problem, attempts, retry_at, scans)
+         VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, ?7, ?8, ?9, 0, NULL, '', NULL, NULL, 0, NULL, 0)",
         params![
             file.path,
             stamp.size,
@@ -425,6 +425,8 @@ fn add_batch(
     let mut runs = known.pages.take().map(|(runs, _)| runs).unwrap_or_default();
     let is_new = |piece: &&Piece| piece.page.is_none_or(|page| !runs.has(page));
     let pieces: Vec<&Piece> = batch.pieces.iter().filter(is_new).collect();
+    let new_scans = batch.scans.iter().filter(|page| !runs.has(**page)).count();
+    let new_scans = u32::try_from(new_scans).unwrap_or(u32::MAX);
     let (total, own): (i64, i64) = transaction.query_row(
         "SELECT coalesce(sum(text_bytes), 0), coalesce(sum(CASE id WHEN ?1 THEN text_bytes END), 0) FROM file",
         [id],
@@ -449,18 +451,30 @@ fn add_batch(
     let is_long = own >= i64::try_from(OUTPUT_MAX_BYTES).unwrap_or(i64::MAX) || pieces.len() >= room;
     let missing = batch.span.and_then(|span| runs.missing_pages(span.of));
     known.complete = !fits || is_long || missing.is_none();
-    known.problem = match fits {
-        false => Some(ExtractionProblem {
-            reason: UnreadReason::TooLarge,
-            text: "the index is full".to_owned(),
-            passing: false,
-        }),
-        true if known.complete && own == 0 && file.stamp.size > 0 => Some(no_text(batch.span)),
-        true => None,
+    known.scans = known.scans.saturating_add(new_scans);
+    let problem =
+        |reason, text: &str| Some(ExtractionProblem { reason, text: text.to_owned(), passing: false });
+    known.problem = if !fits {
+        problem(UnreadReason::TooLarge, "the index is full")
+    } else if !known.complete {
+        None
+    } else if own == 0 && file.stamp.size > 0 {
+        Some(no_text(batch.span))
+    } else if is_long || batch.cut {
+        problem(
+            UnreadReason::Long,
+            "only its beginning is searched: it is longer than what is read of a document",
+        )
+    } else if known.scans > 0 {
+        let text = format!("{} of its pages are scans without text", known.scans);
+        problem(UnreadReason::ScannedPages, &text)
+    } else {
+        None
     };
     known.pages = batch.span.map(|span| (runs, span.of));
     (known.attempts, known.retry_at) = (0, None);
-    update_file(transaction, id, &known, own)?;
+    known.text_bytes = own;
+    update_file(transaction, id, &known)?;
     Ok(known)
 }
 
@@ -479,22 +493,16 @@ fn add_problem(
     known.attempts = known.attempts.saturating_add(1);
     known.retry_at = problem.passing.then(|| retry_at(now, known.attempts));
     known.problem = Some(problem.clone());
-    let own: i64 =
-        transaction.query_row("SELECT text_bytes FROM file WHERE id = ?1", [id], |row| row.get(0))?;
-    update_file(transaction, id, &known, own)?;
+    update_file(transaction, id, &known)?;
     Ok(known)
 }
 
-fn update_file(
-    transaction: &Transaction<'_>,
-    id: i64,
-    known: &IndexedFile,
-    text_bytes: i64,
-) -> Result<(), IndexError> {
+fn update_file(transaction: &Transaction<'_>, id: i64, known: &IndexedFile) -> Result<(), IndexError> {
     let runs = known.pages.as_ref().map(|(runs, _)| runs.text()).unwrap_or_default();
     transaction.execute(
         "UPDATE file SET complete = ?2, pages = ?3, runs = ?4, reason = ?5, problem = ?6, attempts = ?7,
-                         retry_at = ?8, text_bytes = ?9, reader = ?10 WHERE id = ?1",
+                         retry_at = ?8, text_bytes = ?9, reader = ?10, scans = ?11
+         WHERE id = ?1",
         params![
             id,
             known.complete,
@@ -504,8 +512,9 @@ fn update_file(
             known.problem.as_ref().map(|problem| problem.text.as_str()),
             known.attempts,
             known.retry_at,
-            text_bytes,
-            READER_VERSION
+            known.text_bytes,
+            READER_VERSION,
+            known.scans
         ],
     )?;
     Ok(())
@@ -540,54 +549,4 @@ fn insert_pieces(
         stems.execute(params![id, stemmed(&piece.text, language), context])?;
     }
     Ok(())
-}
-
-/// Returns the stems of a text separated by spaces, without stop words.
-fn stemmed(text: &str, language: Language) -> String {
-    let mut out = String::with_capacity(text.len());
-    for term in terms(text, language).into_iter().filter(|term| !term.stop) {
-        if !out.is_empty() {
-            out.push(' ');
-        }
-        out.push_str(&term.stem);
-    }
-    out
-}
-
-/// Returns the first lines of a document; of the settings before the text of a Markdown file only the title.
-fn title(pieces: &[Piece]) -> String {
-    let mut out = String::new();
-    let mut lines = pieces.iter().flat_map(|piece| piece.text.lines()).map(str::trim).peekable();
-    if lines.next_if_eq(&"---").is_some() {
-        let settings = lines.by_ref().take(SETTINGS_MAX_LINES).take_while(|line| *line != "---");
-        let titles = settings.filter_map(|line| line.strip_prefix("title:"));
-        out.extend(titles.map(|title| format!("{} ", title.trim().trim_matches(['"', '\'']))));
-    }
-    for line in lines.filter(|line| !line.is_empty()).take(3) {
-        out.push_str(line);
-        out.push(' ');
-        if out.len() >= TITLE_MAX_BYTES {
-            break;
-        }
-    }
-    out.truncate(out.floor_char_boundary(TITLE_MAX_BYTES));
-    out.trim_end().to_owned()
-}
-
-/// Detects the language of a document. Defaults to English, which has the fewest endings.
-fn language_of(pieces: &[Piece]) -> Language {
-    let mut sample = String::new();
-    for piece in pieces {
-        sample.push_str(&piece.text);
-        sample.push('\n');
-        if sample.len() >= LANGUAGE_SAMPLE_MAX_BYTES {
-            break;
-        }
-    }
-    detect_language(&sample).unwrap_or(Language::English)
-}
-
-/// Builds an FTS query for passages with any of the stems.
-fn any_of<'a>(stems: impl Iterator<Item = &'a String>) -> String {
-    stems.map(|stem| format!("\"{}\"", stem.replace('"', ""))).collect::<Vec<_>>().join(" OR ")
 }

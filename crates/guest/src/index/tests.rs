@@ -74,7 +74,7 @@ impl Desk {
             let line = u32::try_from(line + 1).unwrap();
             Piece { page: None, lines: Some((line, line)), heading: None, text: text.to_owned() }
         };
-        Ok(Batch { pieces: text.lines().enumerate().map(piece).collect(), span: None })
+        Ok(Batch { pieces: text.lines().enumerate().map(piece).collect(), span: None, ..Batch::default() })
     }
 
     /// A line is a page; five are read at a time.
@@ -91,7 +91,7 @@ impl Desk {
         };
         let pieces =
             text.lines().zip(1..).map(piece).filter(|piece| (first..=last).contains(&piece.page.unwrap()));
-        Batch { pieces: pieces.collect(), span: Some(Span { first, last, of }) }
+        Batch { pieces: pieces.collect(), span: Some(Span { first, last, of }), ..Batch::default() }
     }
 
     fn is_retried(&self) {
@@ -332,4 +332,115 @@ async fn what_could_not_be_read_is_reported_for_what_was_named() {
     assert_eq!(desk.search_in("apple", &["/a"]).await.unread, encrypted);
     desk.attached.replace(vec!["/a".to_owned()]);
     assert_eq!(desk.search("apple").await.unread, encrypted);
+}
+
+/// Returns the states of files in the report after a revision.
+async fn states(library: &Library) -> BTreeMap<String, (String, Option<(u32, u32)>)> {
+    let report = library.report(None, Duration::from_secs(1)).await;
+    let files = report.files.expect("a first report has files").into_iter();
+    files.map(|file| (file.path, (file.reason.unwrap_or(file.state), file.pages))).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_are_read_in_the_background_and_their_states_reported() {
+    let desk =
+        Desk::with(&[("a.txt", "an apple"), ("b.txt", "secret"), (".tmp/1/c.txt", "a pear"), ("d.txt", "")]);
+    assert_eq!(desk.library.report(None, Duration::from_secs(1)).await.files, None, "nothing was looked at");
+    desk.library.touch(["/.tmp/1/c.txt".to_owned()]);
+    desk.library.keep_up(|wanted| desk.lines_of(wanted)).await;
+    let report = desk.library.report(None, Duration::from_secs(1)).await;
+    assert!(!report.working);
+    let known = states(&desk.library).await;
+    let of = |path: &str| known[path].0.as_str();
+    assert_eq!((of("/a.txt"), of("/b.txt"), of("/d.txt")), ("indexed", "encrypted", "indexed"));
+    assert_eq!(of("/.tmp/1/c.txt"), "indexed", "a hidden file that is named");
+    let again = desk.library.report(Some(report.revision), Duration::from_secs(1)).await;
+    assert_eq!((again.files, again.revision), (None, report.revision), "nothing has changed");
+    desk.read_since();
+    desk.search("apple").await;
+    assert!(desk.read_since().is_empty(), "a question has nothing left to read");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_search_comes_before_the_background_which_goes_on_after_it() {
+    let desk = Desk::with(&[("a.txt", "an apple"), ("z/long.txt", "endless pages of apples")]);
+    desk.library.touch([]);
+    let background = async {
+        desk.library.keep_up(|wanted| desk.lines_of(wanted)).await;
+        Instant::now()
+    };
+    let search = async {
+        let begun = Instant::now();
+        let until = begun + Duration::from_secs(1);
+        tokio::time::sleep_until(until).await;
+        let output = desk.search_in("apple", &["/a.txt"]).await;
+        (output.passages.len(), until)
+    };
+    let (interrupted, (found, until)) = tokio::join!(background, search);
+    assert_eq!((found, interrupted), (1, until), "the endless document does not hold up the search");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_agent_goes_on_where_one_was_killed() {
+    let text: String = (1..=23).map(|page| format!("pages apple{page}\n")).collect();
+    let desk = Desk::with(&[("long.pdf", text.as_str())]);
+    let count = RefCell::new(0);
+    desk.library.touch([]);
+    let killed = desk.library.keep_up(|wanted| {
+        *count.borrow_mut() += 1;
+        let (over, desk) = (*count.borrow() > 2, &desk);
+        async move {
+            if over {
+                std::future::pending::<()>().await;
+            }
+            desk.lines_of(wanted).await
+        }
+    });
+    assert!(tokio::time::timeout(Duration::from_secs(1), killed).await.is_err());
+    assert_eq!(states(&desk.library).await["/long.pdf"], ("indexing".to_owned(), Some((10, 23))));
+    let other = Library::new(desk.workspace.path(), desk.index.path());
+    other.touch([]);
+    other.keep_up(|wanted| desk.lines_of(wanted)).await;
+    assert_eq!(desk.spans.take(), [(1, 5), (6, 10), (11, 15), (16, 20), (21, 23)], "no page is read twice");
+    assert_eq!(states(&other).await["/long.pdf"], ("indexed".to_owned(), Some((23, 23))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_that_were_not_read_in_time_are_named_at_once() {
+    let desk = Desk::with(&[
+        ("in/a.txt", "an apple"),
+        ("in/b.txt", "secret"),
+        ("in/long.txt", "endless"),
+        ("c.txt", "secret"),
+    ]);
+    let unread = desk
+        .library
+        .read_now(&["/in".to_owned()], Duration::from_secs(2), |wanted| desk.lines_of(wanted))
+        .await;
+    let file = |path: &str, reason| UnreadFile { path: path.to_owned(), reason };
+    assert_eq!(
+        unread,
+        [file("/in/b.txt", UnreadReason::Encrypted), file("/in/long.txt", UnreadReason::Indexing)]
+    );
+    assert!(!desk.read_since().contains(&"c.txt".to_owned()), "nothing else is read");
+}
+
+#[tokio::test]
+async fn a_document_that_is_read_in_part_is_said_to_be() {
+    let desk = Desk::with(&[("long.txt", "an apple"), ("scan.txt", "a pear")]);
+    let partial = |wanted: Wanted| {
+        let is_long = wanted.file.ends_with("long.txt");
+        let desk = &desk;
+        async move {
+            let mut batch = desk.lines_of(wanted).await?;
+            batch.cut = is_long;
+            batch.scans = if is_long { Vec::new() } else { vec![3, 4] };
+            Ok(batch)
+        }
+    };
+    let both = ["/long.txt".to_owned(), "/scan.txt".to_owned()];
+    let unread = desk.library.read_now(&both, Duration::from_secs(5), partial).await;
+    let reasons: Vec<UnreadReason> = unread.into_iter().map(|file| file.reason).collect();
+    assert_eq!(reasons, [UnreadReason::Long, UnreadReason::ScannedPages]);
+    assert_eq!(desk.search("apple").await.passages.len(), 1, "what was read is found");
 }

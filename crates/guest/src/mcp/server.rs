@@ -286,6 +286,7 @@ async fn spawn(spec: &Spec, limits: &Limits) -> Result<Connection, String> {
         confinement: Confinement::of_server(limits),
         workspace: limits.workspace.clone(),
         task: Task::Server { server: spec.clone(), temp: limits.temp.clone() },
+        more: false,
     };
     let line = tools::line(&request)?;
     // Holds off the sweep of leftover processes while the server starts.

@@ -95,6 +95,9 @@ fn describe(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) 
     if !is_whole || text > *room || output.passages.len() + pieces.len() > OUTPUT_PASSAGES_MAX {
         return format!("{about}; too long to stand here: use search and read");
     }
+    if !document.scans.is_empty() {
+        unread(&name, UnreadReason::ScannedPages);
+    }
     *room -= text;
     output.passages.extend(pieces.into_iter().map(|piece| passage(&path, piece)));
     format!("{about}; whole below")

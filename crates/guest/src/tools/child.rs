@@ -11,7 +11,7 @@ use protocol::tool::ToolOutput;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
-use tokio::sync::{RwLock, Semaphore};
+use tokio::sync::{RwLock, Semaphore, SemaphorePermit};
 
 use super::confine::Confinement;
 use super::request::{Request, Task};
@@ -22,9 +22,9 @@ use crate::index::Batch;
 /// The number of concurrent workers; each may use as much memory as the limits allow.
 const WORKERS_MAX: usize = 4;
 /// The longest response of a worker, in bytes: all pieces of the longest document as JSON.
-const ANSWER_MAX_BYTES: u64 = 32 * 1024 * 1024;
+pub(super) const ANSWER_MAX_BYTES: u64 = 32 * 1024 * 1024;
 /// The number of bytes that are read of a worker's standard error.
-const REPORT_MAX_BYTES: u64 = 4 * 1024;
+pub(super) const REPORT_MAX_BYTES: u64 = 4 * 1024;
 
 static WORKERS: Semaphore = Semaphore::const_new(WORKERS_MAX);
 /// Held for reading by every call that has processes; the sweep needs the write lock.
@@ -108,6 +108,14 @@ pub(crate) async fn running() -> tokio::sync::RwLockReadGuard<'static, ()> {
     RUNNING.read().await
 }
 
+/// Waits for a place among the concurrent workers.
+///
+/// # Errors
+/// Never fails: the semaphore is never closed.
+pub(super) async fn place() -> Result<SemaphorePermit<'static>, &'static str> {
+    WORKERS.acquire().await.map_err(|_| "no more tools can be run")
+}
+
 /// Kills leftover processes of the tools' user if no call is running. Normally there are none; this handles
 /// processes whose supervisor was killed.
 pub(super) async fn sweep(limits: &Limits) {
@@ -129,7 +137,7 @@ pub(super) async fn sweep(limits: &Limits) {
 /// Returns an explanation for the model if the worker exceeded its time or memory, or crashed.
 pub(super) async fn ask(task: Task, limits: &Limits, time_max: Duration) -> Result<Answer, WorkerError> {
     let work = async {
-        let _place = WORKERS.acquire().await.map_err(|_| "no more tools can be run")?;
+        let _place = place().await?;
         let _running = running().await;
         let writes = matches!(task, Task::Write(_) | Task::Edit(_));
         if writes
@@ -139,20 +147,22 @@ pub(super) async fn ask(task: Task, limits: &Limits, time_max: Duration) -> Resu
             return Err("the disk is full".into());
         }
         let confinement = Confinement::of_worker(limits, time_max, writes);
-        let request = Request { confinement, workspace: limits.workspace.clone(), task };
+        let request = Request { confinement, workspace: limits.workspace.clone(), task, more: false };
         let (status, answer, report) = exchange(&request, limits).await?;
         if !status.success() {
             return Err(failure(status, &report, limits));
         }
         serde_json::from_slice(&answer).map_err(|_| "the worker's answer cannot be read".into())
     };
-    let late = || {
-        let text = format!("it took longer than {} s and was ended", time_max.as_secs());
-        Err(WorkerError { text, reason: Some(UnreadReason::TooSlow) })
-    };
-    let answer = tokio::time::timeout(time_max, work).await.unwrap_or_else(|_| late());
+    let answer = tokio::time::timeout(time_max, work).await.unwrap_or_else(|_| Err(late(time_max)));
     limits.spares.refill(limits);
     answer
+}
+
+/// Returns the error of a worker that was ended after this time.
+pub(super) fn late(time_max: Duration) -> WorkerError {
+    let text = format!("it took longer than {} s and was ended", time_max.as_secs());
+    WorkerError { text, reason: Some(UnreadReason::TooSlow) }
 }
 
 /// Returns a process of the agent's program in another role, which waits for its request: the spare one, or a new one.
@@ -217,7 +227,8 @@ async fn exchange(request: &Request, limits: &Limits) -> Result<(ExitStatus, Vec
 }
 
 /// A child process that is killed on drop.
-struct KillGuard(Child);
+#[derive(Debug)]
+pub(super) struct KillGuard(pub(super) Child);
 
 impl Drop for KillGuard {
     fn drop(&mut self) {
@@ -226,7 +237,7 @@ impl Drop for KillGuard {
 }
 
 /// Explains why a worker exited without a response.
-fn failure(status: ExitStatus, report: &[u8], limits: &Limits) -> WorkerError {
+pub(super) fn failure(status: ExitStatus, report: &[u8], limits: &Limits) -> WorkerError {
     let memory = limits.memory_bytes / (1 << 20);
     let (text, reason) = match status.signal() {
         Some(libc::SIGABRT | libc::SIGKILL) => (

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use domain::unread::{UnreadFile, UnreadReason};
+use domain::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
 use protocol::tool::{
     AttachedArguments, FoundUnread, IMAGES_MAX, OUTPUT_PASSAGES_MAX, ReadArguments, ToolOutput,
 };
@@ -16,15 +16,29 @@ use super::output::failed;
 use super::path::{self, plain};
 use super::read::{self, Shown};
 use super::request::Task;
-use super::{FILE_TIME_MAX, Limits};
+use super::{FILE_TIME_MAX, Limits, readers};
 use crate::documents::Format;
 use crate::index::{Batch, ExtractionProblem, Found, Wanted};
 
-/// The timeout of reading all attached files, and of one of them.
-const ATTACHED_TIME_MAX: Duration = Duration::from_secs(60);
+/// The timeout of reading all attached files, of one of them, and of reading those for the index that are not shown.
+const ATTACHED_TIME_MAX: Duration = Duration::from_secs(50);
 const ATTACHED_FILE_TIME_MAX: Duration = Duration::from_secs(20);
+const ATTACHED_INDEX_TIME_MAX: Duration = Duration::from_secs(10);
+/// The pause before changes are looked for, in which more may come.
+const CHANGES_PAUSE: Duration = Duration::from_millis(50);
 /// A worker that exceeded its time has used at least this much of it.
 const FAIR_TIME: Duration = Duration::from_secs(5);
+
+/// Keeps the index up to date with the workspace, as long as the agent runs.
+pub(crate) async fn keep_index(limits: std::sync::Arc<Limits>) {
+    let Some(library) = &limits.library else { return };
+    library.begin().await;
+    loop {
+        library.keep_up(|wanted| extract(wanted, &limits)).await;
+        limits.readers.clear();
+        tokio::time::sleep(CHANGES_PAUSE).await;
+    }
+}
 
 /// Runs `read`: from the index if it has the pages, otherwise in a worker.
 pub(super) async fn read(arguments: ReadArguments, limits: &Limits) -> Result<ToolOutput, String> {
@@ -94,7 +108,7 @@ pub(super) async fn extract(wanted: Wanted, limits: &Limits) -> Result<Batch, Ex
     let (pages, time) = (wanted.pages, wanted.time);
     let piece_max_bytes = crate::index::PIECE_MAX_BYTES;
     let task = Task::Extract { path: inside, piece_max_bytes, pages, time };
-    match ask(task, limits, FILE_TIME_MAX).await {
+    match readers::extract(task, limits, FILE_TIME_MAX).await {
         Ok(Answer::Batch(batch)) => batch.map_err(|error| {
             let reason = UnreadReason::of_code(&error.reason).unwrap_or(UnreadReason::Broken);
             ExtractionProblem { reason, text: plain(&error.text), passing: false }
@@ -119,6 +133,7 @@ pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> 
     let until = Instant::now() + ATTACHED_TIME_MAX;
     let mut room = arguments.text_max_bytes;
     let mut output = ToolOutput { text: "Attached files:".to_owned(), ..ToolOutput::default() };
+    let mut not_shown = Vec::new();
     for path in arguments.paths.iter().take(domain::limits::ATTACHMENTS_MAX) {
         let found = found(path, limits).await;
         let problem = match (&limits.library, &found) {
@@ -134,6 +149,7 @@ pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> 
             Some(problem) => Err(problem),
             None if time.is_zero() => {
                 output.text.push_str(&format!("\n- {}: not looked at yet; use read", plain(path)));
+                not_shown.push(path.clone());
                 continue;
             }
             None => match ask(Task::Attached(one), limits, time).await {
@@ -154,7 +170,11 @@ pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> 
             },
         };
         match result {
-            Ok(result) => add(&mut output, result, &mut room),
+            Ok(result) => {
+                if !add(&mut output, result, &mut room) {
+                    not_shown.push(path.clone());
+                }
+            }
             Err(problem) => {
                 output.text.push_str(&format!("\n- {}: {}", plain(path), plain(&problem.text)));
                 let file = UnreadFile { path: path.clone(), reason: problem.reason };
@@ -162,15 +182,25 @@ pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> 
             }
         }
     }
+    if let Some(library) = limits.library.as_ref().filter(|_| !not_shown.is_empty()) {
+        let read = |wanted| extract(wanted, limits);
+        let unread = library.read_now(&not_shown, ATTACHED_INDEX_TIME_MAX, read).await;
+        limits.readers.clear();
+        let is_new = |file: &&UnreadFile| !output.unread.iter().any(|known| known.path == file.path);
+        let unread: Vec<FoundUnread> = unread.iter().filter(is_new).map(FoundUnread::from).collect();
+        output.unread.extend(unread);
+        output.unread.truncate(UNREAD_MAX);
+    }
     output
 }
 
-/// Adds the result of one file if it fits.
-fn add(output: &mut ToolOutput, result: ToolOutput, room: &mut usize) {
+/// Adds the result of one file if it fits. Returns true if the file's content is shown, or why it cannot be.
+fn add(output: &mut ToolOutput, result: ToolOutput, room: &mut usize) -> bool {
     let bytes: usize = result.passages.iter().map(|passage| passage.text.len()).sum();
     let name = result.text.split(": ").next().unwrap_or_default().to_owned();
     let fits = output.passages.len() + result.passages.len() <= OUTPUT_PASSAGES_MAX
         && output.images.len() + result.images.len() <= IMAGES_MAX;
+    let is_shown = !(result.passages.is_empty() && result.images.is_empty() && result.unread.is_empty());
     if fits {
         *room = room.saturating_sub(bytes);
         output.text.push_str(&result.text);
@@ -182,4 +212,5 @@ fn add(output: &mut ToolOutput, result: ToolOutput, room: &mut usize) {
             .push_str(&format!("{name}: too many files are attached to show it here; use search and read"));
     }
     output.unread.extend(result.unread);
+    fits && is_shown
 }

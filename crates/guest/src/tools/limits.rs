@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use protocol::tool::WORKSPACE;
 
-use super::Spares;
+use super::{Readers, Spares};
 use crate::index::Library;
 
 /// The limits of tools and the folders that they work in.
@@ -40,6 +40,8 @@ pub struct Limits {
     pub program: Option<PathBuf>,
     /// The processes that wait for a call.
     pub spares: Spares,
+    /// The processes that read documents for the index.
+    pub readers: Readers,
 }
 
 impl Default for Limits {
@@ -59,6 +61,7 @@ impl Default for Limits {
             library: None,
             program: None,
             spares: Spares::default(),
+            readers: Readers::default(),
         }
     }
 }
@@ -90,6 +93,7 @@ impl Limits {
             library,
             program: None,
             spares: Spares::default(),
+            readers: Readers::default(),
         }
     }
 }

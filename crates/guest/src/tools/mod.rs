@@ -22,6 +22,7 @@ mod mcp_supervisor;
 mod output;
 mod path;
 mod read;
+mod readers;
 mod request;
 mod role;
 mod shell;
@@ -42,9 +43,11 @@ use tokio::sync::watch::Receiver;
 
 pub(crate) use child::{ProtectedProcess, line, running, spawn};
 pub(crate) use confine::{Confinement, confine};
+pub(crate) use library::keep_index;
 pub use limits::Limits;
 pub(crate) use mcp_supervisor::run_supervisor;
 pub(crate) use output::{failed, within_bounds};
+pub use readers::Readers;
 pub(crate) use request::{Request, Task, answer};
 pub(crate) use role::Role;
 pub use spare::Spares;
@@ -114,10 +117,12 @@ async fn dispatch(
             let arguments = parsed(tool, arguments)?;
             let library = limits.library.as_ref().ok_or("this machine has no index to search")?;
             let read = |wanted| library::extract(wanted, limits);
-            return tokio::select! {
+            let output = tokio::select! {
                 output = library.search(&arguments, attached, SEARCH_TIME_MAX, read) => Ok(output),
                 () = stopped => Err(STOPPED.to_owned()),
             };
+            limits.readers.clear();
+            return output;
         }
         MachineTool::Read => {
             return tokio::select! {

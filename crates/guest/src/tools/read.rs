@@ -59,7 +59,7 @@ pub(crate) fn read(jail: &Jail, arguments: &ReadArguments) -> Result<(ToolOutput
         until: Some(Instant::now() + PAGES_TIME_MAX),
         ..Bounds::default()
     };
-    let document = match extract_part(&path, file, &bounds) {
+    let mut document = match extract_part(&path, file, &bounds) {
         Ok(document) => document,
         Err(error) => {
             let text = format!("{name}: {}", plain(&error.to_string()));
@@ -70,8 +70,12 @@ pub(crate) fn read(jail: &Jail, arguments: &ReadArguments) -> Result<(ToolOutput
     if document.segments.is_empty() && document.span.is_none() {
         return Ok((done(format!("{name} ({}) holds no text.", document.format.name())), None));
     }
-    let batch =
-        document.span.map(|span| Batch { pieces: split(&document, PIECE_MAX_BYTES), span: Some(span) });
+    let batch = document.span.map(|_| batch_of(&document, PIECE_MAX_BYTES));
+    if !document.scans.is_empty() {
+        let pages: Vec<String> = document.scans.iter().take(SCANS_NAMED_MAX).map(u32::to_string).collect();
+        let more = if document.scans.len() > SCANS_NAMED_MAX { " and more" } else { "" };
+        document.notes.push(format!("scans without text on pages {}{more}", pages.join(", ")));
+    }
     let output = output(Shown::of(name, path, document, arguments), arguments);
     Ok((output?, batch))
 }
@@ -112,6 +116,9 @@ pub(crate) fn output(shown: Shown, arguments: &ReadArguments) -> Result<ToolOutp
     let passages = part.pieces.into_iter().map(|piece| passage(&path, piece)).collect();
     Ok(ToolOutput { text, passages, ..ToolOutput::default() })
 }
+
+/// The most scanned pages that are named.
+const SCANS_NAMED_MAX: usize = 20;
 
 /// An image with its width and height in pixels, or the reason why it cannot be shown.
 type Found = Result<(ImageRef, (u32, u32)), String>;
@@ -155,7 +162,16 @@ pub(crate) fn batch(
         reason: error.reason().code().to_owned(),
         text: plain(&error.to_string()),
     })?;
-    Ok(Batch { pieces: split(&document, max_bytes), span: document.span })
+    Ok(batch_of(&document, max_bytes))
+}
+
+fn batch_of(document: &Extracted, max_bytes: usize) -> Batch {
+    Batch {
+        pieces: split(document, max_bytes),
+        span: document.span,
+        cut: document.truncated,
+        scans: document.scans.clone(),
+    }
 }
 
 pub(crate) fn passage(path: &Path, piece: Piece) -> FoundPassage {

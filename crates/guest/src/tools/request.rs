@@ -24,6 +24,9 @@ pub(crate) struct Request {
     pub(crate) confinement: Confinement,
     pub(crate) workspace: PathBuf,
     pub(crate) task: Task,
+    /// True if the worker takes another request after this one, with the confinement that it has.
+    #[serde(default)]
+    pub(crate) more: bool,
 }
 
 /// The task of a request.

@@ -55,6 +55,7 @@ pub(super) async fn run(
             confinement: Confinement::of_shell(limits, time_max),
             workspace: limits.workspace.clone(),
             task: Task::Shell { command: arguments.command, temp: limits.temp.clone() },
+            more: false,
         };
         let line = line(&request)?;
         Run::start(&line, limits).await?.until_its_end(time_max, limits, stopped).await

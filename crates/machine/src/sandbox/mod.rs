@@ -63,6 +63,7 @@ use self::cgroup::Cgroups;
 use self::spec::{REPORT_MAX_BYTES, Report, Spec, Task, UserIds};
 use self::template::Template;
 use crate::contract::{DriverError, Home};
+use crate::documents;
 use crate::limits::LimitStatus;
 
 /// The first argument of a program that is to run [`launch_main`].
@@ -384,7 +385,7 @@ impl Sandbox {
                 fs::remove_dir(&index).map_err(|error| failed("removing the index", error))?;
             }
         }
-        Ok(())
+        documents::remove(&folder).map_err(|error| failed("removing the report of documents", error))
     }
 
     /// Removes everything that the driver stores for an account with a stopped machine, in particular the index.

@@ -4,6 +4,7 @@
 //! observed state through a watch channel. Machines outlive the service: [`Machines::shutdown`] ends the tasks and
 //! leaves the machines running, and [`Machines::begin`] attaches to machines of an earlier service.
 
+mod index_watch;
 mod task;
 
 use std::collections::HashMap;
@@ -13,14 +14,17 @@ use std::time::Duration;
 use domain::id::AccountId;
 use domain::machine::{Desired, MachineStatus, Rules};
 use futures_util::future::BoxFuture;
+use protocol::index::IndexChanged;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::task::{Command, Supervisor};
+use self::task::{Command, STOP_REQUESTED, Supervisor};
 use crate::connection::GuestConnection;
 use crate::contract::{DriverError, Home};
+use crate::documents::FolderIndexing;
 use crate::driver::Driver;
 
 /// The maximum number of requests that wait for one machine's task.
@@ -31,6 +35,8 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
 const START_PATIENCE: Duration = Duration::from_secs(1);
 /// The maximum wait of [`Machines::ensure_running`].
 const RUNNING_TIMEOUT: Duration = Duration::from_secs(120);
+/// The number of changes of files that machines are told of at once.
+const CHANGES_TOLD_MAX: usize = 256;
 /// The maximum wait of [`Machines::stop_completely`].
 const STOPPED_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -130,6 +136,8 @@ struct Shared {
     /// Limits concurrent starts to the number of processors.
     starts: Semaphore,
     handles: Mutex<HashMap<AccountId, Handle>>,
+    /// Limits the machines that are told of changed files at once; others find the changes by themselves.
+    changes: Arc<Semaphore>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
@@ -138,6 +146,13 @@ struct Shared {
 #[derive(Debug)]
 pub struct TurnGuard {
     turns: Arc<watch::Sender<u32>>,
+}
+
+impl TurnGuard {
+    fn of(turns: &Arc<watch::Sender<u32>>) -> Self {
+        turns.send_modify(|turns| *turns += 1);
+        Self { turns: Arc::clone(turns) }
+    }
 }
 
 impl Drop for TurnGuard {
@@ -158,6 +173,7 @@ impl Machines {
                 rules,
                 starts: Semaphore::new(processors),
                 handles: Mutex::default(),
+                changes: Arc::new(Semaphore::new(CHANGES_TOLD_MAX)),
                 tasks: TaskTracker::new(),
                 shutdown: CancellationToken::new(),
             }),
@@ -281,9 +297,53 @@ impl Machines {
     /// # Errors
     /// [`MachineError::NoMachine`] among others.
     pub async fn turn(&self, account: AccountId) -> Result<TurnGuard, MachineError> {
-        let turns = self.handle(account).await?.turns;
-        turns.send_modify(|turns| *turns += 1);
-        Ok(TurnGuard { turns })
+        Ok(TurnGuard::of(&self.handle(account).await?.turns))
+    }
+
+    /// Has these files of the workspace, which were changed, read soon: by the machine if it runs, which is otherwise
+    /// started, unless its owner stopped it or only owners start machines. Returns before they are read.
+    pub async fn files_changed(&self, account: AccountId, paths: Vec<String>) {
+        // Nothing is read without a machine.
+        let Ok(mut handle) = self.handle(account).await else { return };
+        let _ = timeout(SETTLE_TIMEOUT, handle.seen.wait_for(|seen| seen.settled)).await;
+        let link = handle.seen.borrow().link.clone();
+        if link.is_none() {
+            let may_start = {
+                let seen = handle.seen.borrow();
+                let is_unwanted =
+                    seen.view.failure.is_some() || seen.view.reason.as_deref() == Some(STOP_REQUESTED);
+                at_rest(&seen) && !is_unwanted && self.shared.rules.started_by_questions
+            };
+            if may_start {
+                let _ = self.start(account).await;
+            }
+            // A machine that starts reads all files but hidden ones.
+            if !paths.iter().any(|path| path.contains("/.")) {
+                return;
+            }
+        }
+        let Ok(place) = Arc::clone(&self.shared.changes).try_acquire_owned() else { return };
+        let machines = self.clone();
+        let telling = async move {
+            let _place = place;
+            let link = match link {
+                Some(link) => link,
+                None => machines.when_running(account).await.ok()?,
+            };
+            if let Err(error) = link.index_changed(&IndexChanged { paths }).await {
+                tracing::debug!(%account, %error, "machine not told of changed files");
+            }
+            Some(())
+        };
+        let shutdown = self.shared.shutdown.clone();
+        self.shared.tasks.spawn(async move { shutdown.run_until_cancelled(telling).await });
+    }
+
+    /// Returns what the account's machine has last reported of the documents in a folder of the workspace.
+    pub async fn documents(&self, account: AccountId, folder: String) -> FolderIndexing {
+        let shared = Arc::clone(&self.shared);
+        let kept = spawn_blocking(move || shared.driver.kept_documents(account, &folder)).await;
+        kept.unwrap_or_default()
     }
 
     /// Returns the process ids of the account's machine on the host; empty if it does not run.
@@ -399,10 +459,10 @@ impl Machines {
 
     fn supervise(&self, record: MachineRecord) -> Handle {
         let (commands, mailbox) = mpsc::channel(MAILBOX_MAX);
-        let (turns, turns_seen) = watch::channel(0);
-        let (supervisor, seen) = Supervisor::new(Arc::clone(&self.shared), record, turns_seen);
+        let turns = Arc::new(watch::Sender::new(0));
+        let (supervisor, seen) = Supervisor::new(Arc::clone(&self.shared), record, Arc::clone(&turns));
         self.shared.tasks.spawn(supervisor.run(mailbox));
-        Handle { commands, seen, turns: Arc::new(turns) }
+        Handle { commands, seen, turns }
     }
 }
 

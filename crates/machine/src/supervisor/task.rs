@@ -10,7 +10,9 @@ use domain::time::Timestamp;
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::index_watch::follow;
 use super::{MachineRecord, MachineView, ObservedState, Shared};
 use crate::connection::GuestConnection;
 use crate::contract::{DriverError, Home};
@@ -33,6 +35,9 @@ const BRIEF_LINKS_MAX: u32 = 8;
 /// The pause before saving the desired state is retried; doubles.
 const SAVE_RETRY_DELAY: Duration = Duration::from_secs(1);
 const SAVE_RETRY_DOUBLINGS_MAX: u32 = 6;
+
+/// The reason of a stop that the owner or an operator requested.
+pub(super) const STOP_REQUESTED: &str = "a stop was requested";
 
 /// Commands to the task of a machine.
 #[derive(Debug)]
@@ -83,6 +88,10 @@ pub(super) struct Supervisor {
     /// The measurement of the memory of a machine that has become idle.
     measurement: Option<BoxFuture<'static, Option<u64>>>,
     turns: watch::Receiver<u32>,
+    /// Counts the turns; the reading of documents is one.
+    turns_sender: Arc<watch::Sender<u32>>,
+    /// Ends the following of the machine's documents when it is dropped.
+    following: Option<DropGuard>,
     seen: watch::Sender<ObservedState>,
     began: Instant,
     /// The desired state that could not be saved yet.
@@ -102,7 +111,7 @@ impl Supervisor {
     pub(super) fn new(
         shared: Arc<Shared>,
         record: MachineRecord,
-        turns: watch::Receiver<u32>,
+        turns_sender: Arc<watch::Sender<u32>>,
     ) -> (Self, watch::Receiver<ObservedState>) {
         let (machine, first) = Machine::new(record.desired, shared.rules);
         let reason = shared.driver.kept_reason(record.home.account);
@@ -120,7 +129,9 @@ impl Supervisor {
             brief_links: 0,
             operation: None,
             measurement: None,
-            turns,
+            turns: turns_sender.subscribe(),
+            turns_sender,
+            following: None,
             seen,
             began,
             unsaved: None,
@@ -290,6 +301,7 @@ impl Supervisor {
             }
             Done::Greeted(Ok(link)) | Done::Reconnected(Ok(link)) => {
                 let instance = link.instance();
+                self.follow_documents(link.clone());
                 self.link = Some(link);
                 self.linked_at = Instant::now();
                 Event::AgentAnswered { instance }
@@ -390,10 +402,20 @@ impl Supervisor {
             Effect::StopDriver => {
                 self.process = None;
                 self.link = None;
+                self.following = None;
                 Some(Box::pin(async move { Done::Stopped(shared.driver.stop(home.account).await) }))
             }
             Effect::Save(_) | Effect::Lapse => return,
         };
+    }
+
+    /// Follows what the machine reports of its documents over this connection, in place of the last one.
+    fn follow_documents(&mut self, link: GuestConnection) {
+        let ended = CancellationToken::new();
+        self.following = Some(ended.clone().drop_guard());
+        let (shared, account) = (Arc::clone(&self.shared), self.home.account);
+        let following = follow(shared, account, link, Arc::clone(&self.turns_sender), ended);
+        self.shared.tasks.spawn(following);
     }
 
     /// Connects after a pause.
@@ -445,7 +467,7 @@ impl Supervisor {
 fn words_of(event: &Event, has_grown: bool) -> Option<String> {
     let words = match event {
         Event::StartRequested => "a start was requested",
-        Event::StopRequested => "a stop was requested",
+        Event::StopRequested => STOP_REQUESTED,
         Event::TurnBegan | Event::TurnEnded => "an answer began or ended",
         Event::Attached => "it ran when the service started",
         Event::NothingToAttach => "it did not run when the service started",

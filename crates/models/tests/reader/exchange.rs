@@ -129,7 +129,7 @@ impl Exchange {
                     let extracted =
                         extract(&path, file).map_err(|error| unread(error.reason(), error.to_string()))?;
                     let pieces = passages::split(&extracted, PIECE_MAX_BYTES);
-                    Ok(Batch { pieces, span: extracted.span })
+                    Ok(Batch { pieces, span: extracted.span, ..Batch::default() })
                 }
             })
             .await;

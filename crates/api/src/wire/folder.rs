@@ -1,0 +1,168 @@
+//! The listing of a folder (section 2.6), with the indexing of its files.
+
+use domain::indexing::{FileIndexing, IndexCounts};
+use domain::unread::UnreadReason;
+use serde::Serialize;
+use utoipa::ToSchema;
+use workspace::{Entry, EntryKind};
+
+use super::entry_word;
+use super::enums::{EntryType, IndexingState, UnreadReasonCode};
+
+const MICROS_PER_SECOND: i64 = 1_000_000;
+
+/// One level of a folder, without hidden entries.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = DirectoryListing)]
+pub(crate) struct Listing {
+    /// The folder.
+    #[schema(examples("/uploads"))]
+    path: String,
+    /// What is in it: folders first, each kind by name.
+    entries: Vec<ListedEntry>,
+    /// How many they are.
+    #[schema(examples(1))]
+    total_entries: usize,
+    /// How many files of the folder and of those below it are indexed, hidden ones aside.
+    indexing: FolderIndexing,
+}
+
+impl Listing {
+    /// Makes the listing of a folder, with what is known of the indexing of its files.
+    pub(crate) fn of(listing: workspace::Listing, known: &control::FolderIndexing) -> Self {
+        let mut counts = known.below();
+        let entries = listing.entries.into_iter().map(|entry| {
+            let indexing = (entry.kind == EntryKind::File).then(|| {
+                let modified = entry.modified.micros().div_euclid(MICROS_PER_SECOND);
+                known.file(&entry.path.to_string(), entry.size, modified)
+            });
+            if let Some(indexing) = &indexing {
+                counts.add(indexing.state);
+            }
+            ListedEntry::of(entry, indexing)
+        });
+        let entries: Vec<ListedEntry> = entries.collect();
+        let indexing = FolderIndexing::of(counts);
+        Self { path: listing.path.to_string(), total_entries: entries.len(), entries, indexing }
+    }
+}
+
+/// How far the indexing of the files at and below a folder has come, as the account's machine last reported.
+#[derive(Debug, Serialize, ToSchema)]
+struct FolderIndexing {
+    /// How many files there are.
+    #[schema(examples(1))]
+    files: u64,
+    /// How many can be searched whole.
+    #[schema(examples(1))]
+    indexed: u64,
+    /// How many are still to be read, at all or to their end.
+    #[schema(examples(0))]
+    pending: u64,
+    /// How many can be searched in part; the rest of them cannot be read.
+    #[schema(examples(0))]
+    partial: u64,
+    /// How many cannot be read.
+    #[schema(examples(0))]
+    unreadable: u64,
+}
+
+impl FolderIndexing {
+    const fn of(counts: IndexCounts) -> Self {
+        let IndexCounts { files, indexed, pending, partial, unreadable } = counts;
+        Self { files, indexed, pending, partial, unreadable }
+    }
+}
+
+/// How far the indexing of a file has come.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = FileIndexing, examples(json!({"state": "indexing", "pagesRead": 40, "pages": 212})))]
+pub(crate) struct Indexing {
+    #[schema(value_type = IndexingState)]
+    state: &'static str,
+    /// Why not everything of it can be read; of `partial` and `unreadable`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = UnreadReasonCode, required = false)]
+    reason: Option<&'static str>,
+    /// The same for people, to follow the file's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = false, examples("could not be read: it is encrypted and needs a password"))]
+    message: Option<&'static str>,
+    /// How many of its pages were read, if it is read by pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u32, required = false, examples(40))]
+    pages_read: Option<u32>,
+    /// How many pages it has, if it is read by pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u32, required = false, examples(212))]
+    pages: Option<u32>,
+}
+
+impl Indexing {
+    pub(crate) fn of(indexing: FileIndexing) -> Self {
+        let FileIndexing { state, reason, pages } = indexing;
+        Self {
+            state: state.code(),
+            reason: reason.map(UnreadReason::code),
+            message: reason.map(UnreadReason::phrase),
+            pages_read: pages.map(|pages| pages.read),
+            pages: pages.map(|pages| pages.of),
+        }
+    }
+
+    /// Returns the value of the header `Indexing-State`.
+    pub(crate) fn header(&self) -> String {
+        let mut value = self.state.to_owned();
+        if let Some(reason) = self.reason {
+            value.push_str(&format!("; reason={reason}"));
+        }
+        if let (Some(read), Some(of)) = (self.pages_read, self.pages) {
+            value.push_str(&format!("; pages-read={read}; pages={of}"));
+        }
+        value
+    }
+}
+
+/// An entry of a folder.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = DirectoryEntry)]
+struct ListedEntry {
+    /// Its name.
+    #[schema(examples("lease.pdf"))]
+    name: String,
+    /// Where it is in the workspace, for whatever takes a path.
+    #[schema(examples("/uploads/lease.pdf"))]
+    path: String,
+    #[schema(value_type = EntryType)]
+    r#type: &'static str,
+    /// Its size in bytes; 0 unless it is a file.
+    #[schema(examples(52614))]
+    size: u64,
+    /// When it was changed.
+    #[schema(format = DateTime, examples("2026-11-21T09:30:00.000Z"))]
+    modified_time: String,
+    /// The type of its content by its name; `inode/directory` for folders.
+    #[schema(examples("application/pdf"))]
+    mime_type: String,
+    /// How far its indexing has come; of files only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Indexing, required = false)]
+    indexing: Option<Indexing>,
+}
+
+impl ListedEntry {
+    fn of(entry: Entry, indexing: Option<FileIndexing>) -> Self {
+        Self {
+            r#type: entry_word(entry.kind),
+            size: entry.size,
+            modified_time: entry.modified.to_string(),
+            mime_type: entry.mime.to_owned(),
+            path: entry.path.to_string(),
+            name: entry.name,
+            indexing: indexing.map(Indexing::of),
+        }
+    }
+}

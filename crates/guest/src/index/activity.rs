@@ -1,0 +1,151 @@
+//! The work on the index and the changes that it waits for: searches interrupt the reading in the background, and reports of the
+//! states of files wait for changes.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+
+use super::walk::{Found, is_hidden};
+
+/// The maximum number of hidden files that are read although no question names them; the first are forgotten.
+const NAMED_MAX: usize = 1_000;
+
+/// The state that the tasks of a library share.
+#[derive(Debug)]
+pub(super) struct Activity {
+    changed: Notify,
+    searches: watch::Sender<u32>,
+    seen: watch::Sender<Revision>,
+    named: Mutex<BTreeSet<String>>,
+    files: Mutex<Arc<[Found]>>,
+}
+
+/// The revision of the states of files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Revision {
+    pub(super) number: u64,
+    /// The number of updates in progress.
+    pub(super) working: u32,
+    /// True once the workspace was walked.
+    pub(super) walked: bool,
+}
+
+impl Default for Activity {
+    fn default() -> Self {
+        Self {
+            changed: Notify::new(),
+            searches: watch::Sender::new(0),
+            // Another instance of the agent must not continue the numbers of this one.
+            seen: watch::Sender::new(Revision { number: first_revision(), working: 0, walked: false }),
+            named: Mutex::default(),
+            files: Mutex::new(Arc::new([])),
+        }
+    }
+}
+
+fn first_revision() -> u64 {
+    let mut bits = [0; 8];
+    // Without randomness a host would take a report of this instance for one of another, until the next change.
+    let _ = getrandom::fill(&mut bits);
+    u64::from_le_bytes(bits) >> 16
+}
+
+/// A search that waits or runs. Reading in the background continues when it is dropped.
+pub(super) struct Searching<'a>(&'a Activity);
+
+impl Drop for Searching<'_> {
+    fn drop(&mut self) {
+        self.0.searches.send_modify(|searches| *searches = searches.saturating_sub(1));
+        self.0.changed.notify_one();
+    }
+}
+
+/// An update in progress.
+pub(super) struct Working<'a>(&'a Activity);
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.seen.send_modify(|seen| {
+            seen.working = seen.working.saturating_sub(1);
+            seen.number += 1;
+        });
+    }
+}
+
+impl Activity {
+    pub(super) fn search(&self) -> Searching<'_> {
+        self.searches.send_modify(|searches| *searches += 1);
+        Searching(self)
+    }
+
+    pub(super) fn work(&self) -> Working<'_> {
+        self.seen.send_modify(|seen| {
+            seen.working += 1;
+            seen.number += 1;
+        });
+        Working(self)
+    }
+
+    /// Has the workspace looked at soon, and the hidden files among these paths read, too.
+    pub(super) fn touch(&self, paths: impl IntoIterator<Item = String>) {
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        named.extend(paths.into_iter().filter(|path| is_hidden(path)));
+        while named.len() > NAMED_MAX {
+            named.pop_first();
+        }
+        self.changed.notify_one();
+    }
+
+    /// Returns the hidden files that are read.
+    pub(super) fn named(&self) -> Vec<String> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    /// Waits until something may have changed. Cancel safe.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Waits until no search runs or waits. Cancel safe.
+    pub(super) async fn no_search(&self) {
+        let _ = self.searches.subscribe().wait_for(|searches| *searches == 0).await;
+    }
+
+    /// Waits until a search runs or waits. Cancel safe.
+    pub(super) async fn any_search(&self) {
+        let _ = self.searches.subscribe().wait_for(|searches| *searches > 0).await;
+    }
+
+    /// Records that the state of a file has changed.
+    pub(super) fn progress(&self) {
+        self.seen.send_modify(|seen| seen.number += 1);
+    }
+
+    /// Replaces the files of the workspace by those of a walk.
+    pub(super) fn walked(&self, files: &[Found]) {
+        let mut known = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = !self.seen.borrow().walked;
+        if is_first || **known != *files {
+            *known = files.into();
+            self.seen.send_modify(|seen| {
+                seen.number += 1;
+                seen.walked = true;
+            });
+        }
+    }
+
+    /// Returns the files of the last walk.
+    pub(super) fn files(&self) -> Arc<[Found]> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits for another revision than the seen one, at most this long, and returns the present one. Cancel safe.
+    pub(super) async fn revision(&self, seen: Option<u64>, time: Duration) -> Revision {
+        let mut revisions = self.seen.subscribe();
+        let is_new = |revision: &Revision| revision.walked && seen != Some(revision.number);
+        let _ = tokio::time::timeout(time, revisions.wait_for(is_new)).await;
+        *revisions.borrow()
+    }
+}

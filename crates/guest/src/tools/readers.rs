@@ -1,0 +1,136 @@
+//! Workers that read many documents for the index, one after another: starting a process takes longer than reading a
+//! short document.
+//!
+//! Only requests of [`Task::Extract`] are sent to them. A worker that fails is dropped, and the document that it failed on
+//! is tried once more in a new one, so that no document suffers from those before it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Take};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::sync::{RwLockReadGuard, SemaphorePermit};
+use tokio::time::Instant;
+
+use super::Limits;
+use super::child::{
+    ANSWER_MAX_BYTES, Answer, KillGuard, REPORT_MAX_BYTES, WorkerError, failure, late, line, place, running,
+    spawn,
+};
+use super::confine::Confinement;
+use super::request::{Request, Task};
+use super::role::Role;
+
+/// The number of documents that a worker reads.
+const DOCUMENTS_MAX: u32 = 200;
+/// A worker is given no further document after this time.
+const AGE_MAX: Duration = Duration::from_secs(60);
+/// The number of idle workers that are kept.
+const IDLE_MAX: usize = 2;
+
+/// The idle workers. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct Readers(Arc<Mutex<Vec<Reader>>>);
+
+#[derive(Debug)]
+struct Reader {
+    child: KillGuard,
+    stdin: ChildStdin,
+    stdout: BufReader<Take<ChildStdout>>,
+    stderr: ChildStderr,
+    documents: u32,
+    started: Instant,
+    /// It counts as a worker, and its processes are no leftovers.
+    _place: SemaphorePermit<'static>,
+    _running: RwLockReadGuard<'static, ()>,
+}
+
+impl Readers {
+    /// Ends the idle workers.
+    pub(super) fn clear(&self) {
+        self.lock().clear();
+    }
+
+    fn take(&self) -> Option<Reader> {
+        let mut idle = self.lock();
+        idle.retain(|reader| reader.started.elapsed() < AGE_MAX);
+        idle.pop()
+    }
+
+    fn put(&self, reader: Reader) {
+        let mut idle = self.lock();
+        if reader.documents < DOCUMENTS_MAX && idle.len() < IDLE_MAX {
+            idle.push(reader);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Reader>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Extracts passages in a worker that may have read other documents before.
+///
+/// # Errors
+/// Returns an explanation for the model if the worker exceeded its time or memory, or crashed.
+///
+/// Cancel safe: the worker is killed.
+pub(super) async fn extract(task: Task, limits: &Limits, time_max: Duration) -> Result<Answer, WorkerError> {
+    let confinement = Confinement::of_worker(limits, AGE_MAX + time_max, false);
+    let request = Request { confinement, workspace: limits.workspace.clone(), task, more: true };
+    let line = line(&request)?;
+    let work = async {
+        if let Some(mut used) = limits.readers.take()
+            && let Ok(answer) = used.exchange(&line, limits).await
+        {
+            limits.readers.put(used);
+            return Ok(answer);
+        }
+        let mut fresh = Reader::start(limits).await?;
+        let answer = fresh.exchange(&line, limits).await?;
+        limits.readers.put(fresh);
+        Ok(answer)
+    };
+    tokio::time::timeout(time_max, work).await.unwrap_or_else(|_| Err(late(time_max)))
+}
+
+impl Reader {
+    async fn start(limits: &Limits) -> Result<Self, WorkerError> {
+        let (place, running) = (place().await?, running().await);
+        let mut child = KillGuard(spawn(Role::Worker, limits)?);
+        let pipes = (child.0.stdin.take(), child.0.stdout.take(), child.0.stderr.take());
+        let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+            return Err("the tool's process has no pipes".into());
+        };
+        Ok(Self {
+            child,
+            stdin,
+            stdout: BufReader::new(stdout.take(0)),
+            stderr,
+            documents: 0,
+            started: Instant::now(),
+            _place: place,
+            _running: running,
+        })
+    }
+
+    /// Sends a request and reads the line of the answer.
+    async fn exchange(&mut self, line: &[u8], limits: &Limits) -> Result<Answer, WorkerError> {
+        self.documents += 1;
+        self.stdout.get_mut().set_limit(ANSWER_MAX_BYTES);
+        let mut answer = Vec::new();
+        // A worker that died does not read; its exit status is more informative.
+        let _ = self.stdin.write_all(line).await;
+        let read = self.stdout.read_until(b'\n', &mut answer).await;
+        if read.is_ok() && answer.pop() == Some(b'\n') {
+            return serde_json::from_slice(&answer).map_err(|_| "the worker's answer cannot be read".into());
+        }
+        let mut report = Vec::new();
+        let _ = (&mut self.stderr).take(REPORT_MAX_BYTES).read_to_end(&mut report).await;
+        let _ = self.child.0.start_kill();
+        match self.child.0.wait().await {
+            Ok(status) => Err(failure(status, &report, limits)),
+            Err(error) => Err(format!("the worker was lost: {error}").into()),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Follows what a running machine reports of the documents in its workspace, and keeps the last report.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::id::AccountId;
+use protocol::index::{IndexReport, IndexRequest};
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::{Shared, TurnGuard};
+use crate::connection::GuestConnection;
+
+/// The pause between two reports.
+const REPORT_PAUSE: Duration = Duration::from_millis(250);
+/// The reports of large workspaces are rarer: this many files are reported in a second.
+const FILES_PER_SECOND: u32 = 10_000;
+/// A machine that reads documents is not idle for at most this time; afterwards it must have finished once.
+const WORKING_MAX: Duration = Duration::from_secs(30 * 60);
+
+/// The use of a machine by its own reading of documents.
+enum Reading {
+    Idle,
+    Since(Instant, #[expect(dead_code, reason = "counts as a turn until it is dropped")] TurnGuard),
+    TooLong,
+}
+
+/// Keeps the reports of a machine until its connection or `ended` ends.
+pub(super) async fn follow(
+    shared: Arc<Shared>,
+    account: AccountId,
+    link: GuestConnection,
+    turns: Arc<watch::Sender<u32>>,
+    ended: CancellationToken,
+) {
+    let (mut seen, mut reading) = (None, Reading::Idle);
+    let following = async {
+        loop {
+            let report = match link.index_report(&IndexRequest { seen }).await {
+                Ok(report) => report,
+                Err(error) => {
+                    tracing::debug!(%account, %error, "no report of documents");
+                    return;
+                }
+            };
+            reading = next_reading(reading, report.working, &turns);
+            let mut pause = REPORT_PAUSE;
+            if let IndexReport { revision, files: Some(files), .. } = report {
+                seen = Some(revision);
+                pause += Duration::from_secs(1) * u32::try_from(files.len()).unwrap_or(u32::MAX)
+                    / FILES_PER_SECOND;
+                let shared = Arc::clone(&shared);
+                let kept = spawn_blocking(move || shared.driver.keep_documents(account, &files)).await;
+                if let Ok(Err(error)) = kept {
+                    tracing::debug!(%account, %error, "report of documents not kept");
+                }
+            }
+            sleep(pause).await;
+        }
+    };
+    tokio::select! {
+        () = ended.cancelled() => {}
+        () = shared.shutdown.cancelled() => {}
+        () = following => {}
+    }
+}
+
+fn next_reading(reading: Reading, working: bool, turns: &Arc<watch::Sender<u32>>) -> Reading {
+    match reading {
+        _ if !working => Reading::Idle,
+        Reading::Idle => Reading::Since(Instant::now(), TurnGuard::of(turns)),
+        Reading::Since(since, _) if since.elapsed() > WORKING_MAX => Reading::TooLong,
+        Reading::Since(..) | Reading::TooLong => reading,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_reads_is_in_use_but_not_for_ever() {
+        let turns = Arc::new(watch::Sender::new(0));
+        let reading = next_reading(Reading::Idle, true, &turns);
+        assert_eq!(*turns.borrow(), 1);
+        let reading = next_reading(reading, true, &turns);
+        assert_eq!(*turns.borrow(), 1, "it counts once");
+        tokio::time::advance(WORKING_MAX + Duration::from_secs(1)).await;
+        let reading = next_reading(reading, true, &turns);
+        assert_eq!(*turns.borrow(), 0);
+        let reading = next_reading(reading, true, &turns);
+        assert_eq!(*turns.borrow(), 0, "only once it has finished");
+        let reading = next_reading(reading, false, &turns);
+        let reading = next_reading(reading, true, &turns);
+        assert_eq!(*turns.borrow(), 1);
+        drop(next_reading(reading, false, &turns));
+        assert_eq!(*turns.borrow(), 0);
+    }
+}
