@@ -6,6 +6,8 @@ set -eu
 # gcc and libc6-dev link the programs, uidmap gives an ordinary user the ids that a machine runs under, user-mode-linux is the
 # kernel of machines.
 PACKAGES="gcc libc6-dev uidmap user-mode-linux"
+# Machines recognize the text of scans by tesseract, in the languages that are installed.
+PACKAGES="$PACKAGES tesseract-ocr tesseract-ocr-ces tesseract-ocr-slk tesseract-ocr-deu"
 # The tests start PostgreSQL servers of their own; flock and setpriv are for those. Quotas of disks are tried in a guest with a
 # kernel and a disk of its own. Images of machines are built by mmdebstrap and mkfs.erofs. QEMU boots virtual machines with
 # the kernel of linux-image-amd64 (the one for clouds lacks 9P), which xz unpacks.

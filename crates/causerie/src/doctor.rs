@@ -88,6 +88,7 @@ async fn of_settings(at: &Where, settings: &Settings) -> Vec<Check> {
     checks.push(database(at).await);
     checks.extend(machines(settings).await);
     checks.push(programs(settings));
+    checks.push(text_recognition(settings));
     checks.push(image_programs());
     checks.extend(models(settings, service).await);
     checks.push(web(settings).await);
@@ -207,6 +208,40 @@ fn programs(settings: &Settings) -> Check {
         format!("{}, or use an image (`causerie image build --profile full`)", install(&missing))
     };
     warned(NAME, format_args!("tools that need {} do not work: {mend}", words.join(", ")))
+}
+
+/// Looks for the program that recognizes the text of scans, and for its languages, in the image or on the host.
+fn text_recognition(settings: &Settings) -> Check {
+    const NAME: &str = "text_recognition";
+    const PROGRAM: [(&str, &str); 1] = [("tesseract", "tesseract-ocr")];
+    let (root, place) = match machine_driver::image(settings) {
+        Err(why) => return failed(NAME, why),
+        Ok(Some(image)) => (image.tree, "to the image"),
+        Ok(None) => (PathBuf::from("/"), "to the host"),
+    };
+    let mut languages = recognized_languages(&root.join("usr/share/tesseract-ocr"));
+    languages.sort_unstable();
+    if missing(&root, &MACHINE_FOLDERS, &PROGRAM).is_empty() && !languages.is_empty() {
+        return passed(NAME, format_args!("scans are read in {}", languages.join(", ")));
+    }
+    warned(
+        NAME,
+        format_args!(
+            "scanned documents and images are not read: add {place} the packages tesseract-ocr and one for each \
+             language, such as tesseract-ocr-ces"
+        ),
+    )
+}
+
+/// Returns the languages below a folder that has a folder for each version of the program.
+fn recognized_languages(folder: &Path) -> Vec<String> {
+    let entries = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let data = entries(folder.to_owned()).flat_map(|version| entries(version.path().join("tessdata")));
+    let names = data.filter_map(|entry| entry.file_name().into_string().ok());
+    names
+        .filter_map(|name| name.strip_suffix(".traineddata").map(str::to_owned))
+        .filter(|name| name != "osd")
+        .collect()
 }
 
 fn image_programs() -> Check {

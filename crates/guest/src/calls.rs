@@ -212,6 +212,7 @@ mod tests {
             program: None,
             spares: tools::Spares::default(),
             readers: tools::Readers::default(),
+            recognition: tools::Recognition::default(),
         }
     }
 

@@ -30,6 +30,7 @@ mod operator;
 mod parts;
 mod plugins;
 mod rates;
+mod scans;
 mod servers;
 mod shutdown;
 mod streams;

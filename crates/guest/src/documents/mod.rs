@@ -29,6 +29,7 @@ mod output;
 pub mod passages;
 mod pdf;
 mod rtf;
+mod scan;
 mod sheet;
 mod slides;
 mod text;
@@ -40,6 +41,8 @@ pub const INPUT_MAX_BYTES: u64 = 64 * 1024 * 1024;
 pub const OUTPUT_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// The maximum number of pages per document.
 pub const PAGES_MAX: u32 = 5_000;
+/// The most pixels of an image whose text is recognized.
+pub(crate) const PIXELS_MAX: u64 = 100_000_000;
 /// The version of the readers: documents that failed with another version are read again.
 pub const READER_VERSION: i64 = 3;
 
@@ -302,6 +305,29 @@ pub fn extract_bytes(path: &Path, bytes: &[u8]) -> Result<Extracted, ExtractErro
 
 fn extract_bytes_part(path: &Path, bytes: &[u8], bounds: &Bounds) -> Result<Extracted, ExtractError> {
     extract_content(path, bytes, bounds, 0)
+}
+
+/// Renders the images of a page of a PDF, counted from 1, as a portable graymap, and returns it with its pixels per inch.
+pub(crate) fn render_scan(bytes: &[u8], page: u32) -> Option<(Vec<u8>, u32)> {
+    let rendered = scan::render(&pdf::load(bytes).ok()?, page)?;
+    let dpi = rendered.dpi;
+    Some((rendered.into_pgm(), dpi))
+}
+
+/// Returns the document of one page with recognized text; `None` if there is none.
+pub(crate) fn recognized(page: u32, text: &str) -> Option<Extracted> {
+    let text = scan::paragraphs(text);
+    let segments = vec![Segment { page: Some(page), lines: None, heading: None, text }];
+    (!segments[0].text.is_empty()).then_some(Extracted {
+        format: Format::Pdf,
+        segments,
+        pages: Some(page),
+        lines: None,
+        truncated: false,
+        notes: Vec::new(),
+        span: None,
+        scans: Vec::new(),
+    })
 }
 
 /// Extracts the text of a document inside another one, at this depth.

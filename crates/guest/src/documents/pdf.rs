@@ -81,7 +81,7 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
         next += 1;
     }
     let read = next - 1;
-    if segments.is_empty() && first == 1 && read >= of {
+    if segments.is_empty() && scans.is_empty() && first == 1 && read >= of {
         return Err(match notes.is_empty() {
             true => ExtractError::NoText { pages },
             false => ExtractError::broken("PDF", "none of its pages can be read"),
@@ -99,7 +99,7 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
     })
 }
 
-fn load(bytes: &[u8]) -> Result<Pdf, ExtractError> {
+pub(super) fn load(bytes: &[u8]) -> Result<Pdf, ExtractError> {
     let loaded = catch_unwind(|| Pdf::new(bytes.to_vec()));
     match loaded {
         Err(_) => Err(ExtractError::broken("PDF", "its structure cannot be read")),

@@ -44,9 +44,9 @@ const NAMED_MAX: usize = 5;
 /// The length to which documents are cut for the index, in bytes: see [`crate::documents::passages::split`].
 pub const PIECE_MAX_BYTES: usize = 1_200;
 /// The time slice of one document before others are read; a document that failed before may use all the time.
-const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(20);
+const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(40);
 /// A document that was given this much time and was not read has failed; after less time it is merely pending.
-const FAIR_TIME: Duration = Duration::from_secs(5);
+const FAIR_TIME: Duration = Duration::from_secs(15);
 /// The time of one update in the background.
 const BACKGROUND_TIME_MAX: Duration = Duration::from_secs(60);
 /// The number of documents that are read at the same time, at most one for each processor.

@@ -14,6 +14,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::{RwLock, Semaphore, SemaphorePermit};
 
 use super::confine::Confinement;
+use super::recognize::Recognized;
 use super::request::{Request, Task};
 use super::role::Role;
 use super::{Limits, kill, path};
@@ -62,6 +63,10 @@ pub(crate) enum Answer {
     Read(ToolOutput, Option<Batch>),
     /// Passages of a document, or the reason why there are none.
     Batch(Result<Batch, Unreadable>),
+    /// The recognized text of a page or image.
+    Recognized(Result<Recognized, String>),
+    /// The languages in which text is recognized.
+    Languages(Result<Vec<String>, String>),
     /// The disk usage in bytes, if it could be measured.
     Usage(Option<u64>),
 }
@@ -146,7 +151,10 @@ pub(super) async fn ask(task: Task, limits: &Limits, time_max: Duration) -> Resu
         {
             return Err("the disk is full".into());
         }
-        let confinement = Confinement::of_worker(limits, time_max, writes);
+        let confinement = match task {
+            Task::Recognize { .. } | Task::Languages => Confinement::of_recognizer(limits, time_max),
+            _ => Confinement::of_worker(limits, time_max, writes),
+        };
         let request = Request { confinement, workspace: limits.workspace.clone(), task, more: false };
         let (status, answer, report) = exchange(&request, limits).await?;
         if !status.success() {

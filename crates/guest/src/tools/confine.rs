@@ -66,6 +66,11 @@ impl Confinement {
         }
     }
 
+    /// Creates the confinement of text recognition: that of a command that may write nothing.
+    pub(super) fn of_recognizer(limits: &Limits, time_max: Duration) -> Self {
+        Self { writable: vec![PathBuf::from("/dev/null")], ..Self::of_shell(limits, time_max) }
+    }
+
     /// Creates the confinement of an MCP server: that of a command, but for a long-lived process.
     pub(crate) fn of_server(limits: &Limits) -> Self {
         Self {

@@ -16,7 +16,7 @@ use super::output::failed;
 use super::path::{self, plain};
 use super::read::{self, Shown};
 use super::request::Task;
-use super::{FILE_TIME_MAX, Limits, readers};
+use super::{FILE_TIME_MAX, Limits, ocr, readers};
 use crate::documents::Format;
 use crate::index::{Batch, ExtractionProblem, Found, Wanted};
 
@@ -54,7 +54,7 @@ pub(super) async fn read(arguments: ReadArguments, limits: &Limits) -> Result<To
             Ok(output)
         }
         Ok(Answer::Output(output)) => Ok(output),
-        Ok(Answer::Batch(_) | Answer::Usage(_)) => Err("the tool gave an answer of another kind".to_owned()),
+        Ok(_) => Err("the tool gave an answer of another kind".to_owned()),
         Err(WorkerError { text, reason }) => {
             let mut output = failed(&text);
             if let (Some(reason), Some(found)) = (reason, found) {
@@ -107,20 +107,20 @@ pub(super) async fn extract(wanted: Wanted, limits: &Limits) -> Result<Batch, Ex
     let inside = inside(&wanted.file, limits).ok_or_else(|| passing("the file is not in the workspace"))?;
     let (pages, time) = (wanted.pages, wanted.time);
     let piece_max_bytes = crate::index::PIECE_MAX_BYTES;
-    let task = Task::Extract { path: inside, piece_max_bytes, pages, time };
-    match readers::extract(task, limits, FILE_TIME_MAX).await {
+    let began = Instant::now();
+    let task = Task::Extract { path: inside.clone(), piece_max_bytes, pages, time };
+    let extracted = match readers::extract(task, limits, FILE_TIME_MAX).await {
         Ok(Answer::Batch(batch)) => batch.map_err(|error| {
             let reason = UnreadReason::of_code(&error.reason).unwrap_or(UnreadReason::Broken);
             ExtractionProblem { reason, text: plain(&error.text), passing: false }
         }),
-        Ok(Answer::Output(_) | Answer::Read(..) | Answer::Usage(_)) => {
-            Err(passing("the worker gave an answer of another kind"))
-        }
+        Ok(_) => Err(passing("the worker gave an answer of another kind")),
         // The worker's problem may be caused by load on the machine.
         Err(WorkerError { text, reason }) => {
             Err(ExtractionProblem { reason: reason.unwrap_or(UnreadReason::Broken), text, passing: true })
         }
-    }
+    };
+    ocr::add_text(&inside, extracted, began, time, limits).await
 }
 
 fn inside(file: &Path, limits: &Limits) -> Option<String> {
@@ -140,8 +140,11 @@ pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> 
             (Some(library), Some(found)) => library.problem(&found.path, found.stamp).await,
             _ => None,
         };
-        // An image cannot be searched but may be shown.
-        let problem = problem.filter(|problem| problem.reason != UnreadReason::Image);
+        // An image may be shown, and so may a document of which a part is searched.
+        let problem = problem.filter(|problem| {
+            use UnreadReason::{Image, Long, NoText, ScannedPages};
+            !matches!(problem.reason, Image | Long | NoText | ScannedPages)
+        });
         let left = until.saturating_duration_since(Instant::now());
         let time = left.min(ATTACHED_FILE_TIME_MAX);
         let one = AttachedArguments { paths: vec![path.clone()], text_max_bytes: room };
@@ -153,7 +156,10 @@ pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> 
                 continue;
             }
             None => match ask(Task::Attached(one), limits, time).await {
-                Ok(Answer::Output(result)) => Ok(result),
+                Ok(Answer::Output(result)) => Ok(match &found {
+                    Some(found) => with_recognized(result, found, room, limits).await,
+                    None => result,
+                }),
                 Ok(_) => Err(ExtractionProblem {
                     reason: UnreadReason::Broken,
                     text: "the worker gave an answer of another kind".to_owned(),
@@ -192,6 +198,36 @@ pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> 
         output.unread.truncate(UNREAD_MAX);
     }
     output
+}
+
+/// Adds the recognized text of a scan or an image to the result of attaching it, if it fits.
+async fn with_recognized(mut result: ToolOutput, found: &Found, room: usize, limits: &Limits) -> ToolOutput {
+    let is_scan = |file: &FoundUnread| {
+        let reason = UnreadReason::of_code(&file.reason);
+        matches!(reason, Some(UnreadReason::NoText | UnreadReason::ScannedPages))
+    };
+    if !result.unread.iter().any(is_scan) && result.images.is_empty() {
+        return result;
+    }
+    let Some(library) = &limits.library else { return result };
+    if limits.recognition.languages(limits).await.is_none() {
+        return result;
+    }
+    let paths = [found.path.clone()];
+    let unread = library.read_now(&paths, ATTACHED_INDEX_TIME_MAX, |wanted| extract(wanted, limits)).await;
+    limits.readers.clear();
+    if result.images.is_empty() {
+        result.unread = unread.iter().map(FoundUnread::from).collect();
+    }
+    let Some(stored) = library.stored(&found.path, found.stamp, 1).await else { return result };
+    let bytes: usize = stored.pieces.iter().map(|piece| piece.text.len()).sum();
+    let whole = stored.through >= stored.of && bytes <= room && stored.pieces.len() < OUTPUT_PASSAGES_MAX;
+    if whole && bytes > 0 {
+        let inside = PathBuf::from(found.path.trim_start_matches('/'));
+        result.text.push_str("; its recognized text is below");
+        result.passages = stored.pieces.into_iter().map(|piece| read::passage(&inside, piece)).collect();
+    }
+    result
 }
 
 /// Adds the result of one file if it fits. Returns true if the file's content is shown, or why it cannot be.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use protocol::tool::WORKSPACE;
 
-use super::{Readers, Spares};
+use super::{Readers, Recognition, Spares};
 use crate::index::Library;
 
 /// The limits of tools and the folders that they work in.
@@ -42,6 +42,8 @@ pub struct Limits {
     pub spares: Spares,
     /// The processes that read documents for the index.
     pub readers: Readers,
+    /// The text recognition of the machine.
+    pub recognition: Recognition,
 }
 
 impl Default for Limits {
@@ -62,6 +64,7 @@ impl Default for Limits {
             program: None,
             spares: Spares::default(),
             readers: Readers::default(),
+            recognition: Recognition::default(),
         }
     }
 }
@@ -94,6 +97,7 @@ impl Limits {
             program: None,
             spares: Spares::default(),
             readers: Readers::default(),
+            recognition: Recognition::default(),
         }
     }
 }

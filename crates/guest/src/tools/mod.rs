@@ -19,10 +19,12 @@ mod library;
 mod limits;
 mod list;
 mod mcp_supervisor;
+mod ocr;
 mod output;
 mod path;
 mod read;
 mod readers;
+mod recognize;
 mod request;
 mod role;
 mod shell;
@@ -46,6 +48,7 @@ pub(crate) use confine::{Confinement, confine};
 pub(crate) use library::keep_index;
 pub use limits::Limits;
 pub(crate) use mcp_supervisor::run_supervisor;
+pub use ocr::Recognition;
 pub(crate) use output::{failed, within_bounds};
 pub use readers::Readers;
 pub(crate) use request::{Request, Task, answer};
@@ -145,7 +148,11 @@ async fn dispatch(
     tokio::select! {
         answer = ask(task, limits, FILE_TIME_MAX) => match answer? {
             Answer::Output(output) => Ok(output),
-            Answer::Read(..) | Answer::Batch(_) | Answer::Usage(_) => {
+            Answer::Read(..)
+            | Answer::Batch(_)
+            | Answer::Usage(_)
+            | Answer::Languages(_)
+            | Answer::Recognized(_) => {
                 Err("the tool gave an answer of another kind".to_owned())
             }
         },

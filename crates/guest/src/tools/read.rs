@@ -67,10 +67,17 @@ pub(crate) fn read(jail: &Jail, arguments: &ReadArguments) -> Result<(ToolOutput
             return Ok((ToolOutput { failed: true, text, unread, ..ToolOutput::default() }, None));
         }
     };
+    if document.segments.is_empty() && !document.scans.is_empty() {
+        let text = format!("{name}: scanned pages whose text is not recognized");
+        let unread = vec![FoundUnread::from(&UnreadFile { path: name, reason: UnreadReason::NoText })];
+        return Ok((ToolOutput { failed: true, text, unread, ..ToolOutput::default() }, None));
+    }
     if document.segments.is_empty() && document.span.is_none() {
         return Ok((done(format!("{name} ({}) holds no text.", document.format.name())), None));
     }
-    let batch = document.span.map(|_| batch_of(&document, PIECE_MAX_BYTES));
+    // Scans are left to the index, which has their text recognized.
+    let batch = document.span.filter(|_| document.scans.is_empty());
+    let batch = batch.map(|_| batch_of(&document, PIECE_MAX_BYTES));
     if !document.scans.is_empty() {
         let pages: Vec<String> = document.scans.iter().take(SCANS_NAMED_MAX).map(u32::to_string).collect();
         let more = if document.scans.len() > SCANS_NAMED_MAX { " and more" } else { "" };

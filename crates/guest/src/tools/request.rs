@@ -13,7 +13,7 @@ use super::confine::Confinement;
 use super::folder::{Walked, walk};
 use super::jail::Jail;
 use super::output::{failed, within_bounds};
-use super::{attached, edit, find, list, read, write};
+use super::{attached, edit, find, list, read, recognize, write};
 
 /// The timeout of measuring the workspace.
 const MEASURE_TIME_MAX: Duration = Duration::from_secs(10);
@@ -46,6 +46,14 @@ pub(crate) enum Task {
         /// No page is begun after this time.
         time: Duration,
     },
+    /// Recognizes the text of a page of a PDF, or of an image if there is no page.
+    Recognize {
+        path: String,
+        page: Option<u32>,
+        languages: String,
+    },
+    /// Lists the languages in which text is recognized.
+    Languages,
     /// Measures the disk usage of the workspace.
     Measure,
     /// Runs a command; only for `causerie-guest command`.
@@ -79,6 +87,10 @@ pub(crate) fn answer(workspace: &Path, task: &Task) -> Answer {
         Task::Extract { path, piece_max_bytes, pages, time } => {
             return Answer::Batch(read::batch(&jail, path, *piece_max_bytes, *pages, *time));
         }
+        Task::Recognize { path, page, languages } => {
+            return Answer::Recognized(recognize::recognize(&jail, path, *page, languages));
+        }
+        Task::Languages => return Answer::Languages(recognize::languages()),
         Task::Measure => return Answer::Usage(measure(&jail)),
         Task::Shell { .. } | Task::Server { .. } => Err("a worker runs no command lines".to_owned()),
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Effect, Turn};
 use crate::answer::{Change, LogEntry};
-use crate::citation::{self, NumberedPassage};
+use crate::citation::{self, NumberedPassage, Place};
 use crate::id::InstanceId;
 use crate::image::ImageRef;
 use crate::limits::SOURCES_MAX;
@@ -131,7 +131,7 @@ impl Turn {
             Purpose::Tool | Purpose::Skill(_) | Purpose::WebSearch { .. } => output.text,
         };
         self.next_source += u32::try_from(passages.len()).unwrap_or(0);
-        let unread = self.unread_by_model(output.unread, &output.images);
+        let unread = self.unread_by_model(output.unread, &output.images, &passages);
         let result = CallResult {
             images: output.images,
             call: call.id,
@@ -168,14 +168,24 @@ impl Turn {
 }
 
 impl Turn {
-    /// Returns the unread files from the model's view: images count as read if they are shown to it.
-    fn unread_by_model(&self, mut unread: Vec<UnreadFile>, images: &[ImageRef]) -> Vec<UnreadFile> {
+    /// Returns the unread files from the model's view: images count as read if they are shown to it, or if it is given
+    /// their recognized text.
+    fn unread_by_model(
+        &self,
+        mut unread: Vec<UnreadFile>,
+        images: &[ImageRef],
+        passages: &[NumberedPassage],
+    ) -> Vec<UnreadFile> {
         if self.setup.sees_images {
             unread.retain(|file| file.reason != UnreadReason::Image);
         } else {
             let image =
                 |image: &ImageRef| UnreadFile { path: image.path.clone(), reason: UnreadReason::Image };
-            unread.extend(images.iter().map(image));
+            let is_text = |image: &&ImageRef| {
+                let of_it = |place: &Place| matches!(place, Place::File { path, .. } if *path == image.path);
+                passages.iter().any(|passage| of_it(&passage.place))
+            };
+            unread.extend(images.iter().filter(|image| !is_text(image)).map(image));
         }
         unread.truncate(UNREAD_MAX);
         unread

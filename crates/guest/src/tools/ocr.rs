@@ -1,0 +1,156 @@
+//! Text recognition from the agent's side: which languages there are, and the pages of a document one after another.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::unread::UnreadReason;
+use text_analysis::{Language, detect_language};
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+
+use super::Limits;
+use super::child::{Answer, ask};
+use super::recognize::{self, Recognized};
+use super::request::Task;
+use crate::documents::Span;
+use crate::index::{Batch, ExtractionProblem};
+
+/// The languages that a text is first recognized in, as far as they are installed.
+const PREFERRED: [&str; 4] = ["ces", "slk", "deu", "eng"];
+/// The most languages at once: each takes time.
+const LANGUAGES_MAX: usize = 5;
+/// The time that is left of a document's for what follows recognition.
+const MARGIN: Duration = Duration::from_secs(1);
+/// Half of the time that a page must have been given before it counts as one that cannot be recognized.
+const FAIR_TIME: Duration = Duration::from_millis(7_500);
+/// No page is given less time.
+const PAGE_TIME_MIN: Duration = Duration::from_secs(2);
+/// The timeout of listing the languages.
+const LANGUAGES_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// The languages of the machine's text recognition, once they were asked for. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct Recognition(Arc<OnceCell<Option<String>>>);
+
+impl Recognition {
+    /// Returns the languages as the program takes them; `None` if it or its languages are missing.
+    pub(super) async fn languages(&self, limits: &Limits) -> Option<&str> {
+        let asked = async {
+            if !recognize::is_installed() {
+                return None;
+            }
+            match ask(Task::Languages, limits, LANGUAGES_TIME_MAX).await {
+                Ok(Answer::Languages(Ok(installed))) => choose(&installed),
+                _ => None,
+            }
+        };
+        self.0.get_or_init(|| asked).await.as_deref()
+    }
+}
+
+/// Returns the languages for a text of which nothing is known.
+fn choose(installed: &[String]) -> Option<String> {
+    let preferred = PREFERRED.into_iter().filter(|code| installed.iter().any(|one| one == code));
+    let others = installed.iter().map(String::as_str).filter(|code| !PREFERRED.contains(code));
+    let chosen: Vec<&str> = preferred.chain(others).take(LANGUAGES_MAX).collect();
+    (!chosen.is_empty()).then(|| chosen.join("+"))
+}
+
+/// Returns the languages for further pages of a text: its own, or all if it is not known.
+fn narrowed<'a>(all: &'a str, text: &str) -> &'a str {
+    let code = match detect_language(text) {
+        Some(Language::Czech) => "ces",
+        Some(Language::Slovak) => "slk",
+        Some(Language::German) => "deu",
+        Some(Language::English) => "eng",
+        None => return all,
+    };
+    all.split('+').find(|one| *one == code).unwrap_or(all)
+}
+
+/// Adds the recognized text of scanned pages, or of an image, to what was extracted within `time`. Pages for which the time
+/// does not suffice are left out together with those after them, so that reading goes on there.
+pub(super) async fn add_text(
+    path: &str,
+    extracted: Result<Batch, ExtractionProblem>,
+    began: Instant,
+    time: Duration,
+    limits: &Limits,
+) -> Result<Batch, ExtractionProblem> {
+    let is_image = matches!(&extracted, Err(problem) if problem.reason == UnreadReason::Image);
+    let has_scans = matches!(&extracted, Ok(batch) if !batch.scans.is_empty());
+    if !(is_image || has_scans) {
+        return extracted;
+    }
+    let Some(all) = limits.recognition.languages(limits).await else { return extracted };
+    let end = began + 2 * time - MARGIN;
+    let one = async |page: Option<u32>, languages: &str| {
+        let left = end.saturating_duration_since(Instant::now()).max(PAGE_TIME_MIN);
+        let task = Task::Recognize { path: path.to_owned(), page, languages: languages.to_owned() };
+        match ask(task, limits, left).await {
+            Ok(Answer::Recognized(Ok(recognized))) => Ok(recognized),
+            Err(error) => Err(error.reason == Some(UnreadReason::TooSlow)),
+            Ok(_) => Err(false),
+        }
+    };
+    let mut batch = match extracted {
+        Ok(batch) => batch,
+        Err(problem) => {
+            let Recognized { pieces, pages, .. } = match one(None, all).await {
+                Ok(recognized) => recognized,
+                Err(true) if time < FAIR_TIME => return std::future::pending().await,
+
+                Err(_) => return Err(problem),
+            };
+            if pieces.is_empty() {
+                return Err(problem);
+            }
+            let span = Some(Span { first: 1, last: pages, of: pages });
+            return Ok(Batch { pieces, span, ..Batch::default() });
+        }
+    };
+    let (mut languages, mut unread) = (all, Vec::new());
+    for (index, page) in std::mem::take(&mut batch.scans).into_iter().enumerate() {
+        let is_over = index > 0 && began.elapsed() >= time;
+        let recognized = if is_over { Err(true) } else { one(Some(page), languages).await };
+        match recognized {
+            // The page is the first of the next call, which has more time for it.
+            Err(true) if index > 0 => {
+                let last = page - 1;
+                batch.pieces.retain(|piece| piece.page.is_none_or(|page| page <= last));
+                batch.span = batch.span.map(|span| Span { last, ..span });
+                break;
+            }
+            // The caller ends it, and takes it for a document that is still to be read.
+            Err(true) if time < FAIR_TIME => return std::future::pending().await,
+            Ok(recognized) => {
+                languages = narrowed(all, &recognized.text);
+                batch.pieces.retain(|piece| piece.page != Some(page));
+                batch.pieces.extend(recognized.pieces);
+            }
+            Err(_) => unread.push(page),
+        }
+    }
+    batch.pieces.sort_by_key(|piece| piece.page);
+    batch.scans = unread;
+    Ok(batch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn languages_are_chosen_by_what_is_installed() {
+        let installed = |codes: &[&str]| codes.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(choose(&installed(&[])), None);
+        assert_eq!(choose(&installed(&["eng", "pol", "slk"])).as_deref(), Some("slk+eng+pol"));
+        let all = choose(&installed(&["afr", "ces", "deu", "eng", "fra", "slk"])).expect("languages");
+        assert_eq!(all, "ces+slk+deu+eng+afr");
+        let german =
+            "Der Mieter hat die Miete bis zum fünften Tag eines jeden Monats zu zahlen, und zwar im Voraus.";
+        assert_eq!(narrowed(&all, german), "deu");
+        assert_eq!(narrowed("ces+eng", german), "ces+eng");
+        assert_eq!(narrowed(&all, "12 34"), all);
+    }
+}

@@ -1,0 +1,120 @@
+//! Recognizes the text of scanned pages and of images, with the machine's `tesseract`, in a process that may do no more
+//! than a command of the shell.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use domain::image::ImageKind;
+use serde::{Deserialize, Serialize};
+
+use super::jail::Jail;
+use super::supervise::PATH;
+use crate::documents::passages::{Piece, split};
+use crate::documents::{INPUT_MAX_BYTES, PIXELS_MAX, recognized, render_scan};
+
+/// The most text of a page or image that is kept, in bytes.
+const TEXT_MAX_BYTES: u64 = 512 * 1024;
+/// The longest list of languages.
+const LANGUAGES_MAX_BYTES: u64 = 16 * 1024;
+/// The most pages of one image file.
+const IMAGE_PAGES_MAX: usize = 500;
+/// The program.
+const TESSERACT: &str = "tesseract";
+
+/// The recognized text of a page, or of an image.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Recognized {
+    pub(crate) pieces: Vec<Piece>,
+    /// The text as a whole, to detect its language.
+    pub(crate) text: String,
+    /// The number of pages of an image file.
+    pub(crate) pages: u32,
+}
+
+/// Returns true if the machine has the program.
+pub(super) fn is_installed() -> bool {
+    PATH.split(':').any(|folder| Path::new(folder).join(TESSERACT).is_file())
+}
+
+/// Returns the languages that are installed, by their codes.
+pub(super) fn languages() -> Result<Vec<String>, String> {
+    let out = run(&["--list-langs"], &[], LANGUAGES_MAX_BYTES)?;
+    let is_language = |line: &&str| {
+        line.len() >= 3
+            && line.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            && *line != "osd"
+    };
+    Ok(out.lines().map(str::trim).filter(is_language).map(str::to_owned).collect())
+}
+
+/// Recognizes the text of a page of a PDF, or of an image if there is no page.
+pub(super) fn recognize(
+    jail: &Jail,
+    path: &str,
+    page: Option<u32>,
+    languages: &str,
+) -> Result<Recognized, String> {
+    let (_, file) = jail.file(path).map_err(|error| error.to_string())?;
+    let mut bytes = Vec::new();
+    file.take(INPUT_MAX_BYTES).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    let (image, dpi) = match page {
+        Some(page) => render_scan(&bytes, page).ok_or("the page cannot be rendered")?,
+        None => {
+            let sides = ImageKind::of(&bytes).and_then(|kind| kind.sides(&bytes));
+            if sides.is_some_and(|(width, height)| u64::from(width) * u64::from(height) > PIXELS_MAX) {
+                return Err("the image has too many pixels".to_owned());
+            }
+            (bytes, 0)
+        }
+    };
+    let resolution = dpi.to_string();
+    let mut arguments = vec!["stdin", "stdout", "-l", languages];
+    if dpi > 0 {
+        arguments.extend(["--dpi", &resolution]);
+    }
+    let text = run(&arguments, &image, TEXT_MAX_BYTES)?;
+    drop(image);
+    // A form feed follows each page of an image file.
+    let text = text.trim_end_matches('\u{c}');
+    let texts: Vec<&str> = match page {
+        Some(_) => vec![text],
+        None => text.split('\u{c}').take(IMAGE_PAGES_MAX).collect(),
+    };
+    let first = page.unwrap_or(1);
+    let mut pieces = Vec::new();
+    for (number, text) in (first..).zip(&texts) {
+        if let Some(document) = recognized(number, text) {
+            pieces.extend(split(&document, crate::index::PIECE_MAX_BYTES));
+        }
+    }
+    let pages = u32::try_from(texts.len()).unwrap_or(u32::MAX);
+    Ok(Recognized { pieces, text: text.to_owned(), pages })
+}
+
+/// Runs the program with this input and returns the beginning of its output.
+fn run(arguments: &[&str], input: &[u8], output_max_bytes: u64) -> Result<String, String> {
+    let mut command = Command::new(TESSERACT);
+    command.args(arguments).env_clear().env("PATH", PATH).env("OMP_THREAD_LIMIT", "1").current_dir("/");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child =
+        command.spawn().map_err(|error| format!("text recognition cannot be started: {error}"))?;
+    let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err("text recognition has no pipes".to_owned());
+    };
+    // It reads all of its input before it writes.
+    let _ = stdin.write_all(input);
+    drop(stdin);
+    let mut out = Vec::new();
+    let read = stdout.take(output_max_bytes).read_to_end(&mut out);
+    // What is beyond the bound is not waited for.
+    if out.len() as u64 >= output_max_bytes {
+        let _ = child.kill();
+    }
+    let status = child.wait().map_err(|error| error.to_string())?;
+    read.map_err(|error| error.to_string())?;
+    if !status.success() && out.is_empty() {
+        return Err("text recognition failed".to_owned());
+    }
+    Ok(String::from_utf8_lossy(&out).into_owned())
+}
