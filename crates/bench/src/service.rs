@@ -26,6 +26,7 @@ const CREDITS: &str = "1000000000";
 /// An account with a machine and a key.
 #[derive(Debug, Clone)]
 pub(crate) struct Account {
+    pub(crate) email: String,
     pub(crate) key: String,
 }
 
@@ -116,7 +117,7 @@ impl Service {
         let until = ["--licence-until", "2099-12-31", "--credits", CREDITS];
         self.admin(&[&["account", "create", "--email", &email][..], &until].concat())?;
         let made = self.admin(&["key", "create", "--account", &email, "--name", "bench"])?;
-        Ok(Account { key: made["key"].as_str().ok_or("no key was made")?.to_owned() })
+        Ok(Account { email, key: made["key"].as_str().ok_or("no key was made")?.to_owned() })
     }
 
     /// Runs an operator's command and returns its output.
@@ -126,6 +127,17 @@ impl Service {
             return Err(format!("{arguments:?}: {}", String::from_utf8_lossy(&output.stderr)).into());
         }
         Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    /// Runs an operator's command that reads this line.
+    pub(crate) fn admin_typing(&self, arguments: &[&str], line: &str) -> Outcome<()> {
+        let mut command = self.command()?;
+        command.args(arguments).arg("--data").arg(self.data()).stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut child = command.spawn()?;
+        let mut input = child.stdin.take().ok_or("the command has no input")?;
+        writeln!(input, "{line}")?;
+        drop(input);
+        if child.wait()?.success() { Ok(()) } else { Err(format!("{arguments:?} failed").into()) }
     }
 
     /// Returns the processes of all its machines.

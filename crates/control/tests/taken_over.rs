@@ -31,6 +31,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use machine::Driver;
 use machine::simulated::{Connection, Simulated};
 use models::{VendorConfig, VendorsConfig};
+use protocol::index::{CHANGED_PATH, INDEX_PATH};
 use protocol::session::read_host_line;
 use store::turns::{self, Completion, Fence};
 use store::{RowExt, Sql, SqlExt, Store, conversations, credits};
@@ -83,7 +84,12 @@ async fn guest(connection: Connection, sessions: Sessions) {
     let service = service_fn(move |request: Request<Incoming>| {
         let sessions = sessions.clone();
         async move {
-            let body = if request.uri().path() == "/hello" {
+            let mut response = Response::builder();
+            let path = request.uri().path();
+            let body = if [INDEX_PATH, CHANGED_PATH].contains(&path) {
+                response = response.status(404);
+                Full::default().boxed_unsync()
+            } else if path == "/hello" {
                 let hello = format!("{{\"version\":{},\"instance\":\"{instance}\"}}", protocol::VERSION);
                 Full::new(Bytes::from(hello)).boxed_unsync()
             } else {
@@ -96,7 +102,7 @@ async fn guest(connection: Connection, sessions: Sessions) {
                 });
                 StreamBody::new(lines).boxed_unsync()
             };
-            Ok::<_, std::convert::Infallible>(Response::new(body))
+            Ok::<_, std::convert::Infallible>(response.body(body).expect("a response"))
         }
     });
     let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());

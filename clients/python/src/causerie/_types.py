@@ -117,7 +117,7 @@ class DirectoryListing:
     path: str
     entries: list[DirectoryEntry]
     total_entries: int
-    indexing: FolderIndexing | None = None
+    indexing: FolderIndexing
 
 
 @dataclass(frozen=True, slots=True)

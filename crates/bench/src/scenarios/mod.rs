@@ -4,6 +4,7 @@ mod asks;
 mod fan_out;
 mod files;
 mod machines;
+mod pages;
 mod paging;
 mod reads;
 mod resume;
@@ -37,6 +38,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario { name: "asks", run: asks::asks },
     Scenario { name: "fan-out", run: fan_out::fan_out },
     Scenario { name: "paging", run: paging::paging },
+    Scenario { name: "pages", run: pages::pages },
     Scenario { name: "compressed", run: tokens::compressed },
     Scenario { name: "files", run: files::files },
     Scenario { name: "tools", run: tools::tools },

@@ -1,0 +1,92 @@
+//! Measures the pages of the web application for an owner with a long history.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Instant;
+
+use tokio::task::JoinSet;
+
+use super::block_on;
+use crate::Outcome;
+use crate::http::Connection;
+use crate::measurement::{Goal, Measurement, Unit, percentile};
+use crate::process::Place;
+use crate::service::{Account, Service, answered};
+use crate::vendor::{MODEL, Vendor};
+
+const CONVERSATIONS: usize = 10_000;
+const ASKERS: usize = 16;
+const LOADS: usize = 500;
+const PASSWORD: &str = "correct horse";
+/// The pages, of which a word of the history's is searched in one.
+const PAGES: [&str; 7] =
+    ["/", "/history", "/history?q=rent", "/history?q=4711", "/files", "/credits", "/credits/ledger"];
+const P99_MAX_MILLIS: f64 = 20.0;
+
+/// Measures the time from the request of a page to its last byte, at the 99th percentile.
+pub(crate) fn pages() -> Outcome<Vec<Measurement>> {
+    let vendor = Vendor::start()?;
+    let mut service = Service::start(Place::Anywhere, Some(vendor.base_url.clone()))?;
+    let account = service.account()?;
+    service.admin_typing(
+        &["account", "set-password", "--account", &account.email, "--password-stdin"],
+        PASSWORD,
+    )?;
+    block_on(converse(&service, &account))?;
+    let cookie = sign_in(&service, &account)?;
+    block_on(async {
+        let mut connection = Connection::open(service.address).await?;
+        let mut measurements = Vec::with_capacity(PAGES.len());
+        for path in PAGES {
+            let request = format!("GET {path} HTTP/1.1\r\nhost: bench\r\ncookie: {cookie}\r\n\r\n");
+            let mut taken = Vec::with_capacity(LOADS);
+            for _ in 0..LOADS {
+                let began = Instant::now();
+                let (head, _) = connection.exchange(request.as_bytes()).await?;
+                taken.push(began.elapsed().as_secs_f64() * 1e3);
+                if head.status != 200 {
+                    return Err(format!("{path}: status {}", head.status).into());
+                }
+            }
+            let values = vec![percentile(&taken, 0.99)];
+            measurements.push(
+                Measurement::new(format!("page {path}, p99"), Unit::Millis, values)
+                    .goal(Goal::AtMost(P99_MAX_MILLIS)),
+            );
+        }
+        Ok(measurements)
+    })
+}
+
+/// Fills the history.
+async fn converse(service: &Service, account: &Account) -> Outcome<()> {
+    let mut askers = JoinSet::new();
+    for asker in 0..ASKERS {
+        let (address, account) = (service.address, account.clone());
+        askers.spawn(async move {
+            let mut connection = Connection::open(address).await?;
+            for number in (asker..CONVERSATIONS).step_by(ASKERS) {
+                let question = format!("What is the rent of flat {number}, and when is it due?");
+                answered(&mut connection, &account, MODEL, &question).await?;
+            }
+            Outcome::Ok(())
+        });
+    }
+    askers.join_all().await.into_iter().collect()
+}
+
+/// Signs the owner in and returns the session's cookie.
+fn sign_in(service: &Service, account: &Account) -> Outcome<String> {
+    let body = format!("email={}&password={}", account.email.replace('@', "%40"), PASSWORD.replace(' ', "+"));
+    let request = format!(
+        "POST /sign-in HTTP/1.1\r\nhost: bench\r\norigin: http://bench\r\nconnection: close\r\n\
+         content-type: application/x-www-form-urlencoded\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(service.address)?;
+    stream.write_all(request.as_bytes())?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response)?;
+    let cookie = response.lines().find_map(|line| line.strip_prefix("set-cookie: ")?.split(';').next());
+    Ok(cookie.ok_or_else(|| format!("nobody was signed in: {response}"))?.to_owned())
+}
