@@ -13,6 +13,7 @@ use protocol::session::{executor_line, output_in};
 use protocol::tool::ToolOutput;
 use tokio::sync::{Semaphore, mpsc, watch};
 
+use crate::index::Library;
 use crate::mcp::Servers;
 use crate::tools::{self, Limits};
 
@@ -141,6 +142,8 @@ impl Calls {
                 Ok(_) = killed.wait_for(|killed| *killed) => return,
             };
             let Ok(_place) = place else { return };
+            // Documents are read in the background while the model writes, not while it waits.
+            let _foreground = calls.limits.library.as_ref().map(Library::foreground);
             let output = run(&call, &calls.limits, calls.servers.as_ref(), &attached, killed).await;
             if let Some(library) = calls.limits.library.as_ref().filter(|_| may_write(&call)) {
                 library.touch([]);

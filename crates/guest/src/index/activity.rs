@@ -52,8 +52,8 @@ fn first_revision() -> u64 {
     u64::from_le_bytes(bits) >> 16
 }
 
-/// A search that waits or runs. Reading in the background continues when it is dropped.
-pub(super) struct Searching<'a>(&'a Activity);
+/// A search or another call that waits or runs. Reading in the background continues when it is dropped.
+pub(crate) struct Searching<'a>(&'a Activity);
 
 impl Drop for Searching<'_> {
     fn drop(&mut self) {

@@ -1,6 +1,6 @@
 //! Search: ranked passages of the workspace's documents, from an index that is stored beside the workspace.
 //!
-//! Each machine has one index. Changed files are read in the background ([`Library::keep_up`]). Each search first walks
+//! Each machine has one index. Changed files are read in the background ([`Library::keep_up`]) while no tool runs. Each search first walks
 //! the workspace and reads changed files again, as far as the timeout allows, in place of the background; the result
 //! lists what has not been read yet. Long documents are read in ranges of pages, and ranges that were read are retained.
 //! A failed document is recorded with the file's stamp: it is retried when the file changes or, if time may help, after
@@ -28,7 +28,7 @@ use futures_util::stream::FuturesUnordered;
 use protocol::tool::{FoundPassage, FoundUnread, PASSAGE_MAX_BYTES, SearchArguments, ToolOutput};
 use tokio::time::Instant;
 
-use activity::Activity;
+use activity::{Activity, Searching};
 
 pub use progress::{
     Batch, ExtractionProblem, IndexQueue, IndexedFile, RETRY_AFTER, RETRY_AFTER_MAX, Runs, Wanted,
@@ -271,6 +271,11 @@ impl Library {
         });
         let hidden = hidden.await;
         self.activity.touch(hidden.unwrap_or_default());
+    }
+
+    /// Keeps the background from reading documents until the result is dropped.
+    pub(crate) fn foreground(&self) -> Searching<'_> {
+        self.activity.search()
     }
 
     /// Has changed files read soon, the hidden ones among these paths, too.

@@ -14,13 +14,14 @@ const NANOS_PER_SECOND: i64 = 1_000_000_000;
 const REPORTED_MAX_BYTES: usize = 160;
 
 impl Library {
-    /// Waits at most `time` until the states of files differ from the seen revision, and returns them. Without a change,
-    /// and before the workspace was looked at, there are no files in the report. Cancel safe.
+    /// Waits at most `time` until the states of files differ from the seen revision and no search needs the index, and returns
+    /// them. Without a change, and before the workspace was looked at, there are no files in the report. Cancel safe.
     pub async fn report(&self, seen: Option<u64>, time: Duration) -> IndexReport {
         let revision = self.activity.revision(seen, time).await;
         let (number, working) = (revision.number, revision.working > 0);
-        if !revision.walked || seen == Some(number) {
-            return IndexReport { revision: number, working, files: None };
+        let is_new = revision.walked && seen != Some(number);
+        if !is_new || tokio::time::timeout(time / 2, self.activity.no_search()).await.is_err() {
+            return IndexReport { revision: seen.unwrap_or(number), working, files: None };
         }
         let mut room = REPORT_MAX_BYTES;
         let states = self.states().await.into_iter().take(REPORTED_MAX).map_while(|(file, indexing)| {

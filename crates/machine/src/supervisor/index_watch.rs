@@ -16,7 +16,7 @@ use crate::connection::GuestConnection;
 /// The pause between two reports.
 const REPORT_PAUSE: Duration = Duration::from_millis(250);
 /// The reports of large workspaces are rarer: this many files are reported in a second.
-const FILES_PER_SECOND: u32 = 10_000;
+const FILES_PER_SECOND: u32 = 1_000;
 /// A machine that reads documents is not idle for at most this time; afterwards it must have finished once.
 const WORKING_MAX: Duration = Duration::from_secs(30 * 60);
 
