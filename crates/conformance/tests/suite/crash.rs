@@ -110,7 +110,7 @@ fn everything_that_was_stored_is_there_after_a_crash() {
     api.upload("a.txt", "The rent is 900 crowns.".as_bytes()).expect_status(201);
     let answer = api.completed(&api.ask("What is the rent?"));
     let chat = id(&answer, "chatId");
-    let listing = conformance::poll::until("the file is indexed", || {
+    let listing = poll::until("the file is indexed", || {
         let listing = api.list("/uploads").json();
         (listing["indexing"]["indexed"] == 1).then_some(listing)
     });
