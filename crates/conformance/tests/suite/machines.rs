@@ -34,8 +34,8 @@ fn is_running(machine: &Value) {
     assert_eq!(machine["status"], "RUNNING", "{machine}");
     assert!(machine["driver"].as_str().is_some_and(|driver| driver.contains("(limits: ")), "{machine}");
     let pids = machine["pids"].as_array().expect("a list");
-    assert!(pids.len() >= 2, "{machine}");
-    assert!(pids.iter().all(lives), "{machine}");
+    // Others come and go, such as those that read documents.
+    assert!(pids.iter().filter(|pid| lives(pid)).count() >= 2, "{machine}");
 }
 
 fn lives(pid: &Value) -> bool {
@@ -104,7 +104,10 @@ fn a_machine_that_outlives_the_service_is_seen_and_stopped_without_it() {
     service.terminate();
     let left = listed(&service);
     is_running(&left);
-    assert_eq!(left, while_served, "nothing about it has changed");
+    for field in ["account", "status", "driver"] {
+        assert_eq!(left[field], while_served[field]);
+    }
+    assert_eq!(left["pids"][0], while_served["pids"][0], "it is the same machine");
     is_running(&shown(&service, email));
     assert_eq!(code(&service, &["machine", "start", email]), "SERVICE_UNREACHABLE");
     assert_eq!(code(&service, &["machine", "reset", email]), "SERVICE_UNREACHABLE");

@@ -66,12 +66,13 @@ async fn service(folder: PathBuf, account: &str, kernel: Option<&String>) {
 }
 
 /// Starts ten machines one after another, and says how long each took to its hello and what it holds when idle. The
-/// arguments are a folder, and, if given, the agent instead of this program, a kernel (`-` for the host's) and the
-/// folder of an image.
+/// arguments are a folder, and, if given, the agent (`-` for this program, whose stream is then measured, too), a kernel
+/// (`-` for the host's) and the folder of an image.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn measure(arguments: &[String]) {
     let folder = PathBuf::from(&arguments[0]);
-    let program = arguments.get(1).map_or_else(|| std::env::current_exe().unwrap(), PathBuf::from);
+    let agent = arguments.get(1).filter(|agent| agent.as_str() != "-");
+    let program = agent.map_or_else(|| std::env::current_exe().unwrap(), PathBuf::from);
     std::fs::create_dir_all(folder.join("workspace")).unwrap();
     let mut config = SandboxConfig::new(folder.join("machines"), program);
     config.kernel = arguments
@@ -92,7 +93,7 @@ async fn measure(arguments: &[String]) {
         let link = GuestConnection::open(Box::new(machine.connect().await.unwrap())).await.unwrap();
         let greeted = begun.elapsed();
         let held: Vec<_> = machine.processes().unwrap().iter().map(|pid| proportional_kib(*pid)).collect();
-        if number == 9 && arguments.get(1).is_none() {
+        if number == 9 && agent.is_none() {
             println!("stream, MB/s: {}", throughput(&link).await);
         }
         drop(link);
