@@ -48,13 +48,14 @@ const follow = (article) => {
   const main = document.getElementById("main");
   const source = new EventSource(article.dataset.events);
   // The page is measured and moved once for each picture, however many events there are.
-  let moves = false;
+  let measured = false;
   const keepEndInView = () => {
-    if (moves || !isNearEnd()) return;
-    moves = true;
+    if (measured) return;
+    measured = true;
+    const follows = isNearEnd();
     requestAnimationFrame(() => {
-      moves = false;
-      toEnd();
+      measured = false;
+      if (follows) toEnd();
     });
   };
   const show = ({ data }) => {

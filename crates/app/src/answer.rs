@@ -69,15 +69,17 @@ impl AnswerView {
             let block = match &part.shape {
                 PartKind::Text { html, citations } => {
                     add_sources(texts, &mut sources, citations);
-                    Block::Text(page.show(part.id, html, &mut fitted))
+                    Block::Text(page.show(part.id, blocks.len(), html, &mut fitted))
                 }
-                PartKind::Reasoning { html } => Block::Reasoning(page.show(part.id, html, &mut fitted)),
+                PartKind::Reasoning { html } => {
+                    Block::Reasoning(page.show(part.id, blocks.len(), html, &mut fitted))
+                }
                 PartKind::Agent { agent, state, html, citations } => {
                     add_sources(texts, &mut sources, citations);
                     Block::Agent {
                         name: agent.name.clone(),
                         state: word(*state),
-                        prose: page.show(part.id, html, &mut fitted),
+                        prose: page.show(part.id, blocks.len(), html, &mut fitted),
                     }
                 }
                 PartKind::File { path } => {

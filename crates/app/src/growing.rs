@@ -18,7 +18,14 @@ pub(crate) struct Prose {
 
 /// The texts of an answer that a page has. A new one is that of a page that has none.
 #[derive(Debug, Default)]
-pub(crate) struct OnPage(HashMap<PartId, Vec<OnPageSegment>>);
+pub(crate) struct OnPage(HashMap<PartId, OnPageText>);
+
+#[derive(Debug, Default)]
+struct OnPageText {
+    /// The number of blocks before it: the page finds what it keeps by its place.
+    at: usize,
+    segments: Vec<OnPageSegment>,
+}
 
 #[derive(Debug)]
 struct OnPageSegment {
@@ -29,10 +36,14 @@ struct OnPageSegment {
 }
 
 impl OnPage {
-    /// Returns what the page needs to show this text of a part, and remembers that it has it. `fitted` is the state of headings
-    /// up to here, and advances.
-    pub(crate) fn show(&mut self, part: PartId, html: &Rope, fitted: &mut AnswerHtml) -> Prose {
-        let shown = self.0.entry(part).or_default();
+    /// Returns what the page needs to show this text of a part as its block number `at`, and remembers that it has it. `fitted`
+    /// is the state of headings up to here, and advances.
+    pub(crate) fn show(&mut self, part: PartId, at: usize, html: &Rope, fitted: &mut AnswerHtml) -> Prose {
+        let text = self.0.entry(part).or_default();
+        if text.at != at {
+            *text = OnPageText { at, segments: Vec::new() };
+        }
+        let shown = &mut text.segments;
         let mut rest = Rest::of(html);
         let kept = shown
             .iter()
@@ -106,7 +117,7 @@ mod tests {
     }
 
     fn show(page: &mut OnPage, html: &Rope) -> (usize, Vec<String>) {
-        let Prose { kept, segments } = page.show(PartId::from_random(1), html, &mut AnswerHtml::new());
+        let Prose { kept, segments } = page.show(PartId::from_random(1), 0, html, &mut AnswerHtml::new());
         (kept, segments)
     }
 
@@ -141,6 +152,15 @@ mod tests {
     }
 
     #[test]
+    fn a_text_that_moves_because_a_block_before_it_is_gone_is_sent_whole() {
+        let (mut page, part) = (OnPage::default(), PartId::from_random(1));
+        let html = rope(&["<p>a</p>", "<p>b</p>"]);
+        page.show(part, 1, &html, &mut AnswerHtml::new());
+        let moved = page.show(part, 0, &html, &mut AnswerHtml::new());
+        assert_eq!((moved.kept, moved.segments.len()), (0, 2));
+    }
+
+    #[test]
     fn headings_go_on_from_what_was_kept_and_are_made_anew_if_what_stands_before_has_changed() {
         let mut page = OnPage::default();
         show(&mut page, &rope(&["<h1>a</h1>"]));
@@ -148,6 +168,6 @@ mod tests {
         assert_eq!(show(&mut page, &html), (1, vec!["<h4>b</h4>".to_owned()]));
         let mut deeper = AnswerHtml::new();
         deeper.fit("<h1>0</h1><h2>0</h2>");
-        assert_eq!(page.show(PartId::from_random(1), &html, &mut deeper).kept, 0);
+        assert_eq!(page.show(PartId::from_random(1), 0, &html, &mut deeper).kept, 0);
     }
 }

@@ -1,4 +1,4 @@
-//! The page for a path that nothing serves, for whoever came with a browser.
+//! The page for a path that nothing serves, for visitors with a browser.
 
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;

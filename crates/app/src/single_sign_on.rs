@@ -58,7 +58,7 @@ pub(crate) async fn begin(
     }
 }
 
-/// Signs in whoever comes back from the provider.
+/// Signs in the user who comes back from the provider.
 pub(crate) async fn complete(
     State(pages): State<SignInPages>,
     visitor: Visitor,
