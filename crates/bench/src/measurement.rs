@@ -84,7 +84,7 @@ impl Measurement {
         &self.name
     }
 
-    /// Returns the name by which the figure is told from those of other series.
+    /// Returns the name with the series.
     fn full_name(&self) -> String {
         match self.series {
             Some(series) => format!("{} ({series})", self.name),

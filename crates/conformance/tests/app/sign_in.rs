@@ -167,5 +167,5 @@ fn an_unknown_path_is_a_page_to_browsers_and_json_to_programs() {
         let answer = program.with("accept", accept).get(path);
         assert_eq!((answer.status, answer.json()["code"].as_str()), (404, Some("NOT_FOUND")), "{path}");
     }
-    assert_eq!(browser.get("/api/v1/none").status, 401, "the interface is not told apart without a key");
+    assert_eq!(browser.get("/api/v1/none").status, 401, "without a key, paths of the interface look alike");
 }

@@ -136,7 +136,7 @@ fn a_sign_in_is_completed_once_and_only_in_the_browser_that_began_it() {
     let before = browser.cookie("causerie-sign-in").expect("a cookie");
     browser.get(&back).expect_redirect("/keys");
     Browser::new(&stage.service).get(&back).expect_page(400);
-    // Whoever kept the cookie has no second code.
+    // The cookie alone, without a second code, signs nobody in.
     let kept = Browser::new(&stage.service).with("cookie", &format!("causerie-sign-in={before}"));
     kept.get(&back).expect_page(403);
     let forged = back.replace("state=", "state=x");

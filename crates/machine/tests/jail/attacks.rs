@@ -6,14 +6,7 @@ use machine::{Enforcement, LimitsKind};
 
 use crate::site::{Kind, Site, as_agent, as_tools};
 
-on_each_driver!(
-    no_program_of_a_machine_runs_as_another_user_on_the_host,
-    memory_that_belongs_to_no_process_is_bounded,
-    what_the_kernel_holds_for_sockets_is_counted,
-    watches_of_files_are_bounded_for_the_machine,
-);
-
-on_qemu!(
+on_all_drivers!(
     no_program_of_a_machine_runs_as_another_user_on_the_host,
     memory_that_belongs_to_no_process_is_bounded,
     what_the_kernel_holds_for_sockets_is_counted,

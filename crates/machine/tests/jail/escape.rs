@@ -2,18 +2,7 @@
 
 use crate::site::{Kind, Site, as_agent, as_tools};
 
-on_each_driver!(
-    nothing_of_the_host_is_there,
-    processes_of_the_host_are_not_seen,
-    the_system_cannot_be_written,
-    forbidden_calls_are_refused,
-    tools_are_another_user_than_the_agent,
-    the_workspace_is_shared_with_the_service_and_the_index_is_the_agent_s,
-    the_skills_files_can_be_read_and_run_and_nothing_else_be_done_with_them,
-    greed_is_bounded,
-);
-
-on_qemu!(
+on_all_drivers!(
     nothing_of_the_host_is_there,
     processes_of_the_host_are_not_seen,
     the_system_cannot_be_written,

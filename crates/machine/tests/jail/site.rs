@@ -35,6 +35,14 @@ macro_rules! on_each_driver {
     };
 }
 
+/// Runs each of these tests on each kind of machine, virtual machines included.
+macro_rules! on_all_drivers {
+    ($($name:ident),* $(,)?) => {
+        on_each_driver!($($name),*);
+        on_qemu!($($name),*);
+    };
+}
+
 /// Runs each of these tests on each kind of machine with a kernel of its own.
 macro_rules! on_own_kernels {
     ($($name:ident),* $(,)?) => {
