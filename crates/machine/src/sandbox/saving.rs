@@ -20,10 +20,14 @@ impl Sandbox {
         spec.template = Some(template.files());
         let launched = self.launch(spec).await;
         let Err(DriverError::Failed(reason)) = launched else { return launched };
-        tracing::warn!(reason, "saved machine does not continue; machines boot from now on");
-        self.discard_template();
         spec.template = None;
-        self.launch(spec).await
+        let booted = self.launch(spec).await;
+        // If this fails as well, the saved machine may not be the cause.
+        if booted.is_ok() {
+            tracing::warn!(reason, "saved machine does not continue; machines boot from now on");
+            self.discard_template();
+        }
+        booted
     }
 
     /// Boots a virtual machine and saves it, so that others continue from it instead of booting; or takes the one that an
