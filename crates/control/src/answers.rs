@@ -247,7 +247,7 @@ fn own(
     if own { Ok(live) } else { Err(ConversationError::NotFound) }
 }
 
-fn meta(account: AccountId, stored: &StoredAnswer) -> Meta {
+pub(crate) fn meta(account: AccountId, stored: &StoredAnswer) -> Meta {
     Meta {
         answer: stored.id,
         account,

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use domain::id::{AccountId, ConversationId};
+use domain::id::{AccountId, ConversationId, MessageId};
 use domain::scope::Permission::{Ask, Read};
 use engine::Dispatch;
-use live::Live;
-use store::conversations::{self, ConversationError, ConversationPatch};
+use live::{Live, LiveAnswer};
+use store::conversations::{self, ConversationError, ConversationPatch, ShowRefused};
 pub use store::conversations::{
-    ConversationPage, ConversationSummary, EXCHANGES_PAGE_MAX, Message, Question,
+    AskedExchange, ConversationPage, ConversationSummary, EXCHANGES_PAGE_MAX, Message, Question, Shown,
+    Versions,
 };
 use store::{Store, StoreError};
 
@@ -97,6 +98,78 @@ impl Conversations {
         let account = principal.account();
         let page = move |tx: &mut dyn store::Sql| page_of(tx, account, conversation, exchanges);
         Ok(self.store.read(page).await?)
+    }
+
+    /// Returns the versions of those of `limit` exchanges from the position `from` on that have several.
+    ///
+    /// # Errors
+    /// [`UseCaseError`].
+    pub async fn versions(
+        &self,
+        principal: &Principal,
+        conversation: ConversationId,
+        from: u32,
+        limit: u32,
+    ) -> Result<Vec<Versions>, UseCaseError> {
+        principal.require(&[Read])?;
+        let account = principal.account();
+        let versions =
+            move |tx: &mut dyn store::Sql| conversations::versions(tx, account, conversation, from, limit);
+        Ok(self.store.read(versions).await?)
+    }
+
+    /// Returns the question of an answer, as it was asked.
+    ///
+    /// # Errors
+    /// [`UseCaseError`].
+    pub async fn asked_exchange(
+        &self,
+        principal: &Principal,
+        conversation: ConversationId,
+        answer: MessageId,
+    ) -> Result<AskedExchange, UseCaseError> {
+        principal.require(&[Read])?;
+        let account = principal.account();
+        let asked =
+            move |tx: &mut dyn store::Sql| conversations::asked_exchange(tx, account, conversation, answer);
+        Ok(self.store.read(asked).await?)
+    }
+
+    /// Shows the branch of an answer, as it was left; the conversation goes on there. Its streams get the last answer of
+    /// that branch. Dropping the future does not interrupt it.
+    ///
+    /// # Errors
+    /// [`UseCaseError`], [`PublicCode::ConversationBusy`](crate::PublicCode::ConversationBusy) while an answer is in
+    /// progress.
+    pub async fn show_branch(
+        &self,
+        principal: &Principal,
+        conversation: ConversationId,
+        answer: MessageId,
+    ) -> Result<Shown, UseCaseError> {
+        principal.require(&[Ask])?;
+        let account = principal.account();
+        let this = self.clone();
+        let shown = self.dispatch.see_through(async move {
+            let show = move |tx: &mut dyn store::Sql| conversations::show(tx, account, conversation, answer);
+            let shown = this.store.write(show).await?;
+            if shown.is_other && this.live.is_watched(conversation) {
+                let latest =
+                    move |tx: &mut dyn store::Sql| conversations::latest_answer(tx, account, conversation);
+                match this.store.read(latest).await {
+                    // A question that was asked since has moved them on.
+                    Ok(stored) if stored.completed_at.is_none() => {}
+                    Ok(stored) => {
+                        let meta = crate::answers::meta(account, &stored);
+                        this.live.show(Arc::new(LiveAnswer::new(meta, stored.answer)));
+                    }
+                    // Its readers stay where they are until the next question.
+                    Err(error) => tracing::debug!(%error, "streams were not moved to another branch"),
+                }
+            }
+            Ok::<_, ShowRefused>(shown)
+        });
+        Ok(shown.await.unwrap_or(Err(StoreError::Panicked.into()))?)
     }
 
     /// Changes the title or the pin.

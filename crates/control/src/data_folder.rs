@@ -26,7 +26,7 @@ pub enum StartError {
     #[error("the data folder: {0}")]
     Data(#[from] io::Error),
     /// The database cannot be used.
-    #[error("the database: {0}")]
+    #[error(transparent)]
     Store(#[from] StoreError),
     /// The database file is damaged.
     #[error(
@@ -62,6 +62,9 @@ pub enum StartError {
     /// The machines cannot be taken over.
     #[error("the machines: {0}")]
     Machines(#[from] MachineError),
+    /// The model of embeddings cannot be used.
+    #[error("embeddings: {0}")]
+    Embeddings(#[from] models::EmbeddingsError),
 }
 
 /// Opens the database of a data folder, or the one at `database`. Waits up to `max_wait` for one that is unreachable.

@@ -8,7 +8,7 @@ use std::fmt::{self, Display};
 
 use machine::{MachineError, RecordsError};
 use store::StoreError;
-use store::conversations::ConversationError;
+use store::conversations::{ConversationError, ShowRefused};
 use store::questions::AskRefused;
 use workspace::WorkspaceError;
 
@@ -229,6 +229,16 @@ impl From<ConversationError> for UseCaseError {
     }
 }
 
+impl From<ShowRefused> for UseCaseError {
+    fn from(error: ShowRefused) -> Self {
+        match error {
+            ShowRefused::NotFound => Self::no_conversation(),
+            ShowRefused::Busy => Self::new(PublicCode::ConversationBusy, error),
+            ShowRefused::Store(error) => error.into(),
+        }
+    }
+}
+
 impl From<&MachineError> for UseCaseError {
     fn from(error: &MachineError) -> Self {
         match error {
@@ -303,6 +313,7 @@ impl From<AskError> for UseCaseError {
             AskError::Refused(refused) => match refused {
                 AskRefused::NotFound | AskRefused::Gone => PublicCode::NotFound,
                 AskRefused::Busy => PublicCode::ConversationBusy,
+                AskRefused::TooManyVersions => PublicCode::BadRequest,
                 AskRefused::Insufficient => PublicCode::InsufficientCredits,
                 AskRefused::SpendingLimit => PublicCode::SpendingLimit,
                 AskRefused::Mismatch => PublicCode::IdempotencyMismatch,

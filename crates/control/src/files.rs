@@ -1,7 +1,10 @@
 //! The workspace of a principal's account (section 4.3 of the interface), and the indexing of its documents.
 
+use bytes::Bytes;
+use domain::id::AccountId;
 use domain::scope::Permission;
-use machine::{FolderIndexing, Machines};
+use machine::preview::{CitedOnPage, PageRequest, Preview, PreviewRequest};
+use machine::{ConnectionError, FolderIndexing, GuestConnection, MachineError, Machines};
 use workspace::{Workspace, WorkspacePath, Workspaces};
 
 use crate::error::UseCaseError;
@@ -47,5 +50,66 @@ impl Files {
     ) -> Result<FolderIndexing, UseCaseError> {
         principal.require(&[Permission::Files])?;
         Ok(self.machines.documents(principal.account(), folder.to_string()).await)
+    }
+
+    /// Returns the text of a document for its owner, from a page on, which the account's machine reads, and the
+    /// place of a passage on its page. `None` if there is
+    /// no machine that can, for now.
+    ///
+    /// # Errors
+    /// [`PublicCode::KeyScope`](crate::PublicCode::KeyScope).
+    pub async fn preview(
+        &self,
+        principal: &Principal,
+        path: &WorkspacePath,
+        first_page: u32,
+        cited: Option<CitedOnPage>,
+    ) -> Result<Option<Preview>, UseCaseError> {
+        principal.require(&[Permission::Files])?;
+        let request = PreviewRequest { path: path.to_string(), first_page, cited };
+        let asked =
+            self.of_machine(principal.account(), async move |machine| machine.preview(&request).await);
+        Ok(asked.await)
+    }
+
+    /// Returns a page of a PDF as a PNG, which the account's machine draws. `None` if it cannot.
+    ///
+    /// # Errors
+    /// [`PublicCode::KeyScope`](crate::PublicCode::KeyScope).
+    pub async fn page_picture(
+        &self,
+        principal: &Principal,
+        path: &WorkspacePath,
+        page: u32,
+    ) -> Result<Option<Bytes>, UseCaseError> {
+        principal.require(&[Permission::Files])?;
+        let request = PageRequest { path: path.to_string(), page };
+        let asked =
+            self.of_machine(principal.account(), async move |machine| machine.page_picture(&request).await);
+        Ok(asked.await)
+    }
+
+    /// Asks the account's machine, which does not become idle meanwhile. A failure is logged.
+    async fn of_machine<T>(
+        &self,
+        account: AccountId,
+        ask: impl AsyncFnOnce(GuestConnection) -> Result<T, ConnectionError>,
+    ) -> Option<T> {
+        let asked = async {
+            let _turn = self.machines.turn(account).await?;
+            let machine = self.machines.for_preview(account).await?;
+            Ok::<_, MachineError>(ask(machine).await)
+        };
+        match asked.await {
+            Ok(Ok(reply)) => Some(reply),
+            Ok(Err(error)) => {
+                tracing::debug!(%account, %error, "document not shown by its machine");
+                None
+            }
+            Err(error) => {
+                tracing::debug!(%account, %error, "no machine to show a document");
+                None
+            }
+        }
     }
 }

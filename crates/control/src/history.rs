@@ -1,7 +1,7 @@
 //! The history of an account: pages of its conversations, and search by words of their titles and messages.
 //!
-//! Conversations are indexed when their owner searches. A search indexes a few batches itself; a task indexes the rest, one
-//! for each account at a time.
+//! Conversations are indexed when their owner searches. A search waits for one batch, of the conversations that changed last;
+//! a task indexes the rest, one for each account at a time.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +10,12 @@ use domain::id::{AccountId, ConversationId};
 use domain::scope::Permission::Read;
 use engine::Dispatch;
 use store::conversations::{self, ConversationError, ConversationSummary};
-use store::search::{self, Unindexed};
+use store::search::{self, Batch, Unindexed};
 use store::{Sql, Store, StoreError};
 
 use crate::error::UseCaseError;
+use crate::found_passage;
+pub use crate::found_passage::FoundPiece;
 use crate::principal::Principal;
 
 /// The characters of a word that count. The rest is an ending in most languages.
@@ -22,9 +24,10 @@ const WORD_MAX_CHARS: usize = 16;
 const WORD_MIN_CHARS: usize = 2;
 /// The words of a conversation that are indexed at once.
 const INDEXED_WORDS_MAX: usize = 8_000;
-/// The conversations of a batch, and the batches that a search waits for.
+/// The texts in which a search looks for the passages that it shows.
+const PASSAGES_TEXT_BYTES: usize = 512 << 10;
+/// The conversations of a batch.
 const BATCH: u32 = 20;
-const AWAITED_BATCHES_MAX: u32 = 5;
 
 /// A conversation of the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +36,8 @@ pub struct HistoryEntry {
     pub summary: ConversationSummary,
     /// The name of the key through which it was begun; `None` if it was begun in the application.
     pub key_name: Option<String>,
+    /// The passage with searched words, if one of the last messages has any.
+    pub passage: Vec<FoundPiece>,
 }
 
 /// A page of the history.
@@ -79,6 +84,7 @@ impl History {
             return Ok(HistoryPage { entries: Vec::new(), more: false, is_indexing: false });
         }
         let is_indexing = !words.is_empty() && self.index(account).await?;
+        let sought = words.clone();
         let found = self.store.read(move |tx| {
             let ids = if words.is_empty() {
                 listed(tx, account, offset, limit)?
@@ -91,15 +97,53 @@ impl History {
         let mut entries = found.await?;
         let more = entries.len() > limit;
         entries.truncate(limit);
+        if !sought.is_empty() {
+            entries = self.with_passages(account, entries, sought).await?;
+        }
         Ok(HistoryPage { entries, more, is_indexing })
     }
 
-    /// Indexes what has changed. Returns true if a task goes on with the rest.
-    async fn index(&self, account: AccountId) -> Result<bool, UseCaseError> {
-        for _ in 0..AWAITED_BATCHES_MAX {
-            if !self.index_batch(account).await? {
-                return Ok(false);
+    /// Adds the passages with searched words, as far as they are among the first [`PASSAGES_TEXT_BYTES`] of last messages.
+    async fn with_passages(
+        &self,
+        account: AccountId,
+        mut entries: Vec<HistoryEntry>,
+        words: Vec<String>,
+    ) -> Result<Vec<HistoryEntry>, UseCaseError> {
+        let ids: Vec<ConversationId> = entries.iter().map(|entry| entry.summary.id).collect();
+        let texts = self.store.read(move |tx| {
+            let mut texts = Vec::with_capacity(ids.len());
+            let mut bytes = 0;
+            for id in &ids {
+                let last = if bytes < PASSAGES_TEXT_BYTES {
+                    search::last_texts(tx, account, *id)?
+                } else {
+                    Vec::new()
+                };
+                bytes += last.iter().map(String::len).sum::<usize>();
+                texts.push(last);
             }
+            Ok::<_, StoreError>(texts)
+        });
+        let texts = texts.await?;
+        let with_passages = tokio::task::spawn_blocking(move || {
+            for (entry, texts) in entries.iter_mut().zip(texts) {
+                let passage = texts.iter().find_map(|text| found_passage::find(text, &words));
+                entry.passage = passage.unwrap_or_default();
+            }
+            entries
+        });
+        with_passages.await.map_err(UseCaseError::internal)
+    }
+
+    /// Indexes a batch of what has changed. Returns true if a task indexes the rest.
+    async fn index(&self, account: AccountId) -> Result<bool, UseCaseError> {
+        // The task takes the latest changes first, too: a batch of this search would be the same work again.
+        if self.lock_indexing().contains(&account) {
+            return Ok(true);
+        }
+        if !self.index_batch(account).await? {
+            return Ok(false);
         }
         if self.lock_indexing().insert(account) {
             let this = self.clone();
@@ -112,22 +156,22 @@ impl History {
         Ok(true)
     }
 
-    /// Indexes a batch. Returns true if there may be more.
+    /// Indexes a batch. Returns true if there is more.
     async fn index_batch(&self, account: AccountId) -> Result<bool, UseCaseError> {
-        let unindexed = self.store.read(move |tx| search::unindexed(tx, account, BATCH)).await?;
-        if unindexed.is_empty() {
+        let Batch { conversations, more } =
+            self.store.read(move |tx| search::unindexed(tx, account, BATCH)).await?;
+        if conversations.is_empty() {
             return Ok(false);
         }
-        let is_full = unindexed.len() == BATCH as usize || unindexed.iter().any(|rest| rest.until.is_none());
         let with_words = tokio::task::spawn_blocking(move || {
-            unindexed.into_iter().map(|one| (words_of(&one), one)).collect::<Vec<_>>()
+            conversations.into_iter().map(|one| (words_of(&one), one)).collect::<Vec<_>>()
         });
         let with_words = with_words.await.map_err(UseCaseError::internal)?;
         let indexed = self.store.write(move |tx| {
             with_words.iter().try_for_each(|(words, one)| search::index(tx, account, one, words))
         });
         indexed.await?;
-        Ok(is_full)
+        Ok(more)
     }
 
     fn lock_indexing(&self) -> std::sync::MutexGuard<'_, HashSet<AccountId>> {
@@ -166,7 +210,7 @@ fn entries(
         match conversations::summary(tx, account, id) {
             Ok(summary) => {
                 let key_name = conversations::key_name(tx, account, id)?;
-                entries.push(HistoryEntry { summary, key_name });
+                entries.push(HistoryEntry { summary, key_name, passage: Vec::new() });
             }
             // It was deleted in between.
             Err(ConversationError::NotFound) => {}

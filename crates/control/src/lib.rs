@@ -22,6 +22,7 @@ mod disk_reserve;
 pub mod error;
 pub mod files;
 pub mod first_owner;
+mod found_passage;
 pub mod health;
 pub mod history;
 mod jobs;
@@ -50,8 +51,8 @@ pub use credentials::Credentials;
 pub use disk_reserve::{DiskReserve, DiskReserveConfig};
 pub use egress::{Callback, OidcConfig};
 pub use engine::{
-    AnswerMetrics, DispatchLimits, Environment, Plugins, PluginsConfig, environment, metrics, plugins_folder,
-    templates,
+    AnswerMetrics, DispatchLimits, EmbeddingMetrics, Environment, Plugins, PluginsConfig, environment,
+    metrics, plugins_folder, templates,
 };
 pub use error::{ErrorKind, PublicCode, UseCaseError};
 pub use files::Files;
@@ -61,6 +62,7 @@ pub use history::History;
 pub use jobs::{JobCounts, JobKindMetrics, JobMetrics};
 pub use live;
 pub use machine::FolderIndexing;
+pub use machine::preview;
 pub use models::{Catalog, ProbeError, VendorHealth};
 pub use operators::Operators;
 pub use owner::Owner;

@@ -1,6 +1,6 @@
 //! The operations of a signed-in owner on their own account: API keys, credits and usage.
 
-use domain::credits::{Balance, Credits};
+use domain::credits::Balance;
 use domain::id::KeyId;
 use domain::key::SecretKey;
 use domain::time::Timestamp;
@@ -9,6 +9,7 @@ use store::audit::{self, AuditEntry};
 pub use store::credits::{LEDGER_PAGE_MAX, LedgerEntry};
 use store::keys::{self, KeyError, NewKey};
 pub use store::keys::{Key, Spending};
+pub use store::usage::KeyUsage;
 use store::{Store, credits, usage};
 
 use crate::api_keys::{CreatedKey, GRANT_MAX, KeyRestrictions, key_name};
@@ -108,21 +109,20 @@ impl Owner {
         balance.ok_or_else(|| UseCaseError::internal("the account of a session does not exist"))
     }
 
-    /// Returns the usage of the account's answers since a time.
+    /// Returns the usage of the account's answers from the day of a time on, in UTC.
     ///
     /// # Errors
     /// [`UseCaseError`].
     pub async fn usage(&self, principal: &Principal, since: Timestamp) -> Result<UsageReport, UseCaseError> {
         signed_in(principal)?;
         let account = principal.account();
-        let (rows, more) = self.store.read(move |tx| usage::by_day_and_model(tx, account, since)).await?;
+        let (rows, more) = self.store.read(move |tx| usage::of_days(tx, account, since)).await?;
         Ok(UsageReport::of(&rows, !more))
     }
 }
 
 impl Owner {
-    /// Returns the cost of the account's answers since a time by the name of the key that asked; `None` for questions of the
-    /// application. Most expensive first.
+    /// Returns the cost of the account's answers from the day of a time on by the key that asked. Most expensive first.
     ///
     /// # Errors
     /// [`UseCaseError`].
@@ -130,7 +130,7 @@ impl Owner {
         &self,
         principal: &Principal,
         since: Timestamp,
-    ) -> Result<Vec<(Option<String>, u64, Credits)>, UseCaseError> {
+    ) -> Result<Vec<KeyUsage>, UseCaseError> {
         signed_in(principal)?;
         let account = principal.account();
         Ok(self.store.read(move |tx| usage::by_key(tx, account, since)).await?)

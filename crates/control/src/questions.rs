@@ -17,7 +17,9 @@ use models::Catalog;
 use plugins::{Library, Lookup};
 use store::conversations;
 pub use store::questions::Idempotency;
-use store::questions::{self, Accepted, AskRefused, AskResult, NewConversation, NewQuestion, Target};
+use store::questions::{
+    self, Accepted, AskRefused, AskResult, NewConversation, NewQuestion, NewVersion, Target,
+};
 use store::{Sql, Store, StoreError, machines};
 use telemetry::trace::SpanContext;
 use workspace::{AskedPath, WorkspaceError, Workspaces};
@@ -34,9 +36,12 @@ pub struct AskRequest {
     pub input: String,
     /// The conversation to continue; a new one if `None`.
     pub conversation: Option<ConversationId>,
+    /// The place in that conversation.
+    pub place: AskPlace,
     /// Workspace paths to attach, as written.
     pub attachments: Vec<String>,
-    /// The model; the default if `None`. For a new conversation only, like the next three.
+    /// The model; the default if `None`. For a new conversation only, like the next three; a version has a model with
+    /// settings, too.
     pub model: Option<String>,
     /// Settings of the model.
     pub settings: Vec<(String, String)>,
@@ -52,6 +57,31 @@ pub struct AskRequest {
     pub idempotency: Option<Idempotency>,
     /// The span of the request, if its trace is recorded.
     pub trace: Option<SpanContext>,
+}
+
+/// The place of a question in an existing conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AskPlace {
+    /// After the last exchange that is shown.
+    #[default]
+    Next,
+    /// At the end of the branch of this answer.
+    BranchOf(MessageId),
+    /// Instead of the question of this answer, as another version of it.
+    Version(MessageId),
+}
+
+/// The changes of another version of a question; `None` leaves a field as it was asked.
+#[derive(Debug, Clone, Default)]
+pub struct Revision {
+    /// The text.
+    pub input: Option<String>,
+    /// Workspace paths to attach, as written.
+    pub attachments: Option<Vec<String>>,
+    /// The model.
+    pub model: Option<String>,
+    /// As in [`AskRequest`].
+    pub idempotency: Option<Idempotency>,
 }
 
 /// The result of asking.
@@ -117,6 +147,48 @@ impl Questions {
         Ok(taken?)
     }
 
+    /// Asks a question of a conversation again, changed or to another model, with the same agent and skills. The new
+    /// version is shown instead of the exchange and of those that follow it, which are kept.
+    ///
+    /// # Errors
+    /// [`UseCaseError`]; nothing was changed then.
+    pub async fn revise(
+        &self,
+        principal: &Principal,
+        conversation: ConversationId,
+        answer: MessageId,
+        revision: Revision,
+    ) -> Result<AskOutcome, UseCaseError> {
+        principal.require(&[Permission::Ask])?;
+        let account = principal.account();
+        let asked = move |tx: &mut dyn Sql| conversations::asked_exchange(tx, account, conversation, answer);
+        let asked = self.store.read(asked).await?;
+        let (model, settings) = match revision.model.filter(|model| *model != asked.model) {
+            Some(other) => (Some(other), Vec::new()),
+            None => match self.catalog.resolve(Some(&asked.model)) {
+                Some(model) if check_settings(&model.entry, &asked.settings).is_ok() => {
+                    (Some(asked.model), asked.settings)
+                }
+                // The catalog has changed since.
+                Some(_) => (Some(asked.model), Vec::new()),
+                None => (None, Vec::new()),
+            },
+        };
+        let request = AskRequest {
+            input: revision.input.unwrap_or(asked.text),
+            conversation: Some(conversation),
+            place: AskPlace::Version(answer),
+            attachments: revision.attachments.unwrap_or(asked.attachments),
+            model,
+            settings,
+            agent: asked.agent,
+            skills: asked.skills,
+            idempotency: revision.idempotency,
+            ..AskRequest::default()
+        };
+        self.ask(principal, request).await
+    }
+
     /// Accepts a question that was not accepted before.
     async fn check_and_submit(
         &self,
@@ -144,12 +216,12 @@ impl Questions {
         }
         let jurisdictions = match &target {
             Target::New(new) => new.jurisdictions.as_slice(),
-            Target::Existing(_) => &[],
+            Target::Existing(_) | Target::BranchOf { .. } | Target::Version(_) => &[],
         };
         let web = match &target {
             Target::New(new) => self.web.reach(new.web_search),
             // The most that the conversation may permit.
-            Target::Existing(_) => self.web.reach(true),
+            Target::Existing(_) | Target::BranchOf { .. } | Target::Version(_) => self.web.reach(true),
         };
         let templates = &self.templates;
         let chosen =
@@ -268,18 +340,27 @@ impl Questions {
         principal: &Principal,
         request: &AskRequest,
     ) -> Result<(Target, ModelEntry), AskError> {
+        if let Some(conversation) = request.conversation
+            && let AskPlace::Version(of) = request.place
+        {
+            let model = self.chosen_model(request)?;
+            let settings = request.settings.clone();
+            let version = NewVersion { conversation, of, model: model.id.clone(), settings };
+            return Ok((Target::Version(version), model));
+        }
         if let Some(id) = request.conversation {
             let account = principal.account();
             let conversation = self.store.read(move |tx| conversations::summary(tx, account, id)).await?;
             let model =
                 self.catalog.resolve(Some(&conversation.model)).or_else(|| self.catalog.resolve(None));
             let model = model.ok_or_else(|| self.unknown_model(&conversation.model))?;
-            return Ok((Target::Existing(id), model.entry));
+            let target = match request.place {
+                AskPlace::BranchOf(answer) => Target::BranchOf { conversation: id, answer },
+                AskPlace::Next | AskPlace::Version(_) => Target::Existing(id),
+            };
+            return Ok((target, model.entry));
         }
-        let asked = request.model.as_deref();
-        let model =
-            self.catalog.resolve(asked).ok_or_else(|| self.unknown_model(asked.unwrap_or_default()))?.entry;
-        check_settings(&model, &request.settings)?;
+        let model = self.chosen_model(request)?;
         self.check_jurisdictions(&request.jurisdictions)?;
         let new = NewConversation {
             id: ConversationId::made_at(self.environment.now(), self.environment.bits()),
@@ -290,6 +371,15 @@ impl Questions {
             web_search: request.web_search,
         };
         Ok((Target::New(new), model))
+    }
+
+    /// Returns the model that the question names, or the default, and checks the settings.
+    fn chosen_model(&self, request: &AskRequest) -> Result<ModelEntry, AskError> {
+        let asked = request.model.as_deref();
+        let model =
+            self.catalog.resolve(asked).ok_or_else(|| self.unknown_model(asked.unwrap_or_default()))?.entry;
+        check_settings(&model, &request.settings)?;
+        Ok(model)
     }
 
     /// Returns the error for an unknown model, or for an absent default if `asked` is empty. A vendor whose model

@@ -11,7 +11,7 @@ use domain::id::NodeId;
 use domain::machine::{MachineStatus, Rules};
 use egress::WebConfig;
 use machine::{Driver, Machines};
-use models::{Catalog, VendorHealth, VendorsConfig};
+use models::{Catalog, EmbeddingModel, VendorHealth, VendorsConfig};
 use store::{DatabaseUrl, ExclusiveLock, Store, StoreError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -32,7 +32,7 @@ use crate::{
 };
 use engine::metrics::AnswerMetrics;
 use engine::templates::PromptTemplates;
-use engine::{Dispatch, DispatchLimits, Web};
+use engine::{Dispatch, DispatchLimits, EmbeddingMetrics, Embeddings, Web, release_left_over};
 use live::Live;
 
 /// The time limit for connecting to the database at the start.
@@ -126,9 +126,47 @@ pub struct Service {
     lock: ExclusiveLock,
     machines: Machines,
     dispatch: Dispatch,
+    embeddings: Option<Arc<Embeddings>>,
     jobs: Jobs,
     tasks: TaskTracker,
     shutdown: CancellationToken,
+}
+
+/// Creates the embeddings, if they are configured, and releases what an earlier service has reserved for some, in any case.
+async fn embeddings(
+    vendors: &VendorsConfig,
+    store: &Store,
+    environment: &Environment,
+) -> Result<Option<Arc<Embeddings>>, StartError> {
+    release_left_over(store, environment).await?;
+    let Some(config) = &vendors.embeddings else { return Ok(None) };
+    let model = EmbeddingModel::new(config, vendors)?;
+    Ok(Some(Embeddings::new(model, store.clone(), environment.clone())))
+}
+
+fn machines(
+    driver: Driver,
+    records: StoreMachineRecords,
+    rules: Rules,
+    embeddings: Option<&Arc<Embeddings>>,
+) -> Machines {
+    let machines = Machines::new(driver, Arc::new(records), rules);
+    match embeddings {
+        Some(embeddings) => machines.with_embedder(embeddings.clone()),
+        None => machines,
+    }
+}
+
+/// Creates the catalog, and waits a moment for the vendors' models.
+async fn discover_models(
+    vendors: VendorsConfig,
+    environment: &Environment,
+) -> Result<Arc<Catalog>, StartError> {
+    let catalog = Arc::new(Catalog::new(vendors, environment.clock())?);
+    // The catalog logs and reports failures.
+    let _asked = tokio::time::timeout(MODELS_TIMEOUT, catalog.refresh()).await;
+    log_failed_vendors(&catalog);
+    Ok(catalog)
 }
 
 /// Reads the prompt templates.
@@ -159,12 +197,10 @@ impl Service {
         let web = Web::new(config.web)?;
         let (jurisdictions, live) = (Arc::new(config.jurisdictions), Arc::new(Live::default()));
         let templates = Arc::new(read_templates(jurisdictions.clone(), config.instructions).await?);
-        let catalog = Arc::new(Catalog::new(config.vendors, environment.clock())?);
-        // The catalog logs and reports failures.
-        let _asked = tokio::time::timeout(MODELS_TIMEOUT, catalog.refresh()).await;
-        log_failed_vendors(&catalog);
+        let embeddings = embeddings(&config.vendors, &store, &environment).await?;
+        let catalog = discover_models(config.vendors, &environment).await?;
         let records = StoreMachineRecords { store: store.clone(), workspaces: workspaces.clone() };
-        let machines = Machines::new(config.driver, Arc::new(records), config.rules);
+        let machines = machines(config.driver, records, config.rules, embeddings.as_ref());
         machines.begin().await?;
         let jobs = Jobs::begin(&store, &environment, &workspaces, &machines, node).await?;
         let dispatch = Dispatch::begin(engine::Parts {
@@ -173,6 +209,7 @@ impl Service {
             live: live.clone(),
             machines: machines.clone(),
             catalog: catalog.clone(),
+            embeddings: embeddings.clone(),
             plugins: plugins.clone(),
             templates: templates.clone(),
             web: web.clone(),
@@ -242,6 +279,7 @@ impl Service {
             lock,
             machines,
             dispatch,
+            embeddings,
             jobs,
             tasks,
             shutdown,
@@ -268,6 +306,12 @@ impl Service {
     #[must_use]
     pub fn metrics(&self) -> &AnswerMetrics {
         self.dispatch.metrics()
+    }
+
+    /// Returns the metrics of embeddings, if they are configured.
+    #[must_use]
+    pub fn embedding_metrics(&self) -> Option<&EmbeddingMetrics> {
+        self.embeddings.as_deref().map(Embeddings::metrics)
     }
 
     /// Returns the metrics of the store and the depths of its queues.

@@ -516,3 +516,22 @@ async fn an_unknown_model_is_invalid_unless_a_vendor_that_is_away_may_have_it() 
     assert_eq!(code(refused), Some((ErrorKind::Conflict, PublicCode::ModelUnavailable)));
     service.shutdown().await;
 }
+
+/// A search waits for the conversations that changed last; a task indexes the others.
+#[tokio::test]
+async fn a_search_does_not_wait_for_a_long_history_to_be_indexed() {
+    const CONVERSATIONS: usize = 50;
+    let Stage { service, principal, data: _data, .. } = stage().await;
+    for number in 0..CONVERSATIONS {
+        let asking = AskRequest { input: format!("Flat {number}"), ..question() };
+        service.questions.ask(&principal, asking).await.expect("it is accepted");
+    }
+    let page = service.history.page(&principal, "flat", 0, CONVERSATIONS).await.expect("a page");
+    assert!(page.is_indexing && !page.entries.is_empty(), "{page:?}");
+    let page = until(async || {
+        let page = service.history.page(&principal, "flat", 0, CONVERSATIONS).await.expect("a page");
+        (!page.is_indexing).then_some(page)
+    });
+    assert_eq!(page.await.entries.len(), CONVERSATIONS);
+    service.shutdown().await;
+}

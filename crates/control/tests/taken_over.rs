@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -33,7 +34,7 @@ use machine::simulated::{Connection, Simulated};
 use models::{VendorConfig, VendorsConfig};
 use protocol::index::{CHANGED_PATH, INDEX_PATH};
 use protocol::session::read_host_line;
-use store::turns::{self, Completion, Fence};
+use store::turns::{self, ClaimOptions, Completion, Fence};
 use store::{RowExt, Sql, SqlExt, Store, conversations, credits};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -108,6 +109,12 @@ async fn guest(connection: Connection, sessions: Sessions) {
     let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     // The host closes the connection.
     let _ = server.serve_connection(TokioIo::new(connection.stream), service).await;
+}
+
+/// Returns a driver of such machines.
+fn machines(sessions: &Sessions) -> Driver {
+    let sessions = sessions.clone();
+    Driver::Simulated(Simulated::new(move |connection| guest(connection, sessions.clone())))
 }
 
 async fn listen(mut body: Incoming, open: mpsc::Sender<Bytes>, sessions: Sessions) {
@@ -210,6 +217,30 @@ struct Stage {
     service: Service,
     principal: Principal,
     live: Arc<LiveAnswer>,
+    vendors: VendorsConfig,
+    /// The number of requests to the model.
+    asked: Arc<AtomicU64>,
+}
+
+/// Returns the configuration of a service without vendors, whose machines never answer.
+fn configuration(data: &Path) -> ServiceConfig {
+    ServiceConfig {
+        instructions: None,
+        data: data.to_owned(),
+        database: None,
+        quota: Quota::default(),
+        limits: DispatchLimits::default(),
+        rules: Rules::default(),
+        vendors: VendorsConfig::default(),
+        jurisdictions: builtin_jurisdictions(),
+        driver: Driver::Simulated(Simulated::new(|_| std::future::pending())),
+        plugins: PluginsConfig::default(),
+        web: WebConfig::default(),
+        disk: DiskReserveConfig { free_min_bytes: 0, reserve_bytes: 0 },
+        single_sign_on: None,
+        host_checks: Vec::new(),
+        accept_empty_database: false,
+    }
 }
 
 /// Sets up the stage. The counter of requests to the model starts at `asked`: see [`answer`].
@@ -217,24 +248,13 @@ async fn stage(asked: u64, web: WebConfig) -> Stage {
     let (sessions, clock) = (Sessions::default(), Arc::new(Moved::default()));
     let asked = Arc::new(AtomicU64::new(asked));
     let data = tempfile::tempdir().expect("a temporary folder");
-    let seen = sessions.clone();
-    let openai = VendorConfig { base_url: Some(vendor(asked)), ..VendorConfig::default() };
+    let openai = VendorConfig { base_url: Some(vendor(asked.clone())), ..VendorConfig::default() };
+    let vendors = VendorsConfig { openai: Some(openai), ..VendorsConfig::default() };
     let config = ServiceConfig {
-        instructions: None,
-        data: data.path().to_owned(),
-        database: None,
-        quota: Quota::default(),
-        limits: DispatchLimits::default(),
-        rules: Rules::default(),
-        vendors: VendorsConfig { openai: Some(openai), ..VendorsConfig::default() },
-        jurisdictions: builtin_jurisdictions(),
-        driver: Driver::Simulated(Simulated::new(move |connection| guest(connection, seen.clone()))),
-        plugins: PluginsConfig::default(),
+        vendors: vendors.clone(),
+        driver: machines(&sessions),
         web,
-        disk: DiskReserveConfig { free_min_bytes: 0, reserve_bytes: 0 },
-        single_sign_on: None,
-        host_checks: Vec::new(),
-        accept_empty_database: false,
+        ..configuration(data.path())
     };
     let environment = Environment::new(clock.clone(), Arc::new(Counter::default()));
     let service = Service::start(config, environment).await.expect("a service");
@@ -245,7 +265,7 @@ async fn stage(asked: u64, web: WebConfig) -> Stage {
     let principal = service.access.resolve(key.reveal()).await.expect("a caller");
     // The vendor may not have listed the model yet.
     let live = until(async || ask(&service, &principal).await).await;
-    Stage { data, sessions, clock, service, principal, live }
+    Stage { data, sessions, clock, service, principal, live, vendors, asked }
 }
 
 async fn ask(service: &Service, principal: &Principal) -> Option<Arc<LiveAnswer>> {
@@ -311,23 +331,7 @@ async fn an_answer_that_was_deleted_as_the_service_ended_is_ended_by_the_next() 
         move |tx: &mut dyn Sql| conversations::delete(tx, account, conversation, Timestamp::from_micros(1));
     store.write(delete).await.expect("it is there");
     service.shutdown().await;
-    let config = ServiceConfig {
-        instructions: None,
-        data: data.path().to_owned(),
-        database: None,
-        quota: Quota::default(),
-        limits: DispatchLimits::default(),
-        rules: Rules::default(),
-        vendors: VendorsConfig::default(),
-        jurisdictions: builtin_jurisdictions(),
-        driver: Driver::Simulated(Simulated::new(|_| std::future::pending())),
-        plugins: PluginsConfig::default(),
-        web: WebConfig::default(),
-        disk: DiskReserveConfig { free_min_bytes: 0, reserve_bytes: 0 },
-        single_sign_on: None,
-        host_checks: Vec::new(),
-        accept_empty_database: false,
-    };
+    let config = configuration(data.path());
     let environment =
         Environment::new(Arc::new(Moved::default()), Arc::new(Counter(AtomicU64::new(1 << 32))));
     let service = Service::start(config, environment).await.expect("a service");
@@ -349,6 +353,44 @@ async fn an_answer_that_was_deleted_as_the_service_ended_is_ended_by_the_next() 
 }
 
 /// A client may reset its stream at any moment: a committed deletion must still be carried out.
+/// A lease of a killed process is an attempt without progress, whatever killed it. So a service that is killed again and
+/// again must not fail what it works on, unless that goes on for a while.
+#[tokio::test]
+async fn an_answer_fails_only_after_many_kills_in_a_row_and_a_minute() {
+    let Stage { data, sessions, clock, service, live, vendors, asked, .. } =
+        stage(2, WebConfig::default()).await;
+    let answer = live.meta().answer;
+    half(&live).await;
+    service.shutdown().await;
+    let store = Store::open(&data.path().join("causerie.db")).expect("the database");
+    let (node, now) = (NodeId::from_random(7), clock.now());
+    let options = ClaimOptions { node, now, lease_until: now.plus(PATIENCE), per_account_max: 1, limit: 1 };
+    for _ in 0..20 {
+        let claimed = store.write(move |tx| turns::claim(tx, &options)).await.expect("a claim");
+        assert_eq!(claimed.iter().map(|one| one.fence.answer).collect::<Vec<_>>(), [answer]);
+        store.write(move |tx| turns::take_over(tx, node)).await.expect("a restart");
+    }
+    let next = async |entropy| {
+        let config = ServiceConfig {
+            vendors: vendors.clone(),
+            driver: machines(&sessions),
+            ..configuration(data.path())
+        };
+        let environment = Environment::new(clock.clone(), Arc::new(Counter(AtomicU64::new(entropy))));
+        Service::start(config, environment).await.expect("a service")
+    };
+    let asked_before = asked.load(Ordering::SeqCst);
+    let service = next(1 << 32).await;
+    until(async || (asked.load(Ordering::SeqCst) > asked_before).then_some(())).await;
+    service.shutdown().await;
+    let open = async || store.read(|tx| turns::open_answers(tx)).await.expect("a read");
+    assert_eq!(open().await, 1, "it goes on");
+    clock.0.fetch_add(60_000_000, Ordering::Relaxed);
+    let service = next(2 << 32).await;
+    until(async || (open().await == 0).then_some(())).await;
+    service.shutdown().await;
+}
+
 #[tokio::test]
 async fn a_deletion_whose_caller_has_gone_is_carried_through() {
     let Stage { data, service, principal, live, .. } = stage(2, WebConfig::default()).await;

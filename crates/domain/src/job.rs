@@ -90,8 +90,7 @@ impl Job {
         match self {
             Self::RemoveConversation(_) | Self::RemoveAccount(_) => None,
             Self::RemoveIdempotencyKeys => Some(Duration::from_secs(60)),
-            Self::TrimAuditLog => Some(Duration::from_secs(60 * 60)),
-            Self::RemoveStaleUploads => Some(Duration::from_secs(6 * 60 * 60)),
+            Self::TrimAuditLog | Self::RemoveStaleUploads => Some(Duration::from_secs(60 * 60)),
             Self::RemoveFailedJobs => Some(INTERVAL_MAX),
         }
     }

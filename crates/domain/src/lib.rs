@@ -11,6 +11,7 @@ pub mod answer;
 pub mod catalog;
 pub mod citation;
 pub mod credits;
+pub mod embedding;
 pub mod excerpt;
 pub mod hex;
 pub mod id;

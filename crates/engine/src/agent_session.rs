@@ -5,11 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::id::AccountId;
-use futures_util::FutureExt;
-use machine::{MachineError, ProtocolViolation, Session};
+use domain::step::Call;
+use domain::tool::MachineTool;
+use domain::turn::HostFrame;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use machine::{GuestConnection, MachineError, ProtocolViolation, Session};
 use plugins::Library;
+use protocol::tool::SearchArguments;
 use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
 
+use super::embeddings::Embeddings;
 use super::shared::Shared;
 use super::turn_input::{SessionEvent, TurnInput};
 
@@ -62,7 +69,13 @@ async fn exchange(shared: &Shared, library: &Library, account: AccountId, turn: 
         }
     };
     let tools = shared.tools_of_machine(account, &connection, library).await;
-    let (frames, waiting) = mpsc::channel(FRAMES_WAITING_MAX);
+    let (frames, mut waiting) = mpsc::channel(FRAMES_WAITING_MAX);
+    let _handing = shared.parts.embeddings.clone().map(|embeddings| {
+        let (onward, handed) = mpsc::channel(FRAMES_WAITING_MAX);
+        let frames = std::mem::replace(&mut waiting, handed);
+        let handing = hand_queries(embeddings, account, connection.clone(), frames, onward);
+        AbortOnDropHandle::new(tokio::spawn(handing))
+    });
     let mut session = Session::new(connection.clone(), waiting);
     if !turn.send(SessionEvent::Up { connection, frames, tools }).await {
         return SessionEvent::Down;
@@ -78,6 +91,48 @@ async fn exchange(shared: &Shared, library: &Library, account: AccountId, turn: 
             Err(ProtocolViolation) => return SessionEvent::Violation,
         }
     }
+}
+
+/// Passes frames on. A search waits until the machine has the vector of its query; other frames do not wait for it, not
+/// even the cancellation of the search, after which the machine ignores it.
+async fn hand_queries(
+    embeddings: Arc<Embeddings>,
+    account: AccountId,
+    guest: GuestConnection,
+    mut frames: mpsc::Receiver<HostFrame>,
+    onward: mpsc::Sender<HostFrame>,
+) {
+    let mut searches = FuturesUnordered::new();
+    loop {
+        let frame = tokio::select! {
+            frame = frames.recv() => match frame {
+                Some(HostFrame::Run(call)) => match query_of(&call) {
+                    Some(query) => {
+                        let (embeddings, guest) = (&embeddings, &guest);
+                        searches.push(async move {
+                            embeddings.hand_query(account, guest, &query).await;
+                            HostFrame::Run(call)
+                        });
+                        continue;
+                    }
+                    None => HostFrame::Run(call),
+                },
+                Some(frame) => frame,
+                None => return,
+            },
+            Some(search) = searches.next() => search,
+        };
+        if onward.send(frame).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Returns the query of a search.
+fn query_of(call: &Call) -> Option<String> {
+    let is_search = MachineTool::named(&call.tool) == Some(MachineTool::Search);
+    let arguments = is_search.then(|| serde_json::from_str::<SearchArguments>(&call.arguments).ok());
+    arguments.flatten().map(|arguments| arguments.query)
 }
 
 /// The turn that a session belongs to.

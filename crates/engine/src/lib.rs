@@ -7,6 +7,7 @@
 mod agent_session;
 mod control_signal;
 mod dispatch;
+mod embeddings;
 pub mod environment;
 mod give_up;
 mod images;
@@ -28,6 +29,7 @@ mod turn_store;
 mod web;
 
 pub use dispatch::Dispatch;
+pub use embeddings::{EmbeddingMetrics, Embeddings, release_left_over};
 pub use environment::Environment;
 pub use metrics::AnswerMetrics;
 pub use plugin_library::{Plugins, PluginsConfig, PluginsError, plugins_folder};

@@ -127,11 +127,13 @@ fn log_notices<'a>(notices: impl Iterator<Item = &'a Notice>) {
     for (folder, (skipped, remarks)) in counts {
         if skipped > 0 {
             tracing::warn!(
-                "plugin {folder}: {skipped} items skipped; `causerie plugins check {folder}` says why"
+                "plugin {folder}: {skipped} {} skipped; `causerie plugins check {folder}` says why",
+                if skipped == 1 { "item" } else { "items" }
             );
         } else {
             tracing::info!(
-                "plugin {folder}: {remarks} remarks; `causerie plugins check {folder}` lists them"
+                "plugin {folder}: {remarks} {}; `causerie plugins check {folder}` lists them",
+                if remarks == 1 { "remark" } else { "remarks" }
             );
         }
     }

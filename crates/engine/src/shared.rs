@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use workspace::Workspaces;
 
 use super::control_signal::{self, ControlSignal, ControlSignals};
+use super::embeddings::Embeddings;
 use super::environment::Environment;
 use super::machine_tools::MachineTools;
 use super::metrics::AnswerMetrics;
@@ -69,6 +70,8 @@ pub struct Parts {
     pub machines: Machines,
     /// The models.
     pub catalog: Arc<Catalog>,
+    /// Search by meaning, if it is configured.
+    pub embeddings: Option<Arc<Embeddings>>,
     /// The skills and agents.
     pub plugins: Plugins,
     /// Web access, as far as the configuration allows it.

@@ -48,6 +48,9 @@ const REST: Duration = Duration::from_secs(1);
 const REST_DOUBLINGS_MAX: u32 = 5;
 /// Leases in a row without progress after which an answer fails: with the backoff between them, some four minutes.
 const ATTEMPTS_MAX: u32 = 12;
+/// The shortest time of them. A service that is killed again and again has no backoff between its leases, and it need not be
+/// the answer that kills it.
+const ATTEMPTS_TIME_MIN: Duration = Duration::from_secs(60);
 /// The time in which a session ends after its turn.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -97,7 +100,8 @@ async fn attempt(
     given: &mut watch::Receiver<ControlSignals>,
 ) -> TurnOutcome {
     let answer = claimed.fence.answer;
-    if claimed.attempts > ATTEMPTS_MAX {
+    let tried_for = shared.parts.environment.now().since(claimed.attempts_since);
+    if claimed.attempts > ATTEMPTS_MAX && tried_for >= ATTEMPTS_TIME_MIN {
         return if give_up::end(shared, claimed).await { TurnOutcome::Over } else { TurnOutcome::GiveBack };
     }
     // An answer that breaks its turn must not stay leased for ever.

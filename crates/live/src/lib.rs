@@ -27,6 +27,8 @@ pub use self::follower::Follower;
 pub use self::rope::{Representation, Rope, Segment};
 use self::snapshot::RenderCache;
 pub use self::snapshot::{Citation, PartKind, Snapshot, SnapshotPart};
+pub use text_analysis::proof::Unproven;
+
 pub(crate) use self::throttle::{LastSent, Throttle};
 
 /// The constant properties of an answer.
@@ -314,6 +316,23 @@ impl Live {
             }
         }
         live
+    }
+
+    /// Returns `true` if somebody watches the conversation.
+    pub fn is_watched(&self, conversation: ConversationId) -> bool {
+        self.lock().watched.contains_key(&conversation)
+    }
+
+    /// Moves the watchers of a conversation to the last answer of another branch. The answer must be a new object, so that
+    /// none follows itself when a branch is shown again. Does nothing while the answer that they watch is in progress.
+    pub fn show(&self, latest: Arc<LiveAnswer>) {
+        let mut known = self.lock();
+        if let Some(watched) = known.watched.get_mut(&latest.meta.conversation)
+            && watched.latest.as_ref().is_none_or(|before| before.progress().borrow().ended)
+            && let Some(before) = watched.latest.replace(latest.clone())
+        {
+            before.follow(latest);
+        }
     }
 
     /// Removes an answer that is completed, or no longer written here. Its readers keep it.

@@ -12,6 +12,7 @@ use domain::id::PartId;
 use domain::skill::SkillName;
 use domain::step::Purpose;
 use render::Renderer;
+use text_analysis::proof::Unproven;
 
 use crate::Meta;
 use crate::rope::{Growing, Representation, Rope, Segment};
@@ -150,7 +151,9 @@ pub struct Citation {
     /// compare.
     pub verified: Option<bool>,
     /// The first thing that does not stand there, if it is not verified.
-    pub reason: Option<String>,
+    pub reason: Option<Unproven>,
+    /// The text of the passage, as far as the answer has it.
+    pub passage: Option<Arc<str>>,
 }
 
 impl Citation {
@@ -262,7 +265,8 @@ fn citations(markdown: &str, answer: &Answer) -> Vec<Citation> {
     cited
         .filter_map(|number| {
             let place = answer.source(number)?.clone();
-            Some(Citation { number, place, verified: None, reason: None })
+            let passage = answer.shared_passage(number);
+            Some(Citation { number, place, verified: None, reason: None, passage })
         })
         .collect()
 }
@@ -274,7 +278,7 @@ fn checked_citations(markdown: &str, answer: &Answer) -> Vec<Citation> {
     for citation in &mut found {
         let Some(proof) = proofs.get(&citation.number) else { continue };
         citation.verified = Some(proof.is_ok());
-        citation.reason = proof.as_ref().err().map(ToString::to_string);
+        citation.reason = proof.as_ref().err().cloned();
     }
     found
 }

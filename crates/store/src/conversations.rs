@@ -1,5 +1,6 @@
 //! Conversations and their messages (sections 2.8, 2.9 and 4.4 of the interface).
 
+mod branches;
 mod delete;
 mod read;
 
@@ -10,10 +11,12 @@ use crate::codec;
 use crate::error::StoreError;
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
 
+pub(crate) use branches::{Place, place_of, show_place};
+pub use branches::{ShowRefused, Shown, Versions, show, versions};
 pub use delete::{DeletedConversation, delete, remove};
 pub use read::{
-    ConversationDetail, EXCHANGES_PAGE_MAX, Message, Question, StoredAnswer, answer, detail, latest_answer,
-    messages,
+    AskedExchange, ConversationDetail, EXCHANGES_PAGE_MAX, Message, Question, StoredAnswer, answer,
+    asked_exchange, detail, latest_answer, messages,
 };
 
 /// The largest page of [`list`].

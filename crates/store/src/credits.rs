@@ -13,6 +13,8 @@ pub const LEDGER_PAGE_MAX: u32 = 1000;
 
 /// The cap on the tokens of a posting, so that the sum of millions of postings cannot overflow.
 const TOKENS_MAX: i64 = 1 << 40;
+/// A day in UTC, in microseconds.
+const DAY_MICROS: i64 = 86_400_000_000;
 
 /// The reasons why a grant failed.
 #[derive(Debug, thiserror::Error)]
@@ -195,8 +197,7 @@ fn move_credits(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<Option<Balanc
 
 /// Writes a posting with the balance after it.
 pub(crate) fn record(tx: &mut dyn Sql, posting: &Posting<'_>, after: Balance) -> Result<()> {
-    let tokens =
-        |count: fn(Usage) -> u64| posting.usage.map(|usage| saturating(count(usage)).min(TOKENS_MAX));
+    let tokens = |count: fn(Usage) -> u64| posting.usage.map(|usage| stored_tokens(count(usage)));
     tx.send(
         "INSERT INTO postings (id, account_id, created_at, kind, amount, balance, reserved, conversation_id,
             answer_id, key_id, model, step, input_tokens, cached_tokens, output_tokens, reasoning_tokens, estimated,
@@ -223,7 +224,48 @@ pub(crate) fn record(tx: &mut dyn Sql, posting: &Posting<'_>, after: Balance) ->
             posting.summary.then_some(true),
         ],
     )?;
+    if posting.kind == PostingKind::Settle {
+        add_to_day(tx, posting)?;
+    }
     Ok(())
+}
+
+/// Adds a settled posting to the sums of its day. The account's row must be locked.
+fn add_to_day(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<()> {
+    let usage = posting.usage.unwrap_or_default();
+    let estimated = if usage.estimated { (usage.input_tokens, usage.output_tokens) } else { (0, 0) };
+    let credits = int(posting.amount.0)?;
+    let key = posting.key.map(|key| key.to_string()).unwrap_or_default();
+    tx.send(
+        "INSERT INTO usage_days (account_id, day, model, key_id, steps, credits, input_tokens, cached_tokens,
+            output_tokens, reasoning_tokens, estimated_tokens, summaries, summary_credits)
+         VALUES ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, $10, $11, $12)
+         ON CONFLICT (account_id, day, model, key_id) DO UPDATE SET steps = usage_days.steps + 1,
+            credits = usage_days.credits + $5, input_tokens = usage_days.input_tokens + $6,
+            cached_tokens = usage_days.cached_tokens + $7, output_tokens = usage_days.output_tokens + $8,
+            reasoning_tokens = usage_days.reasoning_tokens + $9,
+            estimated_tokens = usage_days.estimated_tokens + $10, summaries = usage_days.summaries + $11,
+            summary_credits = usage_days.summary_credits + $12",
+        params![
+            posting.account,
+            posting.now.micros() / DAY_MICROS,
+            posting.model.unwrap_or_default(),
+            &key,
+            credits,
+            stored_tokens(usage.input_tokens),
+            stored_tokens(usage.cached_tokens),
+            stored_tokens(usage.output_tokens),
+            stored_tokens(usage.reasoning_tokens),
+            stored_tokens(estimated.0) + stored_tokens(estimated.1),
+            posting.summary,
+            if posting.summary { credits } else { 0 },
+        ],
+    )
+}
+
+/// Returns a token count as it is stored. Vendors report the counts: an absurd one is capped rather than rejected.
+fn stored_tokens(count: u64) -> i64 {
+    saturating(count).min(TOKENS_MAX)
 }
 
 /// Vendors report the token counts. An absurd count is capped rather than rejected.

@@ -24,6 +24,7 @@ mod codec;
 pub mod conversations;
 mod copy;
 pub mod credits;
+pub mod embeddings;
 mod error;
 pub mod identities;
 mod job;

@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::sql::Result;
 
 /// All migrations. The version of a database is the number of its newest.
-pub(crate) const MIGRATIONS: [&str; 13] = [
+pub(crate) const MIGRATIONS: [&str; 17] = [
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_limits.sql"),
     include_str!("migrations/0003_terms.sql"),
@@ -23,6 +23,10 @@ pub(crate) const MIGRATIONS: [&str; 13] = [
     include_str!("migrations/0011_search.sql"),
     include_str!("migrations/0012_closed.sql"),
     include_str!("migrations/0013_identities.sql"),
+    include_str!("migrations/0014_branches.sql"),
+    include_str!("migrations/0015_usage_days.sql"),
+    include_str!("migrations/0016_embeddings.sql"),
+    include_str!("migrations/0017_attempts_since.sql"),
 ];
 
 pub(crate) const JOURNAL: &str =

@@ -7,7 +7,9 @@ use domain::id::{AccountId, ConversationId, KeyId, MessageId, PostingId, TraceId
 use domain::time::Timestamp;
 
 use crate::codec;
-use crate::conversations::{ConversationSummary, read_summary_columns, summary_columns};
+use crate::conversations::{
+    ConversationSummary, Place, place_of, read_summary_columns, show_place, summary_columns,
+};
 use crate::credits::{Posting, count_spent, read_balance, record};
 use crate::error::StoreError;
 use crate::skills;
@@ -15,6 +17,8 @@ use crate::sql::{Result, RowExt, Sql, SqlExt, int, params};
 
 /// The lifetime of an idempotency key, in microseconds: 24 hours.
 const IDEMPOTENCY_KEPT_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
+/// The most versions of one exchange.
+pub const VERSIONS_MAX: u32 = 100;
 
 /// A question to be accepted. Its catalog entries and paths are already checked.
 #[derive(Debug, Clone)]
@@ -67,8 +71,17 @@ pub enum AskedThrough {
 /// The conversation of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// An existing conversation.
+    /// An existing conversation. The question follows the last exchange that is shown.
     Existing(ConversationId),
+    /// An existing conversation, on the branch of an answer. If another branch is shown, this one is shown first.
+    BranchOf {
+        /// The conversation.
+        conversation: ConversationId,
+        /// The answer.
+        answer: MessageId,
+    },
+    /// Another version of an exchange. It is shown instead of that exchange and of those that follow it.
+    Version(NewVersion),
     /// A new conversation.
     New(NewConversation),
 }
@@ -87,6 +100,18 @@ pub struct NewConversation {
     pub jurisdictions: Vec<String>,
     /// Answers may search the web.
     pub web_search: bool,
+}
+
+/// A version of an exchange that begins with the question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewVersion {
+    pub conversation: ConversationId,
+    /// The answer of the other version.
+    pub of: MessageId,
+    /// The model that answers it and what follows.
+    pub model: String,
+    /// The settings of the model, as keys and values.
+    pub settings: Vec<(String, String)>,
 }
 
 /// The `Idempotency-Key` of a request and the hash of its body.
@@ -114,7 +139,7 @@ pub struct Accepted {
     pub conversation: ConversationSummary,
     /// The answer, which is in progress.
     pub answer: MessageId,
-    /// The position of the exchange in the conversation, from 0.
+    /// The number of the exchange among all of the conversation, from 0.
     pub ordinal: u32,
     /// The time at which the answer began.
     pub created_at: Timestamp,
@@ -129,6 +154,9 @@ pub enum AskRefused {
     /// The conversation's previous question is still being answered.
     #[error("the conversation is still being answered")]
     Busy,
+    /// The exchange has [`VERSIONS_MAX`] versions.
+    #[error("a question has at most {VERSIONS_MAX} versions")]
+    TooManyVersions,
     /// The balance does not cover the first step.
     #[error("not enough credits")]
     Insufficient,
@@ -158,8 +186,8 @@ pub fn ask(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskResult, AskRefused>
         return Ok(AskResult::Replayed { conversation, answer });
     }
     let Some((balance, limited)) = reserve_credits(tx, new)? else { return Err(reservation_error(tx, new)?) };
-    let (conversation, ordinal) = assign_ordinal(tx, new)?;
-    begin(tx, new, &conversation, ordinal)?;
+    let (conversation, place) = assign_place(tx, new)?;
+    begin(tx, new, &conversation, place)?;
     if new.reserve > Credits(0) {
         let mut posting = Posting::new(new.posting, new.account, PostingKind::Reserve, new.reserve, new.now);
         posting.conversation = Some(conversation.id);
@@ -175,7 +203,12 @@ pub fn ask(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskResult, AskRefused>
     }
     skills::count(tx, new.account, &new.skills)?;
     let conversation = ConversationSummary { open_answer: Some(new.answer), ..conversation };
-    Ok(AskResult::Accepted(Accepted { conversation, answer: new.answer, ordinal, created_at: new.now }))
+    Ok(AskResult::Accepted(Accepted {
+        conversation,
+        answer: new.answer,
+        ordinal: place.ordinal,
+        created_at: new.now,
+    }))
 }
 
 /// Returns the conversation and the answer of the same request if it was accepted within the last 24 hours.
@@ -229,7 +262,8 @@ pub fn sweep_idempotency(tx: &mut dyn Sql, now: Timestamp, limit: u32) -> Result
 impl NewQuestion {
     fn conversation(&self) -> ConversationId {
         match &self.target {
-            Target::Existing(id) => *id,
+            Target::Existing(id) | Target::BranchOf { conversation: id, .. } => *id,
+            Target::Version(version) => version.conversation,
             Target::New(new) => new.id,
         }
     }
@@ -290,11 +324,13 @@ fn reservation_error(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskRefused> 
     if tx.one(account, params![new.account], |_| Ok(()))?.is_none() {
         return Ok(AskRefused::NotFound);
     }
-    let Target::Existing(conversation) = new.target else { return Ok(AskRefused::Insufficient) };
+    if matches!(new.target, Target::New(_)) {
+        return Ok(AskRefused::Insufficient);
+    }
     let open = tx.one(
         "SELECT (SELECT a.id FROM answers a WHERE a.conversation_id = c.id AND a.completed_at IS NULL)
          FROM conversations c WHERE c.id = $1 AND c.account_id = $2 AND c.deleted_at IS NULL",
-        params![conversation, new.account],
+        params![new.conversation(), new.account],
         |row| Ok(row.opt_text(0)?.is_some()),
     )?;
     Ok(match open {
@@ -304,23 +340,99 @@ fn reservation_error(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskRefused> 
     })
 }
 
-/// Creates or locks the conversation's row and assigns the exchange's ordinal.
-fn assign_ordinal(tx: &mut dyn Sql, new: &NewQuestion) -> Result<(ConversationSummary, u32), AskRefused> {
-    match &new.target {
-        Target::New(conversation) => Ok((insert_conversation(tx, new, conversation)?, 0)),
-        Target::Existing(conversation) => tx
-            .one(
-                concat!(
-                    "UPDATE conversations SET modified_at = $3, exchanges = exchanges + 1
-                     WHERE id = $1 AND account_id = $2 AND deleted_at IS NULL RETURNING ",
-                    summary_columns!(),
-                    ", exchanges - 1"
-                ),
-                params![*conversation, new.account, new.now],
-                |row| Ok((read_summary_columns(row)?, row.small(9)?)),
-            )?
-            .ok_or(AskRefused::NotFound),
+/// Creates or locks the conversation's row and assigns the exchange its place.
+fn assign_place(tx: &mut dyn Sql, new: &NewQuestion) -> Result<(ConversationSummary, Place), AskRefused> {
+    let place_of_version = match &new.target {
+        Target::New(conversation) => {
+            return Ok((
+                insert_conversation(tx, new, conversation)?,
+                Place { ordinal: 0, parent: None, depth: 0 },
+            ));
+        }
+        Target::Existing(_) => None,
+        Target::BranchOf { conversation, answer } => {
+            show_branch(tx, new.account, *conversation, *answer)?;
+            None
+        }
+        Target::Version(version) => Some(make_way(tx, new.account, version)?),
+    };
+    let (conversation, mut place) = append(tx, new)?;
+    if let Some(Place { parent, depth, .. }) = place_of_version {
+        place = Place { parent, depth, ..place };
     }
+    Ok((conversation, place))
+}
+
+/// Counts the exchange in its conversation, and returns the place after the last exchange that is shown.
+fn append(tx: &mut dyn Sql, new: &NewQuestion) -> Result<(ConversationSummary, Place), AskRefused> {
+    let version = match &new.target {
+        Target::Version(version) => Some((&version.model, codec::write(&version.settings)?)),
+        Target::New(_) | Target::Existing(_) | Target::BranchOf { .. } => None,
+    };
+    tx.one(
+        concat!(
+            "UPDATE conversations SET modified_at = $3, exchanges = exchanges + 1, model = COALESCE($4, model),
+                settings = COALESCE($5, settings)
+             WHERE id = $1 AND account_id = $2 AND deleted_at IS NULL RETURNING ",
+            summary_columns!(),
+            ", exchanges - 1,
+             (SELECT q.ordinal FROM questions q WHERE q.conversation_id = $1 AND q.shown = 1
+                ORDER BY q.depth DESC LIMIT 1),
+             (SELECT q.depth FROM questions q WHERE q.conversation_id = $1 AND q.shown = 1
+                ORDER BY q.depth DESC LIMIT 1)"
+        ),
+        params![
+            new.conversation(),
+            new.account,
+            new.now,
+            version.as_ref().map(|(model, _)| *model),
+            version.as_ref().map(|(_, settings)| settings),
+        ],
+        |row| {
+            let parent = row.opt_int(10)?.is_some().then(|| row.small(10)).transpose()?;
+            let depth = parent.map_or(Ok(0), |_| row.small(11).map(|last| last.saturating_add(1)))?;
+            Ok((read_summary_columns(row)?, Place { ordinal: row.small(9)?, parent, depth }))
+        },
+    )?
+    .ok_or(AskRefused::NotFound)
+}
+
+/// Shows the branch of an answer, if it is not shown.
+fn show_branch(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    conversation: ConversationId,
+    answer: MessageId,
+) -> Result<Place, AskRefused> {
+    let (place, is_shown) = place_of(tx, account, conversation, answer)?.ok_or(AskRefused::NotFound)?;
+    if !is_shown {
+        show_place(tx, conversation, place)?;
+    }
+    Ok(place)
+}
+
+/// Hides an exchange, and those that follow it, in favour of a version of it. Returns their common place.
+fn make_way(tx: &mut dyn Sql, account: AccountId, version: &NewVersion) -> Result<Place, AskRefused> {
+    let conversation = version.conversation;
+    let place = show_branch(tx, account, conversation, version.of)?;
+    let hidden = tx.one(
+        "SELECT count(*) FROM questions WHERE conversation_id = $1 AND parent = $2 AND shown = 0",
+        params![conversation, place.parent_column()],
+        |row| row.small(0),
+    )?;
+    if hidden.is_some_and(|hidden| hidden + 1 >= VERSIONS_MAX) {
+        return Err(AskRefused::TooManyVersions);
+    }
+    tx.send(
+        "UPDATE questions SET shown = 0 WHERE conversation_id = $1 AND shown = 1 AND depth >= $2",
+        params![conversation, place.depth],
+    )?;
+    tx.send(
+        "UPDATE questions SET chosen = 0 WHERE conversation_id = $1 AND parent = $2 AND shown = 0
+            AND chosen = 1",
+        params![conversation, place.parent_column()],
+    )?;
+    Ok(place)
 }
 
 fn insert_conversation(
@@ -362,7 +474,7 @@ fn begin(
     tx: &mut dyn Sql,
     new: &NewQuestion,
     conversation: &ConversationSummary,
-    ordinal: u32,
+    place: Place,
 ) -> Result<(), AskRefused> {
     let ModelLimits { price, context_tokens, output_max_tokens } = new.model_limits;
     tx.one(
@@ -374,7 +486,7 @@ fn begin(
         params![
             new.answer,
             conversation.id,
-            ordinal,
+            place.ordinal,
             new.account,
             new.now,
             int(new.reserve.0)?,
@@ -393,11 +505,11 @@ fn begin(
     };
     tx.send(
         "INSERT INTO questions (conversation_id, ordinal, id, text, attachments, agent, skills, created_at,
-            user_id, key_id, session_id, trace_id)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+            user_id, key_id, session_id, trace_id, depth, parent, model, settings)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
         params![
             conversation.id,
-            ordinal,
+            place.ordinal,
             new.question,
             &new.text,
             &codec::write(&new.attachments)?,
@@ -408,6 +520,10 @@ fn begin(
             new.key(),
             session,
             new.trace,
+            place.depth,
+            place.parent_column(),
+            &conversation.model,
+            &codec::write(&conversation.settings)?,
         ],
     )?;
     tx.send(

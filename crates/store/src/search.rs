@@ -10,10 +10,14 @@ use domain::time::Timestamp;
 
 use crate::sql::{Result, RowExt, Sql, SqlExt, Value, int, params};
 
+/// The exchanges of [`last_texts`].
+const LAST_EXCHANGES_MAX: u32 = 10;
 /// The longest word, in bytes.
 pub const WORD_MAX_BYTES: usize = 64;
 /// The exchanges of a conversation that are indexed at once.
 pub const INDEXED_TOGETHER_MAX: u32 = 16;
+/// The size of the texts, in bytes, from which on a batch takes no further conversation.
+pub const BATCH_TEXT_BYTES: usize = 256 * 1024;
 /// The words of a search that count.
 pub const WORDS_MAX: usize = 4;
 /// The largest result of [`find`].
@@ -32,24 +36,40 @@ pub struct Unindexed {
     pub until: Option<Timestamp>,
 }
 
-/// Returns the texts of up to `limit` conversations that have changed since they were indexed, last changed first.
+/// Conversations that are indexed together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    pub conversations: Vec<Unindexed>,
+    /// True if texts remain to be indexed after this batch.
+    pub more: bool,
+}
+
+/// Returns the texts of up to `limit` conversations that have changed since they were indexed, last changed first. Fewer
+/// if their texts reach [`BATCH_TEXT_BYTES`].
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn unindexed(tx: &mut dyn Sql, account: AccountId, limit: u32) -> Result<Vec<Unindexed>> {
+pub fn unindexed(tx: &mut dyn Sql, account: AccountId, limit: u32) -> Result<Batch> {
     let found = tx.all(
         "SELECT id, title, searched_exchanges, modified_at FROM conversations
          WHERE account_id = $1 AND deleted_at IS NULL AND (searched_at IS NULL OR searched_at < modified_at)
          ORDER BY modified_at DESC LIMIT $2",
-        params![account, limit],
+        params![account, limit.saturating_add(1)],
         |row| Ok((row.id(0)?, row.text(1)?.to_owned(), row.small(2)?, row.time(3)?)),
     )?;
-    let mut unindexed = Vec::with_capacity(found.len());
+    let mut batch = Batch { conversations: Vec::with_capacity(found.len()), more: false };
+    let mut text_bytes = 0;
     for (conversation, title, from, modified_at) in found {
+        if batch.conversations.len() == limit as usize || text_bytes >= BATCH_TEXT_BYTES {
+            batch.more = true;
+            break;
+        }
         let exchanges = texts(tx, conversation, from)?;
         let read = u32::try_from(exchanges.len()).unwrap_or(u32::MAX);
         let is_whole = read < INDEXED_TOGETHER_MAX;
-        unindexed.push(Unindexed {
+        batch.more |= !is_whole;
+        text_bytes += exchanges.iter().map(|(question, answer)| question.len() + answer.len()).sum::<usize>();
+        batch.conversations.push(Unindexed {
             conversation,
             title,
             texts: exchanges.into_iter().flat_map(|(question, answer)| [question, answer]).collect(),
@@ -57,7 +77,7 @@ pub fn unindexed(tx: &mut dyn Sql, account: AccountId, limit: u32) -> Result<Vec
             until: is_whole.then_some(modified_at),
         });
     }
-    Ok(unindexed)
+    Ok(batch)
 }
 
 /// Reads questions with their completed answers.
@@ -70,6 +90,24 @@ fn texts(tx: &mut dyn Sql, conversation: ConversationId, from: u32) -> Result<Ve
         params![conversation, from, INDEXED_TOGETHER_MAX],
         |row| Ok((row.text(0)?.to_owned(), row.text(1)?.to_owned())),
     )
+}
+
+/// Reads the beginnings of a conversation's last messages, the newest exchange first and each answer before its question.
+/// Returns none of a conversation of another account.
+///
+/// # Errors
+/// [`StoreError`](crate::StoreError).
+pub fn last_texts(tx: &mut dyn Sql, account: AccountId, conversation: ConversationId) -> Result<Vec<String>> {
+    let exchanges = tx.all(
+        "SELECT substr(a.text, 1, 8192), substr(q.text, 1, 8192) FROM answers a
+         JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
+         JOIN conversations c ON c.id = a.conversation_id
+         WHERE a.conversation_id = $1 AND c.account_id = $2 AND c.deleted_at IS NULL AND a.text IS NOT NULL
+         ORDER BY a.ordinal DESC LIMIT $3",
+        params![conversation, account, LAST_EXCHANGES_MAX],
+        |row| Ok([row.text(0)?.to_owned(), row.text(1)?.to_owned()]),
+    )?;
+    Ok(exchanges.into_iter().flatten().collect())
 }
 
 /// Adds the words of texts that [`unindexed`] returned. Words that are there, or longer than [`WORD_MAX_BYTES`], are passed
@@ -101,26 +139,52 @@ pub fn index(
     Ok(())
 }
 
-/// The conversations that have the first `n` words, in the order of [`conversations::list`](crate::conversations::list).
-macro_rules! matching {
-    ($($from:literal $beyond:literal),+) => {
+/// The most rows of a rare word. Its conversations are found first, and sorted; for a frequent word, conversations are gone
+/// through in their order, and asked whether they have it, until the page is full.
+pub const RARE_ROWS_MAX: u32 = 5_000;
+
+/// Requires that the conversation `c` has a word of a range.
+macro_rules! has_word {
+    ($from:literal $beyond:literal) => {
         concat!(
-            "SELECT id FROM conversations WHERE account_id = $1 AND deleted_at IS NULL",
-            $(
-                " AND id IN (SELECT conversation_id FROM search_words WHERE account_id = $1 AND word >= ", $from,
-                " AND word < ", $beyond, ")",
-            )+
-            " ORDER BY pinned DESC, modified_at DESC, id DESC LIMIT $2 OFFSET $3"
+            " AND EXISTS (SELECT 1 FROM search_words w WHERE w.conversation_id = c.id AND w.word >= ",
+            $from,
+            " AND w.word < ",
+            $beyond,
+            ")"
         )
     };
 }
+/// The conversations with words, in the order of [`conversations::list`](crate::conversations::list).
+macro_rules! matching {
+    ($($condition:expr),+) => {
+        concat!(
+            "SELECT c.id FROM conversations c WHERE c.account_id = $1 AND c.deleted_at IS NULL",
+            $($condition,)+
+            " ORDER BY c.pinned DESC, c.modified_at DESC, c.id DESC LIMIT $2 OFFSET $3"
+        )
+    };
+}
+/// Requires that the conversation `c` is one of those with the first word, which is rare.
+macro_rules! rare_word {
+    () => {
+        " AND c.id IN (SELECT conversation_id FROM search_words WHERE account_id = $1 AND word >= $4 AND word < $5)"
+    };
+}
 
-/// The statements for one word, two words, and so on.
-const MATCHING: [&str; WORDS_MAX] = [
-    matching!("$4" "$5"),
-    matching!("$4" "$5", "$6" "$7"),
-    matching!("$4" "$5", "$6" "$7", "$8" "$9"),
-    matching!("$4" "$5", "$6" "$7", "$8" "$9", "$10" "$11"),
+/// The statements for one word, two words, and so on, of which the first is rare.
+const MATCHING_RARE: [&str; WORDS_MAX] = [
+    matching!(rare_word!()),
+    matching!(rare_word!(), has_word!("$6" "$7")),
+    matching!(rare_word!(), has_word!("$6" "$7"), has_word!("$8" "$9")),
+    matching!(rare_word!(), has_word!("$6" "$7"), has_word!("$8" "$9"), has_word!("$10" "$11")),
+];
+/// The statements for frequent words alone.
+const MATCHING_FREQUENT: [&str; WORDS_MAX] = [
+    matching!(has_word!("$4" "$5")),
+    matching!(has_word!("$4" "$5"), has_word!("$6" "$7")),
+    matching!(has_word!("$4" "$5"), has_word!("$6" "$7"), has_word!("$8" "$9")),
+    matching!(has_word!("$4" "$5"), has_word!("$6" "$7"), has_word!("$8" "$9"), has_word!("$10" "$11")),
 ];
 
 /// Returns up to `limit` conversations (at most [`FOUND_MAX`]) from `offset` on that have a word for each prefix which begins
@@ -137,13 +201,24 @@ pub fn find(
     limit: u32,
 ) -> Result<Vec<ConversationId>> {
     let prefixes = &prefixes[..prefixes.len().min(WORDS_MAX)];
-    let Some(statement) = prefixes.len().checked_sub(1).map(|last| MATCHING[last]) else {
-        return Ok(Vec::new());
-    };
-    let beyond: Vec<String> = prefixes.iter().map(|prefix| format!("{prefix}{}", char::MAX)).collect();
+    let Some(last) = prefixes.len().checked_sub(1) else { return Ok(Vec::new()) };
+    let mut ranges = Vec::with_capacity(prefixes.len());
+    for from in prefixes {
+        let beyond = format!("{from}{}", char::MAX);
+        let rows = tx.one(
+            "SELECT count(*) FROM (SELECT 1 FROM search_words WHERE account_id = $1 AND word >= $2 AND word < $3
+                LIMIT $4) found",
+            params![account, from, &beyond, RARE_ROWS_MAX + 1],
+            |row| row.small(0),
+        )?;
+        ranges.push((rows.unwrap_or(0), from, beyond));
+    }
+    ranges.sort_by_key(|(rows, ..)| *rows);
+    let is_rare = ranges[0].0 <= RARE_ROWS_MAX;
+    let statement = if is_rare { MATCHING_RARE[last] } else { MATCHING_FREQUENT[last] };
     let mut parameters = params![account, limit.min(FOUND_MAX), int(offset)?].to_vec();
-    for (from, beyond) in prefixes.iter().zip(&beyond) {
-        parameters.extend([Value::from(from), Value::from(beyond)]);
+    for (_, from, beyond) in &ranges {
+        parameters.extend([Value::from(*from), Value::from(beyond)]);
     }
     tx.all(statement, &parameters, |row| row.id(0))
 }

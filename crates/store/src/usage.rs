@@ -1,7 +1,10 @@
-//! Usage of answers, summed up from the ledger's postings.
+//! Usage of answers: the ledger's settled postings, added up by day, model and key.
+//!
+//! The sums of each day are kept in `usage_days`, written in the transaction of each posting, for pages. From any time on,
+//! usage is added up from the ledger.
 
 use domain::credits::Credits;
-use domain::id::AccountId;
+use domain::id::{AccountId, KeyId};
 use domain::step::Usage;
 use domain::time::Timestamp;
 
@@ -31,7 +34,20 @@ pub struct UsageRow {
     pub estimated_tokens: u64,
 }
 
-/// Returns the account's usage since `since`, a row per day and model, newest days first and models by name:
+/// The usage through one key, or in the application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyUsage {
+    /// The key; `None` for questions of the application.
+    pub key: Option<KeyId>,
+    /// Its name, if it has one.
+    pub name: Option<String>,
+    /// The number of settled steps.
+    pub steps: u64,
+    /// Their cost.
+    pub credits: Credits,
+}
+
+/// Returns the account's usage since `since` from the ledger, a row per day and model, newest days first and models by name:
 /// at most [`USAGE_ROWS_MAX`] rows, and whether there are more.
 ///
 /// # Errors
@@ -60,24 +76,49 @@ pub fn by_day_and_model(
     Ok((rows, more))
 }
 
-/// Returns the account's cost since `since` by the key that asked, most expensive first: the key's name, the number of settled
-/// steps, and credits. `None` stands for questions of the application.
+/// Returns the account's usage from the day of `since` on, as [`by_day_and_model`], from the sums of days.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn by_key(
-    tx: &mut dyn Sql,
-    account: AccountId,
-    since: Timestamp,
-) -> Result<Vec<(Option<String>, u64, Credits)>> {
+pub fn of_days(tx: &mut dyn Sql, account: AccountId, since: Timestamp) -> Result<(Vec<UsageRow>, bool)> {
+    let mut rows = tx.all(
+        "SELECT day, NULLIF(model, '') AS used_model, CAST(SUM(steps) AS BIGINT), CAST(SUM(credits) AS BIGINT),
+            CAST(SUM(input_tokens) AS BIGINT), CAST(SUM(cached_tokens) AS BIGINT),
+            CAST(SUM(output_tokens) AS BIGINT), CAST(SUM(reasoning_tokens) AS BIGINT),
+            CAST(SUM(estimated_tokens) AS BIGINT), CAST(SUM(summaries) AS BIGINT),
+            CAST(SUM(summary_credits) AS BIGINT)
+         FROM usage_days WHERE account_id = $1 AND day >= $2
+         GROUP BY day, model ORDER BY day DESC, model LIMIT $3",
+        params![account, day_of(since), USAGE_ROWS_MAX + 1],
+        read_used,
+    )?;
+    let more = rows.len() > USAGE_ROWS_MAX as usize;
+    rows.truncate(USAGE_ROWS_MAX as usize);
+    Ok((rows, more))
+}
+
+/// Returns the account's cost from the day of `since` on by the key that asked, most expensive first.
+///
+/// # Errors
+/// [`StoreError`](crate::StoreError).
+pub fn by_key(tx: &mut dyn Sql, account: AccountId, since: Timestamp) -> Result<Vec<KeyUsage>> {
     tx.all(
-        "SELECT k.name, COUNT(*), CAST(SUM(p.amount) AS BIGINT) AS spent
-         FROM postings p LEFT JOIN keys k ON k.id = p.key_id AND k.account_id = $1
-         WHERE p.account_id = $1 AND p.created_at >= $2 AND p.kind = 'settle'
-         GROUP BY p.key_id, k.name ORDER BY spent DESC LIMIT $3",
-        params![account, since, USAGE_ROWS_MAX],
-        |row| Ok((row.opt_text(0)?.map(str::to_owned), row.count(1)?, row.credits(2)?)),
+        "SELECT NULLIF(u.key_id, ''), k.name, u.steps, u.credits FROM
+            (SELECT key_id, CAST(SUM(steps) AS BIGINT) AS steps, CAST(SUM(credits) AS BIGINT) AS credits
+             FROM usage_days WHERE account_id = $1 AND day >= $2 GROUP BY key_id) u
+         LEFT JOIN keys k ON k.id = u.key_id AND k.account_id = $1
+         ORDER BY u.credits DESC LIMIT $3",
+        params![account, day_of(since), USAGE_ROWS_MAX],
+        |row| {
+            let (key, name) = (row.opt_id(0)?, row.opt_text(1)?.map(str::to_owned));
+            Ok(KeyUsage { key, name, steps: row.count(2)?, credits: row.credits(3)? })
+        },
     )
+}
+
+/// Returns the day of a time, in days since 1970.
+fn day_of(time: Timestamp) -> i64 {
+    time.micros() / DAY_MICROS
 }
 
 fn read_used(row: &dyn Row) -> Result<UsageRow> {

@@ -35,6 +35,20 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
+    /// Every code.
+    pub const ALL: [Self; 10] = [
+        Self::ModelUnavailable,
+        Self::ModelRejected,
+        Self::ContextTooLong,
+        Self::InsufficientCredits,
+        Self::SpendingLimit,
+        Self::MachineFailed,
+        Self::TooManySteps,
+        Self::OutputExhausted,
+        Self::ModelRefused,
+        Self::Internal,
+    ];
+
     /// Returns the code as text.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -55,19 +69,6 @@ impl ErrorCode {
     /// Parses a code.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        [
-            Self::ModelUnavailable,
-            Self::ModelRejected,
-            Self::ContextTooLong,
-            Self::InsufficientCredits,
-            Self::SpendingLimit,
-            Self::MachineFailed,
-            Self::TooManySteps,
-            Self::OutputExhausted,
-            Self::ModelRefused,
-            Self::Internal,
-        ]
-        .into_iter()
-        .find(|code| code.as_str() == text)
+        Self::ALL.into_iter().find(|code| code.as_str() == text)
     }
 }

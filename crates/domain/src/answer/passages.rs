@@ -24,8 +24,8 @@ impl FromIterator<(u32, Arc<str>)> for Passages {
 }
 
 impl Passages {
-    pub(super) fn get(&self, number: u32) -> Option<&str> {
-        self.0.get(&number).map(AsRef::as_ref)
+    pub(super) fn get(&self, number: u32) -> Option<&Arc<str>> {
+        self.0.get(&number)
     }
 
     /// Adds those that are new, as far as there is room.
@@ -45,7 +45,13 @@ impl Answer {
     /// [`PASSAGES_MAX_BYTES`].
     #[must_use]
     pub fn passage(&self, number: u32) -> Option<&str> {
-        self.passages.get(number)
+        self.passages.get(number).map(AsRef::as_ref)
+    }
+
+    /// Returns the same text for those who keep it longer than the answer.
+    #[must_use]
+    pub fn shared_passage(&self, number: u32) -> Option<Arc<str>> {
+        self.passages.get(number).cloned()
     }
 
     /// Returns the passages that its texts and reports cite, by number, as far as it has their text.

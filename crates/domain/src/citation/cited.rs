@@ -4,7 +4,7 @@
 //! valid: not inside code, a word or a link's address. Without its marks the text equals the model's output, byte for
 //! byte.
 
-use super::mark::{Piece, decided_pieces, pieces};
+use super::mark::{Piece, decided_pieces, meaning_stays, pieces};
 use super::{Place, strip};
 
 /// The most sources of one step that a vendor may report; further ones are dropped.
@@ -96,7 +96,7 @@ pub fn marker_position(markdown: &str, at: usize, ended: bool) -> Option<usize> 
     ends.take(LINES_MAX).map(|line| trimmed(markdown, line)).find(|place| fits(markdown, *place, true))
 }
 
-/// Returns true if a mark at this position is recognized, and removing it restores the text.
+/// Returns true if a mark at this position is recognized, and the rest of the text keeps its meaning.
 fn fits(markdown: &str, place: usize, ended: bool) -> bool {
     let (before, after) = markdown.split_at(place);
     if before.trim().is_empty() || before.ends_with(['[', '!', '\\']) {
@@ -107,7 +107,9 @@ fn fits(markdown: &str, place: usize, ended: bool) -> bool {
     if ended {
         pieces(&marked).any(is_it) && strip(&marked) == strip(markdown)
     } else {
-        !after.is_empty() && decided_pieces(&marked).any(is_it)
+        !after.is_empty()
+            && decided_pieces(&marked).any(is_it)
+            && meaning_stays(markdown, &marked, place, " [1]".len())
     }
 }
 
@@ -183,6 +185,9 @@ mod tests {
         assert_eq!(marker_position("It is due. ", 10, false), Some(10));
         assert_eq!(marker_position("It is `due", 10, false), None);
         assert_eq!(marker_position("It is due.(", 10, false), None, "it would be a link");
+        assert_eq!(marker_position("See\n[1]) ", 6, false), None, "inside a mark of the model");
+        assert_eq!(marker_position("1) Due. ", 1, false), None, "it would not be a list");
+        assert_eq!(marker_position("```\ncode", 2, false), None, "it would not be code");
     }
 
     #[test]

@@ -57,6 +57,28 @@ pub fn decided_pieces(markdown: &str) -> impl Iterator<Item = Piece> + '_ {
     std::iter::from_fn(move || scanner.piece(markdown, &mut at, false))
 }
 
+/// Returns true if unfinished Markdown keeps its meaning after `place` when `mark_bytes` of a mark are inserted there:
+/// the scanner continues in the same state. False while that is undecided.
+pub(super) fn meaning_stays(unmarked: &str, marked: &str, place: usize, mark_bytes: usize) -> bool {
+    let Some((end, inside_text, before)) = scan_to(unmarked, place) else { return false };
+    inside_text
+        && scan_to(marked, end + mark_bytes)
+            .is_some_and(|(at, _, after)| at == end + mark_bytes && after == before)
+}
+
+/// Scans unfinished Markdown to the first token that ends at `place` or later. Returns its end, whether `place` is
+/// its end or it is text, and the state of the scanner after it.
+fn scan_to(markdown: &str, place: usize) -> Option<(usize, bool, Scanner)> {
+    let mut scanner = Scanner::default();
+    let mut at = 0;
+    loop {
+        let piece = scanner.piece(markdown, &mut at, false)?;
+        if at >= place {
+            return Some((at, at == place || matches!(piece, Piece::Text(_)), scanner));
+        }
+    }
+}
+
 /// Returns the marks of finished Markdown, in order.
 pub fn marks(markdown: &str) -> impl Iterator<Item = Mark> + '_ {
     pieces(markdown).filter_map(|piece| match piece {
@@ -159,7 +181,7 @@ enum Position {
     Code,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Scanner {
     position: Position,
     fence: Option<Fence>,

@@ -119,7 +119,8 @@ pub fn remove(tx: &mut dyn Sql, account: AccountId, limit: u32) -> Result<Accoun
     // Completing an answer counts against the spending limit of its key.
     let answering = tx.one(
         "SELECT 1 WHERE EXISTS (SELECT 1 FROM dispatch WHERE account_id = $1 AND lease_until IS NULL)
-            OR EXISTS (SELECT 1 FROM dispatch WHERE account_id = $1 AND lease_until IS NOT NULL)",
+            OR EXISTS (SELECT 1 FROM dispatch WHERE account_id = $1 AND lease_until IS NOT NULL)
+            OR EXISTS (SELECT 1 FROM embedding_requests WHERE account_id = $1)",
         params![account],
         |_| Ok(()),
     )?;
@@ -134,6 +135,8 @@ pub fn remove(tx: &mut dyn Sql, account: AccountId, limit: u32) -> Result<Accoun
             (SELECT skill FROM skill_uses WHERE account_id = $1 LIMIT $2)",
         "DELETE FROM idempotency WHERE account_id = $1 AND name IN
             (SELECT name FROM idempotency WHERE account_id = $1 LIMIT $2)",
+        "DELETE FROM embedding_costs WHERE account_id IN
+            (SELECT account_id FROM embedding_costs WHERE account_id = $1 LIMIT $2)",
         "DELETE FROM keys WHERE id IN (SELECT id FROM keys WHERE account_id = $1 LIMIT $2)",
         "DELETE FROM users WHERE id IN (SELECT id FROM users WHERE account_id = $1 LIMIT $2)",
     ] {

@@ -34,7 +34,7 @@ pub enum Message {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     pub id: MessageId,
-    /// Its position among the conversation's exchanges, from 0.
+    /// Its position among the exchanges of its branch, from 0.
     pub ordinal: u32,
     pub created_at: Timestamp,
     pub text: String,
@@ -47,13 +47,13 @@ pub struct Question {
 pub struct StoredAnswer {
     pub id: MessageId,
     pub conversation: ConversationId,
-    /// Its position among the conversation's exchanges, from 0.
+    /// Its position among the exchanges of its branch, from 0.
     pub ordinal: u32,
     /// The time at which it began.
     pub created_at: Timestamp,
     /// The time at which it was completed; `None` while in progress.
     pub completed_at: Option<Timestamp>,
-    /// The model of the conversation.
+    /// The model that answers.
     pub model: String,
     pub text: String,
     /// Its parts, sources and ending. While in progress, its stamp is revision 0 of the newest epoch.
@@ -62,7 +62,7 @@ pub struct StoredAnswer {
 
 macro_rules! answer_select {
     () => {
-        "SELECT a.id, a.conversation_id, a.ordinal, a.created_at, a.completed_at, c.model, a.text, a.body,
+        "SELECT a.id, a.conversation_id, q.depth, a.created_at, a.completed_at, q.model, a.text, a.body,
             a.ending, a.error_code, a.error_message, a.epoch, q.attachments
          FROM answers a JOIN conversations c ON c.id = a.conversation_id
          JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
@@ -83,8 +83,8 @@ pub fn detail(
     Ok(ConversationDetail { summary, messages: messages(tx, account, conversation, 0, EXCHANGES_PAGE_MAX)? })
 }
 
-/// Returns the messages of up to `limit` exchanges (at most [`EXCHANGES_PAGE_MAX`]) from the ordinal `from`
-/// on. Empty past the end.
+/// Returns the messages of up to `limit` exchanges (at most [`EXCHANGES_PAGE_MAX`]) of the branch that is shown, from
+/// the position `from` on. Empty past the end.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -97,10 +97,11 @@ pub fn messages(
 ) -> Result<Vec<Message>> {
     let until = from.saturating_add(limit.min(EXCHANGES_PAGE_MAX));
     let questions = tx.all(
-        "SELECT q.id, q.ordinal, q.created_at, q.text, q.attachments
+        "SELECT q.id, q.depth, q.created_at, q.text, q.attachments
          FROM questions q JOIN conversations c ON c.id = q.conversation_id
-         WHERE c.account_id = $1 AND c.id = $2 AND c.deleted_at IS NULL AND q.ordinal >= $3 AND q.ordinal < $4
-         ORDER BY q.ordinal",
+         WHERE c.account_id = $1 AND c.id = $2 AND c.deleted_at IS NULL AND q.shown = 1 AND q.depth >= $3
+            AND q.depth < $4
+         ORDER BY q.depth",
         params![account, conversation, from, until],
         |row| {
             Ok(Question {
@@ -113,7 +114,7 @@ pub fn messages(
         },
     )?;
     let answers = tx.all(
-        concat!(answer_select!(), " AND a.ordinal >= $3 AND a.ordinal < $4 ORDER BY a.ordinal"),
+        concat!(answer_select!(), " AND q.shown = 1 AND q.depth >= $3 AND q.depth < $4 ORDER BY q.depth"),
         params![account, conversation, from, until],
         read_stored,
     )?;
@@ -143,7 +144,7 @@ pub fn answer(
     Ok(stored.ok_or(ConversationError::NotFound)?.whole(tx)?)
 }
 
-/// Returns the latest answer of a conversation. A conversation always has one.
+/// Returns the latest answer of the branch that is shown. A conversation always has one.
 ///
 /// # Errors
 /// [`ConversationError::NotFound`].
@@ -153,11 +154,59 @@ pub fn latest_answer(
     conversation: ConversationId,
 ) -> Result<StoredAnswer, ConversationError> {
     let stored = tx.one(
-        concat!(answer_select!(), " ORDER BY a.ordinal DESC LIMIT 1"),
+        concat!(answer_select!(), " AND q.shown = 1 ORDER BY q.depth DESC LIMIT 1"),
         params![account, conversation],
         read_stored,
     )?;
     Ok(stored.ok_or(ConversationError::NotFound)?.whole(tx)?)
+}
+
+/// A question as it was asked, so that it can be asked again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AskedExchange {
+    pub text: String,
+    /// Workspace paths of the attachments.
+    pub attachments: Vec<String>,
+    /// The full name of the chosen agent.
+    pub agent: Option<String>,
+    /// The full names of the chosen skills.
+    pub skills: Vec<String>,
+    /// The model that answers.
+    pub model: String,
+    /// The settings of the model, as keys and values.
+    pub settings: Vec<(String, String)>,
+}
+
+/// Returns the question of an answer.
+///
+/// # Errors
+/// [`ConversationError::NotFound`], also if the message is a question.
+pub fn asked_exchange(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    conversation: ConversationId,
+    answer: MessageId,
+) -> Result<AskedExchange, ConversationError> {
+    let place = "question of answer";
+    tx.one(
+        "SELECT q.text, q.attachments, q.agent, q.skills, q.model, q.settings
+         FROM answers a JOIN conversations c ON c.id = a.conversation_id
+         JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
+         WHERE a.id = $3 AND c.account_id = $1 AND c.id = $2 AND c.deleted_at IS NULL",
+        params![account, conversation, answer],
+        |row| {
+            let id = answer.to_string();
+            Ok(AskedExchange {
+                text: row.text(0)?.to_owned(),
+                attachments: codec::read(row.text(1)?, place, &id)?,
+                agent: row.opt_text(2)?.map(str::to_owned),
+                skills: codec::read(row.text(3)?, place, &id)?,
+                model: row.text(4)?.to_owned(),
+                settings: codec::read(row.text(5)?, place, &id)?,
+            })
+        },
+    )?
+    .ok_or(ConversationError::NotFound)
 }
 
 /// An answer whose log, if needed, is still to be read.

@@ -252,18 +252,19 @@ fn claim_one(
     )?;
     let Some((conversation, stop_requested)) = row else { return Ok(None) };
     let raised = tx.one(
-        "UPDATE answers SET epoch = epoch + 1, attempts = attempts + 1
-         WHERE id = $1 AND completed_at IS NULL RETURNING epoch, attempts",
-        params![answer],
-        |row| Ok((row.count(0)?, row.small(1)?)),
+        "UPDATE answers SET epoch = epoch + 1, attempts = attempts + 1,
+            attempts_since = CASE WHEN attempts = 0 THEN $2 ELSE COALESCE(attempts_since, $2) END
+         WHERE id = $1 AND completed_at IS NULL RETURNING epoch, attempts, attempts_since",
+        params![answer, options.now],
+        |row| Ok((row.count(0)?, row.small(1)?, row.time(2)?)),
     )?;
-    let Some((epoch, attempts)) = raised else {
+    let Some((epoch, attempts, attempts_since)) = raised else {
         // The answer is completed: a queue row left behind must not block all others.
         tx.send("DELETE FROM dispatch WHERE answer_id = $1", params![answer])?;
         return Ok(None);
     };
     let fence = Fence { answer, epoch, node: options.node };
-    Ok(Some(ClaimedTurn { fence, conversation, account, attempts, stop_requested }))
+    Ok(Some(ClaimedTurn { fence, conversation, account, attempts, attempts_since, stop_requested }))
 }
 
 #[cfg(test)]

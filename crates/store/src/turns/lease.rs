@@ -29,6 +29,8 @@ pub struct ClaimedTurn {
     pub account: AccountId,
     /// The number of claims since the answer last made progress, including this one.
     pub attempts: u32,
+    /// The time of the first of them.
+    pub attempts_since: Timestamp,
     /// The user requested a stop.
     pub stop_requested: bool,
 }

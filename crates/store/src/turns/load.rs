@@ -31,7 +31,7 @@ const BRIEF_ANSWER_MAX_CHARS: u32 = 16 * 1024;
 pub struct TurnRecord {
     pub account: AccountId,
     pub conversation: ConversationId,
-    /// Its position among the conversation's exchanges, from 0.
+    /// Its position among the exchanges of its branch, from 0.
     pub ordinal: u32,
     /// The newest epoch.
     pub epoch: u64,
@@ -44,7 +44,7 @@ pub struct TurnRecord {
     pub agent: Option<String>,
     /// The full names of the chosen skills.
     pub skills: Vec<String>,
-    /// The model of the conversation.
+    /// The model that answers.
     pub model: String,
     /// The settings of the model, as keys and values.
     pub settings: Vec<(String, String)>,
@@ -52,7 +52,7 @@ pub struct TurnRecord {
     pub jurisdictions: Vec<String>,
     /// The answer may search the web.
     pub web_search: bool,
-    /// The conversation's earlier exchanges, oldest first.
+    /// The earlier exchanges of its branch, oldest first.
     pub earlier: Vec<Exchange>,
     /// The number of older exchanges that were omitted, because of their number or their length.
     pub earlier_left_out: u32,
@@ -125,8 +125,8 @@ pub(crate) fn log_before_damage(tx: &mut dyn Sql, answer: MessageId) -> Result<V
 fn load_head(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> {
     tx.one(
         concat!(
-            "SELECT a.account_id, a.conversation_id, a.ordinal, a.epoch, a.created_at, a.outstanding,
-                d.stop_requested, q.text, q.attachments, q.agent, q.skills, c.model, c.settings, c.jurisdictions,
+            "SELECT a.account_id, a.conversation_id, q.depth, a.epoch, a.created_at, a.outstanding,
+                d.stop_requested, q.text, q.attachments, q.agent, q.skills, q.model, q.settings, c.jurisdictions,
                 c.web_search, ",
             cost_columns!(),
             ", a.price_base, a.price_input, a.price_output, a.context_tokens, a.output_max_tokens,
@@ -182,24 +182,25 @@ fn read_model_limits(row: &dyn Row, column: usize) -> Result<Option<ModelLimits>
 
 /// The earlier exchanges that are read, and in which form.
 struct EarlierExchange {
-    /// The ordinal of the oldest one.
+    /// The position of the oldest one.
     first: u32,
     /// Those that are read as question and answer only.
     brief: Vec<u32>,
 }
 
-/// Selects the exchanges that fit, newest first.
+/// Selects the exchanges that fit, newest first. The branch of an answer in progress is shown until it has ended, so that
+/// the exchanges before it are those that are shown.
 fn choose(tx: &mut dyn Sql, conversation: ConversationId, before: u32) -> Result<EarlierExchange> {
     let mut earlier = EarlierExchange { first: before, brief: Vec::new() };
     let (mut whole, mut brief) = (EARLIER_WHOLE_MAX_BYTES, EARLIER_BRIEF_MAX_BYTES);
     let mut full = false;
     tx.each(
-        "SELECT a.ordinal, a.log_bytes, octet_length(q.text), octet_length(COALESCE(a.text, '')) FROM answers a
+        "SELECT q.depth, a.log_bytes, octet_length(q.text), octet_length(COALESCE(a.text, '')) FROM answers a
          JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
-         WHERE a.conversation_id = $1 AND a.ordinal < $2 ORDER BY a.ordinal DESC LIMIT $3",
+         WHERE q.conversation_id = $1 AND q.shown = 1 AND q.depth < $2 ORDER BY q.depth DESC LIMIT $3",
         params![conversation, before, EARLIER_EXCHANGES_MAX],
         &mut |row| {
-            let (ordinal, question) = (row.small(0)?, row.int(2)?);
+            let (position, question) = (row.small(0)?, row.int(2)?);
             let in_whole = row.int(1)?.saturating_add(question);
             let in_brief = row.int(3)?.min(i64::from(BRIEF_ANSWER_MAX_CHARS)).saturating_add(question);
             if full {
@@ -209,12 +210,12 @@ fn choose(tx: &mut dyn Sql, conversation: ConversationId, before: u32) -> Result
                 whole -= in_whole;
             } else if in_brief <= brief {
                 brief -= in_brief;
-                earlier.brief.push(ordinal);
+                earlier.brief.push(position);
             } else {
                 full = true;
                 return Ok(());
             }
-            earlier.first = ordinal;
+            earlier.first = position;
             Ok(())
         },
     )?;
@@ -231,9 +232,9 @@ fn exchanges(
         return Ok(Vec::new());
     }
     let heads: Vec<(MessageId, u32, Exchange)> = tx.all(
-        "SELECT a.id, a.ordinal, q.text, q.attachments FROM answers a
+        "SELECT a.id, q.depth, q.text, q.attachments FROM answers a
          JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
-         WHERE a.conversation_id = $1 AND a.ordinal >= $2 AND a.ordinal < $3 ORDER BY a.ordinal",
+         WHERE q.conversation_id = $1 AND q.shown = 1 AND q.depth >= $2 AND q.depth < $3 ORDER BY q.depth",
         params![conversation, earlier.first, before],
         |row| {
             let attachments = codec::read(row.text(3)?, "question of answer", row.text(0)?)?;
@@ -243,12 +244,12 @@ fn exchanges(
     )?;
     let mut logs = logs_of(tx, conversation, earlier, before)?;
     let mut exchanges = Vec::with_capacity(heads.len());
-    for (answer, ordinal, exchange) in heads {
+    for (answer, position, exchange) in heads {
         let log = match logs.remove(&answer) {
             Some(Ok(log)) => log,
             // A damaged log must not fail every later answer of the conversation.
             Some(Err(())) => brief_log(tx, answer)?,
-            None if earlier.brief.contains(&ordinal) => brief_log(tx, answer)?,
+            None if earlier.brief.contains(&position) => brief_log(tx, answer)?,
             None => Vec::new(),
         };
         exchanges.push(Exchange { log, ..exchange });
@@ -269,9 +270,12 @@ fn logs_of(
     for end in earlier.brief.iter().rev().copied().chain([before]) {
         if from < end {
             tx.each(
-                "SELECT l.step, l.call_id, l.body, l.answer_id, l.summary_kept FROM log l JOIN answers a ON a.id = l.answer_id
-                 WHERE a.conversation_id = $1 AND a.ordinal >= $2 AND a.ordinal < $3 AND l.delegation IS NULL
-                 ORDER BY a.ordinal, l.entry",
+                "SELECT l.step, l.call_id, l.body, l.answer_id, l.summary_kept FROM questions q
+                 JOIN answers a ON a.conversation_id = q.conversation_id AND a.ordinal = q.ordinal
+                 JOIN log l ON l.answer_id = a.id
+                 WHERE q.conversation_id = $1 AND q.shown = 1 AND q.depth >= $2 AND q.depth < $3
+                    AND l.delegation IS NULL
+                 ORDER BY q.depth, l.entry",
                 params![conversation, from, end],
                 &mut |row| {
                     let answer = row.id(3)?;

@@ -18,7 +18,9 @@ use store::accounts::NewAccount;
 use store::keys::NewKey;
 use store::questions::{Accepted, AskRefused, AskResult, AskedThrough, NewConversation, NewQuestion, Target};
 use store::turns::{ClaimOptions, ClaimedTurn, Completion, Fence, Log, Reserve, StepDone, TurnError};
-use store::{Options, RowExt, Sql, SqlExt, Store, StoreError, credits, keys, machines, questions, turns};
+use store::{
+    Options, RowExt, Sql, SqlExt, Store, StoreError, credits, keys, machines, questions, turns, usage,
+};
 
 /// The engines that the suite runs on.
 #[derive(Debug, Clone, Copy)]
@@ -161,7 +163,21 @@ impl Fixture {
             .await
             .expect("a purse");
         assert_eq!(balance, Some(audited), "the postings add up to the purse");
+        self.assert_usage(account).await;
         audited
+    }
+
+    /// Requires that the sums of days are those of the ledger.
+    pub(crate) async fn assert_usage(&self, account: AccountId) {
+        let since = Timestamp::from_micros(0);
+        let kept = self.store.read(move |tx| usage::of_days(tx, account, since)).await.expect("a read");
+        let ledger = self.store.read(move |tx| usage::by_day_and_model(tx, account, since)).await;
+        let ledger = ledger.expect("a read");
+        assert_eq!(kept, ledger, "the days add up to the ledger");
+        let keys = self.store.read(move |tx| usage::by_key(tx, account, since)).await.expect("a read");
+        let by_key: u64 = keys.iter().map(|used| used.credits.0).sum();
+        let by_day: u64 = ledger.0.iter().map(|row| row.credits.0).sum();
+        assert_eq!(by_key, by_day, "so do the keys");
     }
 
     pub(crate) async fn claim(&self) -> Vec<ClaimedTurn> {

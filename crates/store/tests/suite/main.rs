@@ -29,11 +29,13 @@ macro_rules! on_every_engine {
 
 mod accounts;
 mod backlog;
+mod branches;
 mod broken;
 mod closing;
 mod conversations;
 mod coverage;
 mod delegations;
+mod embeddings;
 mod fixture;
 mod full;
 mod identities;

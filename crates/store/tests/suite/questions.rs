@@ -21,7 +21,8 @@ on_every_engine!(
 fn conversation_of(question: &NewQuestion) -> ConversationId {
     match &question.target {
         Target::New(new) => new.id,
-        Target::Existing(id) => *id,
+        Target::Existing(id) | Target::BranchOf { conversation: id, .. } => *id,
+        Target::Version(version) => version.conversation,
     }
 }
 

@@ -197,7 +197,7 @@ async fn work_that_ends_its_transaction_hits_nobody_else(engine: Engine) {
 async fn sqlite_a_full_disk_is_reported_as_full() {
     let fixture = Fixture::with(
         Engine::Sqlite,
-        Options { size_max_bytes: Some((1024 + 96) * 1024), ..Options::default() },
+        Options { size_max_bytes: Some((1024 + 176) * 1024), ..Options::default() },
     );
     let account = fixture.account(100_000).await;
     let (go, held) = hold_writer(&fixture).await;

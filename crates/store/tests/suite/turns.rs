@@ -129,9 +129,10 @@ async fn attempts_count_until_something_is_committed(engine: Engine) {
     let (_, first) = fixture.turn(account).await;
     let put_back = |fence| fixture.store.write(move |tx| turns::put_back(tx, fence));
     let release = |fence| fixture.store.write(move |tx| turns::release(tx, fence));
+    let later = ClaimOptions { now: START.plus(Duration::from_secs(5)), ..claim_options() };
     release(first).await.expect("the lease holds");
-    let again = fixture.claim().await[0];
-    assert_eq!(again.attempts, 2);
+    let again = claim(&fixture, later).await[0];
+    assert_eq!((again.attempts, again.attempts_since), (2, START));
     put_back(again.fence).await.expect("the lease holds");
     assert!(matches!(put_back(again.fence).await, Err(TurnError::Fenced)));
     let again = fixture.claim().await[0];
@@ -139,8 +140,8 @@ async fn attempts_count_until_something_is_committed(engine: Engine) {
     assert!(matches!(put_back(first).await, Err(TurnError::Fenced)));
     fixture.commit_step(again.fence, 0, 1).await.expect("the lease holds");
     release(again.fence).await.expect("the lease holds");
-    let again = fixture.claim().await[0];
-    assert_eq!(again.attempts, 1);
+    let again = claim(&fixture, later).await[0];
+    assert_eq!((again.attempts, again.attempts_since), (1, later.now), "they are counted anew");
     release(again.fence).await.expect("the lease holds");
     let again = fixture.claim().await[0].fence;
     let result = result("call-0");
@@ -192,7 +193,17 @@ async fn an_expired_lease_can_be_claimed(engine: Engine) {
     let taken = claim(&fixture, late).await;
     let fence = Fence { answer: first.answer, epoch: first.epoch + 1, node: other };
     let conversation = accepted.conversation.id;
-    assert_eq!(taken, [ClaimedTurn { fence, conversation, account, attempts: 2, stop_requested: false }]);
+    assert_eq!(
+        taken,
+        [ClaimedTurn {
+            fence,
+            conversation,
+            account,
+            attempts: 2,
+            attempts_since: START,
+            stop_requested: false,
+        }]
+    );
     fixture.commit_step(fence, 0, 1).await.expect("the lease holds");
     assert!(matches!(fixture.commit_step(first, 1, 1).await, Err(TurnError::Fenced)));
     fixture.store.write(move |tx| turns::release(tx, fence)).await.expect("the lease holds");

@@ -105,6 +105,10 @@ async fn steps_are_added_up_by_day_and_model(engine: Engine) {
         })
         .await;
     assert_eq!(spent.expect("a read"), Some(15 + 9), "the sum equals the settled credits");
+    fixture.assert_usage(account).await;
+    fixture.assert_usage(other).await;
+    let days = fixture.store.read(move |tx| usage::of_days(tx, account, START.plus(DAY))).await;
+    assert_eq!(days.expect("a read").0.len(), 1, "from the day on");
 }
 
 async fn absurd_counts_are_added_up_as_well(engine: Engine) {
@@ -117,5 +121,6 @@ async fn absurd_counts_are_added_up_as_well(engine: Engine) {
     }
     let rows = used(&fixture, account, START).await;
     assert_eq!((rows.len(), rows[0].credits, rows[0].steps), (1, Credits(3), 3));
+    fixture.assert_usage(account).await;
     assert!(rows[0].tokens.input_tokens > 1 << 41 && rows[0].estimated_tokens > 1 << 42);
 }

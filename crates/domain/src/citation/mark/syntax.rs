@@ -19,7 +19,7 @@ pub(super) enum Search {
 }
 
 /// A fence that is open.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fence {
     pub(super) mark: u8,
     pub(super) length: usize,

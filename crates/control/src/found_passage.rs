@@ -1,0 +1,117 @@
+//! The passage of a conversation that has searched words, for the list of what a search found.
+
+/// The characters before the first found word, and those from it on.
+const BEFORE_CHARS: usize = 50;
+const AFTER_CHARS: usize = 130;
+
+/// A piece of a passage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundPiece {
+    pub text: String,
+    /// True of a searched word.
+    pub is_found: bool,
+}
+
+/// Returns the surroundings of the first word of a text that begins with one of these folded words.
+pub(crate) fn find(text: &str, words: &[String]) -> Option<Vec<FoundPiece>> {
+    let (first, _) = found(text, words).next()?;
+    let mut start = text[..first].char_indices().rev().nth(BEFORE_CHARS).map_or(0, |(at, _)| at);
+    if start > 0 {
+        // A word that is cut is left out.
+        start += text[start..first].find(char::is_whitespace).unwrap_or(0);
+    }
+    let mut end = text[first..].char_indices().nth(AFTER_CHARS).map_or(text.len(), |(at, _)| first + at);
+    if end < text.len() {
+        end = text[first..end].rfind(char::is_whitespace).map_or(end, |at| first + at);
+    }
+    let shown = &text[start..end];
+    let mut pieces = Vec::new();
+    let mut push = |text: &str, is_found| {
+        let mut text = one_line(text);
+        if pieces.is_empty() {
+            text = format!("{}{}", if start > 0 { "… " } else { "" }, text.trim_start());
+        }
+        if !text.is_empty() {
+            pieces.push(FoundPiece { text, is_found });
+        }
+    };
+    let mut at = 0;
+    for (from, to) in found(shown, words) {
+        push(&shown[at..from], false);
+        push(&shown[from..to], true);
+        at = to;
+    }
+    let rest = format!("{}{}", shown[at..].trim_end(), if end < text.len() { " …" } else { "" });
+    push(&rest, false);
+    Some(pieces)
+}
+
+/// Returns the ranges of words that begin with one of these.
+fn found<'a>(text: &'a str, words: &'a [String]) -> impl Iterator<Item = (usize, usize)> + 'a {
+    text.split(|letter: char| !letter.is_alphanumeric() && !is_mark(letter))
+        .filter(|word| !word.is_empty())
+        .map(|word| (word.as_ptr() as usize - text.as_ptr() as usize, word))
+        .filter(|(_, word)| {
+            let folded = text_analysis::fold(word);
+            words.iter().any(|sought| folded.starts_with(sought.as_str()))
+        })
+        .map(|(at, word)| (at, at + word.len()))
+}
+
+/// Returns true of the marks that stand behind their letter in decomposed texts.
+const fn is_mark(letter: char) -> bool {
+    matches!(letter, '\u{300}'..='\u{36f}')
+}
+
+fn one_line(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            letter if letter.is_whitespace() && out.ends_with(' ') => {}
+            letter if letter.is_whitespace() => out.push(' '),
+            letter if letter.is_control() => {}
+            letter => out.push(letter),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str, words: &[&str]) -> Option<String> {
+        let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+        let pieces = find(text, &words)?;
+        Some(
+            pieces
+                .iter()
+                .map(|piece| if piece.is_found { format!("[{}]", piece.text) } else { piece.text.clone() })
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn found_words_are_shown_where_they_stand() {
+        assert_eq!(
+            shown("Výpověď nájmu\n\nje písemná.", &["vypov", "pisem"]).unwrap(),
+            "[Výpověď] nájmu je [písemná]."
+        );
+        assert_eq!(shown("The rent is due.", &["rents", "due"]).unwrap(), "The rent is [due].");
+        assert_eq!(shown("The rent is due.", &["lease"]), None);
+        assert_eq!(shown("", &["a"]), None);
+        assert_eq!(shown("brent rent", &["rent"]).unwrap(), "brent [rent]", "from the beginning of a word");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_words_around_the_first_found_one() {
+        let text = format!("{}rent {}", "kůň běží ".repeat(100), "dále a dále ".repeat(100));
+        let passage = shown(&text, &["rent"]).unwrap();
+        assert!(
+            passage.starts_with("… ") && passage.ends_with(" …") && passage.contains(" [rent] dále"),
+            "{passage}"
+        );
+        assert!(passage.chars().count() < BEFORE_CHARS + AFTER_CHARS + 10, "{passage}");
+        assert!(shown(&"x".repeat(10_000), &["x"]).unwrap().chars().count() < 10_010);
+    }
+}

@@ -1,0 +1,218 @@
+//! Branches: the exchanges of a conversation are a tree, of which one path is shown.
+//!
+//! An exchange knows its parent. Of the children of a parent one is chosen, the one that was shown last; the path of
+//! chosen ones from the beginning on is shown. So whoever returns to a branch finds it as it was left. Indexes of the
+//! database permit one shown exchange at each depth, and one chosen one among the hidden children of a parent.
+//!
+//! Everything else reads what is shown: the public interface, the model's context, exports. While an answer is in
+//! progress its branch stays shown.
+
+use domain::id::{AccountId, ConversationId, MessageId};
+
+use crate::error::StoreError;
+use crate::sql::{Result, RowExt, Sql, SqlExt, params};
+
+/// The place of an exchange in the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Its number among all exchanges of the conversation, from 0.
+    pub(crate) ordinal: u32,
+    /// The ordinal of the exchange before it.
+    pub(crate) parent: Option<u32>,
+    /// The number of exchanges before it.
+    pub(crate) depth: u32,
+}
+
+impl Place {
+    /// Returns the value of the column `parent`.
+    pub(crate) fn parent_column(self) -> i64 {
+        self.parent.map_or(-1, i64::from)
+    }
+}
+
+/// The reasons why [`show`] failed. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ShowRefused {
+    /// The conversation or answer does not exist, or belongs to another account.
+    #[error("no such conversation or message")]
+    NotFound,
+    /// An answer of the conversation is in progress.
+    #[error("the conversation is still being answered")]
+    Busy,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The result of [`show`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shown {
+    /// The position of the exchange among those that are shown, from 0.
+    pub position: u32,
+    /// The number of exchanges that are shown.
+    pub exchanges: u32,
+    /// True if another branch was shown before.
+    pub is_other: bool,
+}
+
+/// The versions of an exchange that has several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Versions {
+    /// The position of the exchange among those that are shown, from 0.
+    pub position: u32,
+    /// The number of the version that is shown, from 1.
+    pub number: u32,
+    /// The number of versions.
+    pub count: u32,
+    /// The answer of the version before the one that is shown.
+    pub previous: Option<MessageId>,
+    /// The answer of the version after it.
+    pub next: Option<MessageId>,
+}
+
+/// Shows the branch of an answer, as it was left. The conversation goes on with the model of its last exchange. Leaves
+/// `modified_at` unchanged.
+///
+/// # Errors
+/// [`ShowRefused`].
+pub fn show(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    conversation: ConversationId,
+    answer: MessageId,
+) -> Result<Shown, ShowRefused> {
+    // Whoever asks in the meantime waits.
+    tx.lock("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![account])?;
+    let (place, is_shown) = place_of(tx, account, conversation, answer)?.ok_or(ShowRefused::NotFound)?;
+    if !is_shown {
+        let open = tx.one(
+            "SELECT id FROM answers WHERE conversation_id = $1 AND completed_at IS NULL",
+            params![conversation],
+            |_| Ok(()),
+        )?;
+        if open.is_some() {
+            return Err(ShowRefused::Busy);
+        }
+        show_place(tx, conversation, place)?;
+    }
+    let last = tx.one(
+        "SELECT depth FROM questions WHERE conversation_id = $1 AND shown = 1 ORDER BY depth DESC LIMIT 1",
+        params![conversation],
+        |row| row.small(0),
+    )?;
+    let exchanges = last.unwrap_or(place.depth).saturating_add(1);
+    Ok(Shown { position: place.depth, exchanges, is_other: !is_shown })
+}
+
+/// Returns the versions of those of `limit` shown exchanges from the position `from` on that have several, in their order.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn versions(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    conversation: ConversationId,
+    from: u32,
+    limit: u32,
+) -> Result<Vec<Versions>> {
+    let others = tx.all(
+        "SELECT q.depth, q.ordinal, s.ordinal, a.id
+         FROM conversations c JOIN questions q ON q.conversation_id = c.id
+         JOIN questions s ON s.conversation_id = q.conversation_id AND s.parent = q.parent AND s.shown = 0
+         JOIN answers a ON a.conversation_id = s.conversation_id AND a.ordinal = s.ordinal
+         WHERE c.id = $1 AND c.account_id = $2 AND c.deleted_at IS NULL AND q.shown = 1 AND q.depth >= $3
+            AND q.depth < $4
+         ORDER BY q.depth, s.ordinal",
+        params![conversation, account, from, from.saturating_add(limit)],
+        |row| Ok((row.small(0)?, row.int(1)?, row.int(2)?, row.id(3)?)),
+    )?;
+    let mut versions = Vec::<Versions>::new();
+    for (position, shown, other, answer) in others {
+        if versions.last().is_none_or(|last| last.position != position) {
+            versions.push(Versions { position, number: 1, count: 1, previous: None, next: None });
+        }
+        let Some(of) = versions.last_mut() else { continue };
+        of.count += 1;
+        if other < shown {
+            of.number += 1;
+            of.previous = Some(answer);
+        } else if of.next.is_none() {
+            of.next = Some(answer);
+        }
+    }
+    Ok(versions)
+}
+
+/// Returns the place of an answer's exchange, and whether it is shown.
+pub(crate) fn place_of(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    conversation: ConversationId,
+    answer: MessageId,
+) -> Result<Option<(Place, bool)>> {
+    tx.one(
+        "SELECT q.ordinal, q.parent, q.depth, q.shown FROM answers a
+         JOIN conversations c ON c.id = a.conversation_id
+         JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
+         WHERE a.id = $3 AND c.id = $2 AND c.account_id = $1 AND c.deleted_at IS NULL",
+        params![account, conversation, answer],
+        |row| {
+            let parent = (row.int(1)? >= 0).then(|| row.small(1)).transpose()?;
+            Ok((Place { ordinal: row.small(0)?, parent, depth: row.small(2)? }, row.flag(3)?))
+        },
+    )
+}
+
+/// The exchange $2 of the conversation $1 and those before it that are not shown.
+macro_rules! hidden_path {
+    () => {
+        "WITH RECURSIVE hidden (ordinal, parent, depth) AS (
+            SELECT ordinal, parent, depth FROM questions WHERE conversation_id = $1 AND ordinal = $2
+            UNION ALL SELECT q.ordinal, q.parent, q.depth FROM questions q
+                JOIN hidden h ON q.conversation_id = $1 AND q.ordinal = h.parent WHERE q.shown = 0) "
+    };
+}
+
+/// Shows the branch of an exchange that is not shown. The caller has locked the account.
+pub(crate) fn show_place(tx: &mut dyn Sql, conversation: ConversationId, place: Place) -> Result<()> {
+    let path = params![conversation, place.ordinal];
+    let top = tx.one(
+        concat!(hidden_path!(), "SELECT ordinal, depth FROM hidden ORDER BY depth LIMIT 1"),
+        path,
+        |row| Ok((row.small(0)?, row.small(1)?)),
+    )?;
+    let (first, depth) = top.ok_or(StoreError::TransactionLost)?;
+    tx.send(
+        "UPDATE questions SET shown = 0 WHERE conversation_id = $1 AND shown = 1 AND depth >= $2",
+        params![conversation, depth],
+    )?;
+    tx.send(
+        concat!(
+            hidden_path!(),
+            "UPDATE questions SET chosen = 0 WHERE conversation_id = $1 AND shown = 0 AND chosen = 1
+                AND parent IN (SELECT parent FROM hidden)"
+        ),
+        path,
+    )?;
+    tx.send(
+        concat!(
+            hidden_path!(),
+            "UPDATE questions SET chosen = 1 WHERE conversation_id = $1 AND ordinal IN (SELECT ordinal FROM hidden)"
+        ),
+        path,
+    )?;
+    tx.send(
+        "WITH RECURSIVE branch (ordinal) AS (
+            SELECT ordinal FROM questions WHERE conversation_id = $1 AND ordinal = $2
+            UNION ALL SELECT q.ordinal FROM questions q
+                JOIN branch b ON q.conversation_id = $1 AND q.parent = b.ordinal
+                WHERE q.shown = 0 AND q.chosen = 1)
+         UPDATE questions SET shown = 1 WHERE conversation_id = $1 AND ordinal IN (SELECT ordinal FROM branch)",
+        params![conversation, first],
+    )?;
+    tx.send(
+        "UPDATE conversations SET (model, settings) = (SELECT q.model, q.settings FROM questions q
+            WHERE q.conversation_id = $1 AND q.shown = 1 ORDER BY q.depth DESC LIMIT 1)
+         WHERE id = $1",
+        params![conversation],
+    )
+}
