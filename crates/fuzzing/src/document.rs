@@ -14,6 +14,14 @@ const NAMES: [&str; 8] = ["a.pdf", "a.docx", "a.doc", "a.ppt", "a.eml", "a.xls",
 pub fn try_input(data: &[u8]) {
     let Some((&how, content)) = data.split_first() else { return };
     let name = NAMES[usize::from(how) % NAMES.len()];
+    assert_promises(name, content);
+}
+
+/// Extracts a document.
+///
+/// # Panics
+/// Panics when a promise is broken.
+pub(crate) fn assert_promises(name: &str, content: &[u8]) {
     match extract_bytes(Path::new(name), content) {
         Ok(document) => assert_bounds(&document),
         Err(error) => {

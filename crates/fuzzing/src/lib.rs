@@ -4,6 +4,7 @@
 //! inputs in `fuzz/seeds`, unchanged and mutated, on stable.
 #![expect(clippy::panic, reason = "a broken promise is reported by a panic")]
 
+mod container;
 mod document;
 mod markdown;
 mod mcp_pipes;
@@ -14,6 +15,7 @@ mod vendor_stream;
 mod web_page;
 mod workspace_paths;
 
+pub use container::try_input as container;
 pub use document::try_input as document;
 pub use markdown::try_input as markdown;
 pub use mcp_pipes::try_input as mcp_pipes;
@@ -29,6 +31,7 @@ pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets. Their names are those of the programs and of the input folders.
 pub const TARGETS: &[Target] = &[
+    ("container", container),
     ("document", document),
     ("markdown", markdown),
     ("mcp_pipes", mcp_pipes),

@@ -4,45 +4,32 @@
 //! kernel ── boot (mounts, link, listeners, a network of its own for what follows) ── agent (`serve`) ── tools
 //! ```
 //! The root file system is the host's read-only view of the system; what must be writable or private is mounted over
-//! it. Only this process holds the listener that powers the machine off.
-#![expect(
-    unsafe_code,
-    reason = "a network namespace is entered, and the agent started with fewer privileges"
-)]
+//! it. Only this process holds the listener that powers the machine off. A machine of QEMU does all of it that is the same
+//! for every account before the host introduces it ([`crate::initramfs`]), because it may be saved there.
+#![expect(unsafe_code, reason = "a network namespace is entered")]
 
 use std::ffi::CStr;
 use std::fs;
 use std::io;
-use std::net::{SocketAddrV4, TcpListener};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::net::{SocketAddrV4, TcpListener, UdpSocket};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitCode};
+use std::process::ExitCode;
 
 use protocol::link;
 use protocol::mcp::PLUGINS;
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat, sync};
 use rustix::mount::{MountFlags, mount, mount_bind, mount_remount};
-use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions, kill_process, setrlimit, wait};
+use rustix::process::{Signal, WaitOptions, kill_process, wait};
 use rustix::system::{RebootCommand, reboot};
-use rustix::thread::{
-    CapabilitySet, CapabilitySets, UnshareFlags, remove_capability_from_bounding_set, set_capabilities,
-    set_no_new_privs,
-};
+use rustix::thread::UnshareFlags;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::agent::{Agent, limit};
 use crate::init::report;
 use crate::link_interface;
 use crate::port::Port;
 
-/// The capabilities of the agent: it runs tools as another user, ends them, reads the index, whose files the kernel shows
-/// as the tools' user's, and opens a workspace that a tool has closed.
-const AGENT_CAPABILITIES: CapabilitySet = CapabilitySet::KILL
-    .union(CapabilitySet::SETGID)
-    .union(CapabilitySet::SETUID)
-    .union(CapabilitySet::DAC_OVERRIDE)
-    .union(CapabilitySet::FOWNER);
 /// Device files: name, major and minor number.
 const DEVICES: [(&str, u32, u32); 6] =
     [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
@@ -57,33 +44,57 @@ const SETTINGS: [(&str, &str); 7] = [
     ("user/max_inotify_instances", "64"),
     ("user/max_inotify_watches", "16384"),
 ];
-/// Environment of the size of each temporary file system, of the largest file, both in bytes, and of the most processes.
+/// How folders are mounted that hold data alone, and those whose programs may be executed.
+const DATA: MountFlags = MountFlags::NOEXEC.union(SHARED);
+const SHARED: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
+/// Environment of the size of each temporary file system, in bytes.
 const TEMPORARY_BYTES: &str = "CAUSERIE_TEMPORARY_BYTES";
-const FILE_BYTES: &str = "CAUSERIE_FILE_BYTES";
-const PROCESSES: &str = "CAUSERIE_PROCESSES";
 
 /// The kind of virtual machine.
 #[derive(Debug)]
 pub enum Platform {
     /// A User Mode Linux kernel: folders of the host by hostfs, the link as an Ethernet interface.
     UserModeLinux,
-    /// QEMU: folders of the host by 9P, the link over a serial port.
-    Qemu(Port),
+    /// QEMU: folders of the host by 9P, the link over a serial port. The host has introduced the machine.
+    Qemu(Prepared),
+}
+
+/// Descriptors and processes that a machine of QEMU has made before the host introduced it.
+#[derive(Debug)]
+pub struct Prepared {
+    pub(crate) port: Port,
+    pub(crate) link: Link,
+    /// The agent, unless it is yet to be started.
+    pub(crate) agent: Option<Agent>,
 }
 
 /// Runs the machine until the agent ends or the host asks for the end, then powers it off.
 #[must_use]
 pub fn run(platform: Platform) -> ExitCode {
-    // QEMU ends when its machine restarts, whatever the machine's firmware can do.
-    let off = match platform {
-        Platform::UserModeLinux => RebootCommand::PowerOff,
-        Platform::Qemu(_) => RebootCommand::Restart,
-    };
-    let ended = set_up(&platform).and_then(|listeners| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().doing("starting")?;
-        runtime.block_on(watch(listeners, platform))
-    });
-    end(ended, off)
+    match platform {
+        Platform::UserModeLinux => end(user_mode_linux(), RebootCommand::PowerOff),
+        // QEMU ends when its machine restarts, whatever the machine's firmware can do.
+        Platform::Qemu(prepared) => end(qemu(prepared), RebootCommand::Restart),
+    }
+}
+
+fn user_mode_linux() -> Result<(), BootError> {
+    private_file_systems()?;
+    // The path is one that the kernel's own process sees.
+    shared_folders(|share, at, flags| file_system("hostfs", at, flags, share.host()))?;
+    let link = Link::open()?;
+    link.announce()?;
+    watch(link, None, None)
+}
+
+fn qemu(Prepared { port, link, agent }: Prepared) -> Result<(), BootError> {
+    shared_folders(|share, at, flags| mount_9p(share.tag(), at, flags, "mmap"))?;
+    if Path::new(PLUGINS).exists() {
+        // The system keeps what it has read of other files.
+        mount_9p(link::PLUGINS_TAG, PLUGINS, SHARED | MountFlags::RDONLY, "mmap")?;
+    }
+    link.announce()?;
+    watch(link, agent, Some(port))
 }
 
 /// Reports why the machine ends, writes files back and ends it.
@@ -115,61 +126,59 @@ impl<T, E: Into<io::Error>> ErrorContext<T> for Result<T, E> {
     }
 }
 
-struct Listeners {
-    agent: TcpListener,
-    power_off: TcpListener,
+/// The machine's end of the link to the host.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) agent: TcpListener,
+    pub(crate) power_off: TcpListener,
+    /// Reaches the host, as no other socket of the machine does.
+    pub(crate) announcement: UdpSocket,
 }
 
-fn set_up(platform: &Platform) -> Result<Listeners, BootError> {
-    file_systems(platform)?;
+impl Link {
+    /// Opens the listeners, and gives this process and those that follow a network of their own, in which the link does not
+    /// exist.
+    pub(crate) fn open() -> Result<Self, BootError> {
+        rustix::system::sethostname(b"machine").doing("setting the host name")?;
+        link_interface::configure().doing("configuring the link to the host")?;
+        let listen = |address: SocketAddrV4| TcpListener::bind(address).doing("opening a listener");
+        let announcement = UdpSocket::bind((link::MACHINE, 0)).doing("opening a socket")?;
+        let opened = Self { agent: listen(link::AGENT)?, power_off: listen(link::POWER_OFF)?, announcement };
+        // SAFETY: the flag names no descriptors, and this process has a single thread.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
+            .doing("separating the network of processes from the link")?;
+        Ok(opened)
+    }
+
+    /// Sends a packet, by which the host learns that the listeners are open.
+    fn announce(&self) -> Result<(), BootError> {
+        let sent = self.announcement.send_to(link::ANNOUNCEMENT, (link::HOST, link::AGENT.port()));
+        sent.map(drop).doing("announcing the machine to the host")
+    }
+}
+
+/// Mounts the file systems that are the machine's own, and sets the kernel up.
+pub(crate) fn private_file_systems() -> Result<(), BootError> {
+    let bytes = limit(TEMPORARY_BYTES).unwrap_or(64 << 20);
+    file_system("proc", "/proc", MountFlags::NODEV | DATA, "")?;
     for (name, value) in SETTINGS {
         let _ = fs::write(Path::new("/proc/sys").join(name), value);
     }
     mount_bind("/proc/sys", "/proc/sys").doing("closing /proc/sys")?;
-    let read_only =
-        MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    let read_only = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NODEV | DATA;
     mount_remount("/proc/sys", read_only, "").doing("closing /proc/sys")?;
-    rustix::system::sethostname(b"machine").doing("setting the host name")?;
-    link_interface::configure().doing("configuring the link to the host")?;
-    let listen = |address: SocketAddrV4| TcpListener::bind(address).doing("opening a listener");
-    let listeners = Listeners { agent: listen(link::AGENT)?, power_off: listen(link::POWER_OFF)? };
-    announce().doing("announcing the machine to the host")?;
-    // SAFETY: the flag names no descriptors, and this process has a single thread.
-    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
-        .doing("separating the network of processes from the link")?;
-    Ok(listeners)
+    tmpfs("/tmp", bytes, "1777", SHARED)?;
+    tmpfs("/run", 1 << 20, "0755", DATA)?;
+    devices(bytes)
 }
 
-/// Sends a packet, by which the host learns that the listeners are open.
-fn announce() -> io::Result<()> {
-    let socket = std::net::UdpSocket::bind((link::MACHINE, 0))?;
-    socket.send_to(b"ready", (link::HOST, link::AGENT.port()))?;
-    Ok(())
-}
-
-fn file_systems(platform: &Platform) -> Result<(), BootError> {
-    let bytes = limit(TEMPORARY_BYTES).unwrap_or(64 << 20);
-    let base = MountFlags::NOSUID | MountFlags::NODEV;
-    let data = MountFlags::NOEXEC | base;
-    file_system("proc", "/proc", MountFlags::NODEV | data, "")?;
-    tmpfs("/tmp", bytes, "1777", base)?;
-    tmpfs("/run", 1 << 20, "0755", data)?;
-    devices(bytes)?;
-    shared_folder(platform, Share::Workspace, protocol::tool::WORKSPACE, base)?;
+/// Mounts the workspace and the index by `mount`, so that both sides see each other's changes.
+fn shared_folders(mount: impl Fn(Share, &str, MountFlags) -> Result<(), BootError>) -> Result<(), BootError> {
+    mount(Share::Workspace, protocol::tool::WORKSPACE, SHARED)?;
     // The kernel shows the index as a folder of the tools' user, so it is mounted below one that only root enters.
-    tmpfs("/index", 64 << 10, "0700", data)?;
+    tmpfs("/index", 64 << 10, "0700", DATA)?;
     fs::create_dir(link::INDEX).doing("making the index's folder")?;
-    shared_folder(platform, Share::Index, link::INDEX, data)?;
-    if matches!(platform, Platform::Qemu(_)) && Path::new(PLUGINS).exists() {
-        // The system keeps what it has read of other files.
-        shared_folder(platform, Share::Plugins, PLUGINS, base | MountFlags::RDONLY)?;
-    }
-    Ok(())
-}
-
-/// A limit that the host put into the environment.
-fn limit(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
+    mount(Share::Index, link::INDEX, DATA)
 }
 
 fn devices(temporary_bytes: u64) -> Result<(), BootError> {
@@ -196,25 +205,28 @@ fn tmpfs(at: &str, bytes: u64, mode: &str, flags: MountFlags) -> Result<(), Boot
     file_system("tmpfs", at, flags, &format!("size={bytes},nr_inodes={inodes},mode={mode}"))
 }
 
-/// A folder of the host that is shared with this machine.
+/// A folder of the account that the host shares.
 #[derive(Debug, Clone, Copy)]
 enum Share {
     Workspace,
     Index,
-    Plugins,
 }
 
-/// Mounts a folder that the host shares, so that both sides see each other's changes.
-fn shared_folder(platform: &Platform, share: Share, at: &str, flags: MountFlags) -> Result<(), BootError> {
-    // The path is one that the kernel's own process sees.
-    let (host, tag) = match share {
-        Share::Workspace => (protocol::tool::WORKSPACE, link::WORKSPACE_TAG),
-        Share::Index => ("/index", link::INDEX_TAG),
-        Share::Plugins => (PLUGINS, link::PLUGINS_TAG),
-    };
-    match platform {
-        Platform::UserModeLinux => file_system("hostfs", at, flags, host),
-        Platform::Qemu(_) => mount_9p(tag, at, flags, "mmap"),
+impl Share {
+    /// Returns its path on the host, as the kernel's own process sees it.
+    const fn host(self) -> &'static str {
+        match self {
+            Self::Workspace => protocol::tool::WORKSPACE,
+            Self::Index => "/index",
+        }
+    }
+
+    /// Returns the tag under which QEMU shares it.
+    const fn tag(self) -> &'static str {
+        match self {
+            Self::Workspace => link::WORKSPACE_TAG,
+            Self::Index => link::INDEX_TAG,
+        }
     }
 }
 
@@ -233,20 +245,32 @@ pub(crate) fn file_system(kind: &str, at: &str, flags: MountFlags, options: &str
     mount("none", at, kind, flags, options).doing(&context)
 }
 
-/// Waits for the agent's end or the host's request.
-async fn watch(listeners: Listeners, platform: Platform) -> Result<(), BootError> {
-    let Listeners { agent: listener, power_off } = listeners;
+/// Starts the agent, or lets the one that waits go on, and waits for its end or the host's request.
+fn watch(link: Link, agent: Option<Agent>, port: Option<Port>) -> Result<(), BootError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().doing("starting")?;
+    runtime.block_on(watched(link, agent, port))
+}
+
+async fn watched(link: Link, agent: Option<Agent>, port: Option<Port>) -> Result<(), BootError> {
+    let Link { agent: listener, power_off, announcement } = link;
+    drop(announcement);
     power_off.set_nonblocking(true).doing("preparing a listener")?;
     let power_off = tokio::net::TcpListener::from_std(power_off).doing("preparing a listener")?;
     let mut child_ended = signal(SignalKind::child()).doing("watching processes")?;
-    let agent = start_agent(listener).doing("starting the agent")?;
-    let agent = Pid::from_child(&agent);
-    let mut port_ended = match platform {
-        Platform::UserModeLinux => None,
-        // Its threads start after the agent, before which this process may have but one.
-        Platform::Qemu(port) => Some(port.carry().doing("carrying packets")?),
+    let agent = match agent {
+        Some(agent) => agent,
+        None => Agent::start(&listener).doing("starting the agent")?,
     };
+    drop(listener);
+    let agent = agent.proceed().doing("telling the agent to go on")?;
+    // Its threads start after the agent, before which this process may have but one.
+    let mut port_ended = port.map(Port::carry).transpose().doing("carrying packets")?;
     loop {
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            if pid == agent {
+                return Err(io::Error::other(format!("{status:?}"))).doing("the agent");
+            }
+        }
         tokio::select! {
             asked = power_off.accept() => {
                 asked.doing("waiting for the host")?;
@@ -256,56 +280,7 @@ async fn watch(listeners: Listeners, platform: Platform) -> Result<(), BootError
             error = async { port_ended.as_mut().expect("there is a port").recv().await }, if port_ended.is_some() => {
                 return Err(error.unwrap_or_else(|| io::Error::other("its threads are gone"))).doing("the port");
             }
-            _ = child_ended.recv() => {
-                while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-                    if pid == agent {
-                        return Err(io::Error::other(format!("{status:?}"))).doing("the agent");
-                    }
-                }
-            }
+            _ = child_ended.recv() => {}
         }
     }
-}
-
-/// Starts the agent with the listener and no more privileges than it needs.
-fn start_agent(listener: TcpListener) -> io::Result<Child> {
-    let listener = OwnedFd::from(listener);
-    rustix::io::fcntl_setfd(&listener, rustix::io::FdFlags::empty())?;
-    let mut command = Command::new("/proc/self/exe");
-    command.arg("serve").env(crate::listener::LISTEN_FD, listener.as_raw_fd().to_string());
-    command.env("CAUSERIE_INDEX", link::INDEX);
-    let bounds = [
-        (Resource::Core, Some(0)),
-        (Resource::Fsize, limit(FILE_BYTES)),
-        (Resource::Nproc, limit(PROCESSES)),
-    ];
-    let confine = move || {
-        for (resource, bound) in bounds {
-            if bound.is_some() {
-                setrlimit(resource, Rlimit { current: bound, maximum: bound })?;
-            }
-        }
-        reduce_privileges()
-    };
-    // SAFETY: the closure makes system calls only, in a process with a single thread.
-    unsafe { command.pre_exec(confine) };
-    command.spawn()
-}
-
-fn reduce_privileges() -> io::Result<()> {
-    for capability in CapabilitySet::all().difference(AGENT_CAPABILITIES).iter() {
-        match remove_capability_from_bounding_set(capability) {
-            // A kernel that does not know it does not give it either.
-            Ok(()) | Err(rustix::io::Errno::INVAL) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    let sets = CapabilitySets {
-        effective: AGENT_CAPABILITIES,
-        permitted: AGENT_CAPABILITIES,
-        inheritable: CapabilitySet::empty(),
-    };
-    set_no_new_privs(true)?;
-    set_capabilities(None, sets)?;
-    seccomp::apply(seccomp::Profile::Agent { counted: true })
 }

@@ -79,7 +79,7 @@ impl Calls {
     /// ends.
     pub fn open(self: &Arc<Self>, open: Open, lines: mpsc::Sender<Bytes>) {
         // The answer may call tools soon.
-        self.limits.spares.refill(&self.limits);
+        self.limits.spares.prepare(&self.limits);
         let mut answers = self.lock();
         let answer = answers.of(open.answer);
         if open.stamp > answer.executor.stamp() {
@@ -142,6 +142,7 @@ impl Calls {
                 Ok(_) = killed.wait_for(|killed| *killed) => return,
             };
             let Ok(_place) = place else { return };
+            let _call = calls.limits.spares.call();
             // Documents are read in the background while the model writes, not while it waits.
             let _foreground = calls.limits.library.as_ref().map(Library::foreground);
             let output = run(&call, &calls.limits, calls.servers.as_ref(), &attached, killed).await;

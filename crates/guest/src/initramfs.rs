@@ -1,42 +1,49 @@
 //! The first stage of process 1 of a QEMU machine: the program of the initramfs.
 //!
 //! ```text
-//! modules ── port ── (a saved machine continues here) ── introduction by the host ── system ── boot
+//! modules ── port ── own file systems ── link ── agent, which waits ── (a saved machine continues here)
+//!     ── introduction by the host ── system ── boot
 //! ```
 //! Up to the introduction nothing is mounted that the host shares and nothing is of one account, so that a machine may be
-//! saved there and continued many times.
+//! saved there and continued many times. What comes after it is done at each start.
 #![expect(unsafe_code, reason = "modules are loaded by a system call without a safe wrapper")]
 
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use protocol::link;
-use rustix::mount::{MountFlags, mount_move};
-use rustix::process::{chdir, chroot};
+use rustix::mount::{MountFlags, UnmountFlags, mount_bind, mount_move, unmount};
+use rustix::process::{chdir, chroot, pivot_root};
 use rustix::system::RebootCommand;
 
-use crate::boot::{self, BootError, ErrorContext, Platform, file_system, mount_9p};
+use crate::agent::Agent;
+use crate::boot::{
+    self, BootError, ErrorContext, Link, Platform, Prepared, file_system, mount_9p, private_file_systems,
+};
 use crate::port::{Port, introduce};
 
 /// Where the system is mounted before it becomes the root.
 const SYSTEM: &str = "/system";
+/// Where the root of the initramfs is mounted once more, because what the kernel mounted itself cannot be replaced.
+const BASE: &str = "/base";
+/// The machine's own file systems, which the system takes along.
+const OWN: [&str; 4] = ["/proc", "/tmp", "/run", "/dev"];
 
 /// Runs the machine until it ends.
 #[must_use]
 pub fn run() -> ExitCode {
     match prepare() {
-        Ok(port) => boot::run(Platform::Qemu(port)),
+        Ok(prepared) => boot::run(Platform::Qemu(prepared)),
         Err(error) => boot::end(Err(error), RebootCommand::Restart),
     }
 }
 
-fn prepare() -> Result<Port, BootError> {
-    let data = MountFlags::NOSUID | MountFlags::NOEXEC;
-    for folder in ["/dev", SYSTEM] {
+fn prepare() -> Result<Prepared, BootError> {
+    for folder in OWN.into_iter().chain([SYSTEM, BASE]) {
         match fs::create_dir(folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(error).doing("making a folder");
@@ -44,16 +51,35 @@ fn prepare() -> Result<Port, BootError> {
             Ok(()) | Err(_) => {}
         }
     }
-    file_system("devtmpfs", "/dev", data, "")?;
+    mount_bind("/", BASE).doing("mounting the root")?;
+    chdir(BASE).doing("entering the root")?;
+    become_root().doing("entering the root")?;
+    file_system("devtmpfs", "/dev", MountFlags::NOSUID | MountFlags::NOEXEC, "")?;
     load_modules()?;
     let mut port = Port::open().doing("opening the port")?;
+    private_file_systems()?;
+    let link = Link::open()?;
+    let program = std::env::var_os(link::INIT);
+    let agent = match program {
+        None => Some(Agent::start_waiting(&link.agent).doing("starting the agent")?),
+        Some(_) => None,
+    };
     let introduction = port.meet().doing("meeting the host")?;
-    introduce(&introduction).doing("taking the host's time and entropy")?;
+    introduce(&introduction).doing("taking the host's entropy")?;
+    port.set_clock().doing("setting the clock")?;
     enter_system()?;
-    let Some(program) = std::env::var_os(link::INIT) else { return Ok(port) };
-    port.hand_over().doing("handing over the port")?;
+    let prepared = Prepared { port, link, agent };
+    let Some(program) = program else { return Ok(prepared) };
+    prepared.hand_over().doing("handing over what is open")?;
     let error = Command::new(program).arg(link::BOOT_QEMU_ARGUMENT).exec();
     Err(error).doing("executing the system's program")
+}
+
+/// Makes the current folder, which is a mount, the root of this process.
+fn become_root() -> rustix::io::Result<()> {
+    mount_move(".", "/")?;
+    chroot(".")?;
+    chdir("/")
 }
 
 fn load_modules() -> Result<(), BootError> {
@@ -74,13 +100,20 @@ fn load_modules() -> Result<(), BootError> {
     Ok(())
 }
 
-/// Makes the system that the host shows the root.
+/// Makes the system that the host shows the root of all processes.
 fn enter_system() -> Result<(), BootError> {
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
     mount_9p(link::SYSTEM_TAG, SYSTEM, flags, "loose")?;
-    let context = "entering the system";
-    chdir(SYSTEM).doing(context)?;
-    mount_move(".", "/").doing(context)?;
-    chroot(".").doing(context)?;
-    chdir("/").doing(context)
+    let enter = || {
+        for own in OWN {
+            let below = own.strip_prefix('/').unwrap_or(own);
+            mount_move(own, Path::new(SYSTEM).join(below))?;
+        }
+        chdir(SYSTEM)?;
+        // The earlier root comes to lie over the new one, and is taken away.
+        pivot_root(".", ".")?;
+        unmount(".", UnmountFlags::DETACH)?;
+        chdir("/")
+    };
+    enter().doing("entering the system")
 }

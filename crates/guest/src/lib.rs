@@ -1,8 +1,10 @@
 //! The program in the account's machine: it executes tools, reads documents and keeps the index of the workspace.
 
+mod agent;
 pub mod boot;
 pub mod calls;
 pub mod documents;
+mod handover;
 pub mod index;
 pub mod init;
 pub mod initramfs;

@@ -44,7 +44,7 @@ fn with_flags(flags: libc::c_short) -> libc::ifreq {
 fn interface_name() -> [libc::c_char; libc::IFNAMSIZ] {
     let mut name = [0; libc::IFNAMSIZ];
     for (to, from) in name.iter_mut().zip(link::INTERFACE.bytes()) {
-        *to = from.cast_signed();
+        *to = libc::c_char::from_ne_bytes([from]);
     }
     name
 }
@@ -53,7 +53,7 @@ fn interface_address(socket: &OwnedFd, request: libc::Ioctl, address: Ipv4Addr) 
     let [a, b, c, d] = address.octets();
     let family = libc::sa_family_t::try_from(libc::AF_INET).map_err(io::Error::other)?;
     // A `sockaddr_in`: the port, then the address in network order.
-    let bytes = [0, 0, a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0].map(u8::cast_signed);
+    let bytes = [0, 0, a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0].map(|byte| libc::c_char::from_ne_bytes([byte]));
     let address = libc::sockaddr { sa_family: family, sa_data: bytes };
     let ifreq = libc::ifreq {
         ifr_name: interface_name(),

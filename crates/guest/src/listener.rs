@@ -22,20 +22,34 @@ use crate::tools::Limits;
 
 /// Names the descriptor of the listening socket.
 pub(crate) const LISTEN_FD: &str = "CAUSERIE_LISTEN_FD";
+/// The argument with which the agent waits on its standard input until the machine is introduced.
+pub const WAITS_ARGUMENT: &str = "waits";
 /// After this time without a connection the machine ends itself, because no service is left to stop it.
 const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
 /// The pause after `accept` fails, for example because no descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves the inherited socket until the machine ends.
+/// Serves the inherited socket until the machine ends, after the machine's introduction if this process `waits` for it.
 #[must_use]
-pub fn serve() -> ExitCode {
-    match listen() {
+pub fn serve(waits: bool) -> ExitCode {
+    let introduced = if waits { wait_for_introduction() } else { Ok(()) };
+    match introduced.map_err(|error| format!("waiting for the host failed: {error}")).and_then(|()| listen())
+    {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
             report(&reason);
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Says that this process waits, and waits on its standard input to be told to go on.
+fn wait_for_introduction() -> io::Result<()> {
+    let input = rustix::stdio::stdin();
+    rustix::io::write(input, &[1])?;
+    match rustix::io::read(input, &mut [0])? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(()),
     }
 }
 

@@ -6,6 +6,7 @@
 use std::process::ExitCode;
 
 use guest::boot::Platform;
+use guest::listener::WAITS_ARGUMENT;
 use guest::{boot, init, initramfs, listener, worker};
 use protocol::link::{BOOT_ARGUMENT, INITRAMFS_ARGUMENT};
 
@@ -15,7 +16,7 @@ fn main() -> ExitCode {
         None => init::run(),
         Some(BOOT_ARGUMENT) => boot::run(Platform::UserModeLinux),
         Some(INITRAMFS_ARGUMENT) => initramfs::run(),
-        Some("serve") => listener::serve(),
+        Some("serve") => listener::serve(std::env::args().nth(2).as_deref() == Some(WAITS_ARGUMENT)),
         Some(role) => worker::play(role).unwrap_or(ExitCode::FAILURE),
     }
 }

@@ -1,33 +1,30 @@
 //! The serial port of a QEMU machine, over which the packets of its link go to the host and come back.
-#![expect(
-    unsafe_code,
-    reason = "inherited descriptors are taken over by their numbers; random numbers are seeded by ioctl"
-)]
+#![expect(unsafe_code, reason = "random numbers are seeded by ioctl, and the clock is set")]
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use protocol::link::{self, Introduction, MTU, PORT, PORT_READY, frame, take_frame};
-use rustix::io::{FdFlags, fcntl_setfd};
+use protocol::link::{self, ASK_TIME, Introduction, MTU, PORT, PORT_READY, frame, take_frame};
 use tokio::sync::mpsc;
 
 use crate::link_interface;
 
-/// The descriptor numbers of a port that another program takes over.
-const INHERITED: [RawFd; 2] = [3, 4];
 /// The longest time in which the port appears.
 const APPEARS_WITHIN: Duration = Duration::from_secs(10);
 /// The pause between looks for the port.
 const APPEARS_POLL: Duration = Duration::from_millis(2);
+/// The error of the clock that is good enough, and the most questions for the time until it is reached.
+const CLOCK_ERROR_MAX: Duration = Duration::from_millis(5);
+const CLOCK_QUESTIONS_MAX: u32 = 8;
 
 /// The serial port, and the interface of the link whose packets it carries.
 #[derive(Debug)]
 pub struct Port {
-    port: File,
-    interface: File,
+    pub(crate) port: File,
+    pub(crate) interface: File,
 }
 
 impl Port {
@@ -54,55 +51,53 @@ impl Port {
     /// If the port fails, or the host sends something else.
     pub(crate) fn meet(&mut self) -> io::Result<Introduction> {
         self.port.write_all(&frame(PORT_READY))?;
+        let content = self.read_frame(Introduction::BYTES)?;
+        Introduction::from_bytes(&content)
+            .ok_or_else(|| io::Error::other("the host did not introduce this machine"))
+    }
+
+    /// Sets the clock to the host's. The answer that came soonest tells it best: the time passed on its way by no more than half
+    /// of what the question took.
+    ///
+    /// # Errors
+    /// If the port fails, or the host sends something else.
+    pub(crate) fn set_clock(&mut self) -> io::Result<()> {
+        let mut best: Option<HostTime> = None;
+        for _ in 0..CLOCK_QUESTIONS_MAX {
+            let asked = Instant::now();
+            self.port.write_all(&frame(ASK_TIME))?;
+            let content = self.read_frame(size_of::<u64>())?;
+            let answered = Instant::now();
+            let nanos =
+                content.try_into().map_err(|_| io::Error::other("the host did not answer with the time"))?;
+            let (nanos, taken) = (u64::from_le_bytes(nanos), answered - asked);
+            if best.as_ref().is_none_or(|best| taken < best.taken) {
+                best = Some(HostTime {
+                    at: answered,
+                    since_epoch: Duration::from_nanos(nanos) + taken / 2,
+                    taken,
+                });
+            }
+            if taken <= CLOCK_ERROR_MAX * 2 {
+                break;
+            }
+        }
+        best.map_or(Ok(()), |host| set_clock(host.since_epoch + host.at.elapsed()))
+    }
+
+    /// Reads a frame with a content of this length. What follows belongs to the interface and is left.
+    fn read_frame(&mut self, length: usize) -> io::Result<Vec<u8>> {
         let mut received = Vec::new();
         loop {
-            // The frames after it belong to the interface, so no more bytes are read than those of this one.
-            let wanted = link::FRAME_HEADER_BYTES + Introduction::BYTES - received.len();
-            self.read(&mut received, wanted)?;
+            let wanted = (link::FRAME_HEADER_BYTES + length).saturating_sub(received.len());
+            if wanted == 0 {
+                return Err(io::Error::other("the host sent a frame of another length"));
+            }
+            read_some(&mut self.port, &mut received, wanted)?;
             if let Some(content) = take_frame(&mut received).map_err(io::Error::other)? {
-                let introduction = Introduction::from_bytes(&content);
-                return introduction
-                    .ok_or_else(|| io::Error::other("the host did not introduce this machine"));
+                return Ok(content);
             }
         }
-    }
-
-    /// Reads at least one and at most `most` bytes.
-    fn read(&mut self, received: &mut Vec<u8>, most: usize) -> io::Result<()> {
-        read_some(&mut self.port, received, most)
-    }
-
-    /// Hands the port over to the program that this process becomes next.
-    ///
-    /// # Errors
-    /// If the kernel refuses a descriptor.
-    pub(crate) fn hand_over(self) -> io::Result<()> {
-        // Either may have the number of the other, so both are moved out of the way first.
-        let away = [&self.port, &self.interface].map(|file| file.try_clone().map(OwnedFd::from));
-        drop(self);
-        for (file, number) in away.into_iter().zip(INHERITED) {
-            let file = file?;
-            // SAFETY: process 1 has no descriptors but these and the standard streams.
-            if file.as_raw_fd() == number || unsafe { libc::dup2(file.as_raw_fd(), number) } == -1 {
-                return Err(io::Error::last_os_error());
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes over the port that the program before this one left open.
-    ///
-    /// # Errors
-    /// If it left none.
-    pub fn inherited() -> io::Result<Self> {
-        let [port, interface] = INHERITED.map(|number| {
-            // SAFETY: process 1 calls this once, first of all, and nothing else uses these descriptors.
-            unsafe { File::from_raw_fd(number) }
-        });
-        for file in [&port, &interface] {
-            fcntl_setfd(file, FdFlags::CLOEXEC)?;
-        }
-        Ok(Self { port, interface })
     }
 
     /// Starts the threads that carry packets in both directions. The first error of one of them is received from the
@@ -125,8 +120,15 @@ impl Port {
     }
 }
 
-/// Seeds the kernel's random numbers and sets its clock. A machine that was saved would otherwise return the same random
-/// bytes as every other machine that continues it.
+/// The host's time at a moment, and how long the answer with it took.
+struct HostTime {
+    at: Instant,
+    since_epoch: Duration,
+    taken: Duration,
+}
+
+/// Seeds the kernel's random numbers. A machine that was saved would otherwise return the same random bytes as every other
+/// machine that continues it.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -150,10 +152,13 @@ pub(crate) fn introduce(introduction: &Introduction) -> io::Result<()> {
     if unsafe { libc::ioctl(random.as_raw_fd(), RNDRESEEDCRNG) } == -1 {
         return Err(io::Error::last_os_error());
     }
-    let time = Duration::from_nanos(introduction.time_nanos);
+    Ok(())
+}
+
+fn set_clock(since_epoch: Duration) -> io::Result<()> {
     let time = libc::timespec {
-        tv_sec: libc::time_t::try_from(time.as_secs()).map_err(io::Error::other)?,
-        tv_nsec: time.subsec_nanos().into(),
+        tv_sec: libc::time_t::try_from(since_epoch.as_secs()).map_err(io::Error::other)?,
+        tv_nsec: since_epoch.subsec_nanos().into(),
     };
     // SAFETY: the kernel reads the structure, which lives through the call.
     match unsafe { libc::clock_settime(libc::CLOCK_REALTIME, &raw const time) } {

@@ -2,7 +2,9 @@
 //!
 //! `GET /hello` identifies the instance; `POST /session` runs the calls of one answer and streams lines in both
 //! directions (see [`protocol::session`]); `POST /tools` lists the tools of MCP servers (see [`protocol::mcp`]);
-//! `POST /index` reports the states of documents, and `POST /index/changed` has some read (see [`protocol::index`]).
+//! `POST /index` reports the states of documents, and `POST /index/changed` has some read (see [`protocol::index`]);
+//! `POST /preview` and `POST /preview/page` show documents to their owner (see [`protocol::preview`]);
+//! the other paths below `/index` exchange vectors (see [`protocol::embedding`]).
 //! Only the host can connect: the listening socket is inherited and has no path in the machine.
 
 use std::convert::Infallible;
@@ -20,22 +22,27 @@ use domain::turn::{HostFrame, SessionStamp};
 use futures_util::StreamExt;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::service::TowerToHyperService;
+use protocol::embedding::{EMBEDDED_PATH, QUERY_PATH, UNEMBEDDED_PATH, VECTORS_MAX_BYTES};
 use protocol::hello::Hello;
 use protocol::index::{CHANGED_MAX, CHANGED_PATH, INDEX_PATH, IndexChanged, IndexRequest, WAIT_SECONDS};
 use protocol::mcp::{REQUEST_MAX_BYTES, ToolsReply, ToolsRequest};
+use protocol::preview::{PAGE_PATH, PREVIEW_PATH};
 use protocol::session::{HOST_FRAME_MAX_BYTES, LineReader, SESSION_PATH, read_host_line};
+use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::calls::Calls;
 use crate::mcp::Servers;
-use crate::tools::{Limits, keep_index};
+use crate::tools::{self, Limits, keep_index};
 
 /// The number of lines that may wait for the host in one session.
 const LINES_WAITING_MAX: usize = 256;
 /// The HTTP/2 flow-control window of a stream and of a connection, in bytes.
 const WINDOW_BYTES: u32 = 256 * 1024;
+/// The time in which the answer to the hello leaves the machine.
+const INDEXES_AFTER: Duration = Duration::from_millis(50);
 
 /// The server of one instance of a machine.
 #[derive(Clone)]
@@ -44,6 +51,8 @@ pub struct Guest {
     calls: Arc<Calls>,
     limits: Arc<Limits>,
     servers: Option<Servers>,
+    /// Told when the host has said hello.
+    greeted: Arc<Notify>,
 }
 
 impl Guest {
@@ -52,11 +61,14 @@ impl Guest {
     pub fn new(instance: InstanceId, limits: Limits, servers: Option<Servers>) -> Self {
         let limits = Arc::new(limits);
         let calls = Arc::new(Calls::new(limits.clone(), servers.clone()));
-        Self { instance, calls, limits, servers }
+        Self { instance, calls, limits, servers, greeted: Arc::default() }
     }
 
-    /// Keeps the index of the workspace's documents up to date. Ends only if there is none.
+    /// Keeps the index of the workspace's documents up to date, soon after the host has said hello: until then the machine
+    /// is starting, and has no time for it. Ends only if there is none.
     pub async fn keep_index(self) {
+        self.greeted.notified().await;
+        tokio::time::sleep(INDEXES_AFTER).await;
         keep_index(self.limits).await;
     }
 
@@ -68,6 +80,11 @@ impl Guest {
             .route("/tools", post(tools))
             .route(INDEX_PATH, post(index))
             .route(CHANGED_PATH, post(changed))
+            .route(PREVIEW_PATH, post(preview))
+            .route(PAGE_PATH, post(page))
+            .route(UNEMBEDDED_PATH, post(unembedded))
+            .route(EMBEDDED_PATH, post(embedded))
+            .route(QUERY_PATH, post(query_vector))
             .with_state(self)
     }
 
@@ -86,6 +103,7 @@ impl Guest {
 }
 
 async fn hello(State(guest): State<Guest>) -> Json<Hello> {
+    guest.greeted.notify_one();
     Json(Hello { version: protocol::VERSION, instance: guest.instance.to_string() })
 }
 
@@ -106,11 +124,9 @@ async fn tools(State(guest): State<Guest>, body: Bytes) -> Response {
 /// Reports the states of documents, once they differ from those that the host has seen.
 async fn index(State(guest): State<Guest>, body: Bytes) -> Response {
     let Some(library) = &guest.limits.library else { return StatusCode::NOT_FOUND.into_response() };
-    if body.len() > protocol::index::REQUEST_MAX_BYTES {
-        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
-    }
-    let Ok(request) = serde_json::from_slice::<IndexRequest>(&body) else {
-        return StatusCode::BAD_REQUEST.into_response();
+    let request: IndexRequest = match parsed(&body, protocol::index::REQUEST_MAX_BYTES) {
+        Ok(request) => request,
+        Err(status) => return status.into_response(),
     };
     Json(library.report(request.seen, Duration::from_secs(WAIT_SECONDS)).await).into_response()
 }
@@ -118,12 +134,76 @@ async fn index(State(guest): State<Guest>, body: Bytes) -> Response {
 /// Has files read that the host has changed.
 async fn changed(State(guest): State<Guest>, body: Bytes) -> StatusCode {
     let Some(library) = &guest.limits.library else { return StatusCode::NOT_FOUND };
-    if body.len() > protocol::index::REQUEST_MAX_BYTES {
-        return StatusCode::PAYLOAD_TOO_LARGE;
-    }
-    let Ok(changed) = serde_json::from_slice::<IndexChanged>(&body) else { return StatusCode::BAD_REQUEST };
+    let changed: IndexChanged = match parsed(&body, protocol::index::REQUEST_MAX_BYTES) {
+        Ok(changed) => changed,
+        Err(status) => return status,
+    };
     library.touch(changed.paths.into_iter().take(CHANGED_MAX));
     StatusCode::NO_CONTENT
+}
+
+/// Returns the text of a document.
+async fn preview(State(guest): State<Guest>, body: Bytes) -> Response {
+    match parsed(&body, protocol::preview::REQUEST_MAX_BYTES) {
+        Ok(request) => Json(tools::preview(request, &guest.limits).await).into_response(),
+        Err(status) => status.into_response(),
+    }
+}
+
+/// Returns a page as a PNG.
+async fn page(State(guest): State<Guest>, body: Bytes) -> Response {
+    let request = match parsed(&body, protocol::preview::REQUEST_MAX_BYTES) {
+        Ok(request) => request,
+        Err(status) => return status.into_response(),
+    };
+    match tools::picture(request, &guest.limits).await {
+        Some(png) => png.into_response(),
+        None => StatusCode::UNPROCESSABLE_ENTITY.into_response(),
+    }
+}
+
+/// Returns passages that have no vector.
+async fn unembedded(State(guest): State<Guest>, body: Bytes) -> Response {
+    let Some(library) = &guest.limits.library else { return StatusCode::NOT_FOUND.into_response() };
+    let asked = match parsed(&body, VECTORS_MAX_BYTES) {
+        Ok(asked) => asked,
+        Err(status) => return status.into_response(),
+    };
+    match library.unembedded(asked).await {
+        Ok(passages) => Json(passages).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+/// Stores vectors of passages.
+async fn embedded(State(guest): State<Guest>, body: Bytes) -> Response {
+    let Some(library) = &guest.limits.library else { return StatusCode::NOT_FOUND.into_response() };
+    let vectors = match parsed(&body, VECTORS_MAX_BYTES) {
+        Ok(vectors) => vectors,
+        Err(status) => return status.into_response(),
+    };
+    match library.embedded(vectors).await {
+        Ok(reply) => Json(reply).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+/// Keeps the vector of a query for the search that follows.
+async fn query_vector(State(guest): State<Guest>, body: Bytes) -> StatusCode {
+    let Some(library) = &guest.limits.library else { return StatusCode::NOT_FOUND };
+    match parsed(&body, VECTORS_MAX_BYTES) {
+        Ok(vector) => library.query_vector(vector),
+        Err(status) => return status,
+    }
+    StatusCode::NO_CONTENT
+}
+
+/// Reads the body of a request of at most `max_bytes`.
+fn parsed<T: DeserializeOwned>(body: &[u8], max_bytes: usize) -> Result<T, StatusCode> {
+    if body.len() > max_bytes {
+        return Err(StatusCode::PAYLOAD_TOO_LARGE);
+    }
+    serde_json::from_slice(body).map_err(|_| StatusCode::BAD_REQUEST)
 }
 
 /// Opens the session named by the first line.

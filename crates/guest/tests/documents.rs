@@ -51,6 +51,12 @@ fn pdf_that_cannot_be_read_says_why() {
 }
 
 #[test]
+fn pdf_fonts_without_unicode_are_read_by_their_collection_or_their_own_table() {
+    // Two composite fonts without `ToUnicode`: one with CIDs of Adobe-Japan1, one with glyph ids.
+    assert_eq!(text(&read("no_unicode.pdf").unwrap()), "Miete: 850 Euro\n\nMiete: 580 Euro");
+}
+
+#[test]
 fn docx_has_headings_rows_lists_and_footnotes() {
     let minutes = read("minutes.docx").unwrap();
     assert_eq!((minutes.format, minutes.pages, minutes.lines), (Format::Docx, None, Some(12)));

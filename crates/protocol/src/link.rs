@@ -5,7 +5,11 @@
 //!
 //! A User Mode Linux kernel has the link as an Ethernet interface. A machine of QEMU has no network device: process 1
 //! carries the packets of a TUN interface over a serial port, in frames of a length (`u16`, little endian) and as many
-//! bytes. The first frame of the machine is [`PORT_READY`]; the first of the host, an [`Introduction`].
+//! bytes. The first frame of the machine is [`PORT_READY`]; the first of the host, an [`Introduction`]. Then the machine asks for
+//! the time, by [`ASK_TIME`].
+//!
+//! The first packet of a machine is a datagram with [`ANNOUNCEMENT`] to the host: the listeners are open. Packets before it are
+//! of its kernel (such as those by which IPv6 looks for routers).
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -43,6 +47,11 @@ pub const MODULES: &str = "/modules";
 pub const PORT: &str = "/dev/vport0p1";
 /// The first frame of a machine over its port.
 pub const PORT_READY: &[u8] = b"ready";
+/// A frame of the machine that asks for the time, which a frame of 8 bytes answers: nanoseconds since the Unix epoch, little
+/// endian. It is like no packet, whose first bits are the version of IP.
+pub const ASK_TIME: &[u8] = b"time";
+/// The content of the datagram that announces the machine, to the port of [`AGENT`] at the host's address.
+pub const ANNOUNCEMENT: &[u8] = b"ready";
 /// Tags of the folders that QEMU shares by 9P.
 pub const SYSTEM_TAG: &str = "system";
 pub const WORKSPACE_TAG: &str = "workspace";
@@ -53,31 +62,24 @@ pub const PLUGINS_TAG: &str = "plugins";
 /// same saved one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Introduction {
-    /// Time since the Unix epoch, in nanoseconds.
-    pub time_nanos: u64,
     /// Random bytes, with which the machine seeds its random numbers before anything else.
     pub entropy: [u8; 64],
 }
 
 impl Introduction {
     /// The length of the frame's content, in bytes.
-    pub const BYTES: usize = 72;
+    pub const BYTES: usize = 64;
 
     /// Returns the frame's content.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
-        let mut bytes = [0; Self::BYTES];
-        let (time, entropy) = bytes.split_at_mut(8);
-        time.copy_from_slice(&self.time_nanos.to_le_bytes());
-        entropy.copy_from_slice(&self.entropy);
-        bytes
+        self.entropy
     }
 
     /// Reads the frame's content; `None` if it has another length.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (time, entropy) = bytes.split_first_chunk()?;
-        Some(Self { time_nanos: u64::from_le_bytes(*time), entropy: entropy.try_into().ok()? })
+        Some(Self { entropy: bytes.try_into().ok()? })
     }
 }
 
@@ -151,7 +153,7 @@ mod tests {
 
     #[test]
     fn an_introduction_is_read_back_and_one_of_another_length_is_not() {
-        let introduction = Introduction { time_nanos: 1_795_448_632_000_000_001, entropy: [5; 64] };
+        let introduction = Introduction { entropy: [5; 64] };
         let bytes = introduction.to_bytes();
         assert_eq!(Introduction::from_bytes(&bytes), Some(introduction));
         assert_eq!(Introduction::from_bytes(&bytes[1..]), None);

@@ -1,6 +1,8 @@
 //! Reads the ZIP containers of office documents within bounds; sizes that an archive declares are not trusted.
 
+use std::cell::Cell;
 use std::io::{Cursor, Read};
+use std::rc::Rc;
 
 use zip::ZipArchive;
 
@@ -11,35 +13,42 @@ use super::{ExtractError, Extracted, Format};
 const ENTRIES_MAX: usize = 10_000;
 /// The largest part that is unpacked, in bytes.
 pub(super) const PART_MAX_BYTES: u64 = 64 * 1024 * 1024;
-/// The maximum total of all unpacked parts of a workbook, in bytes.
+/// The maximum total of all unpacked parts, in bytes.
 pub(super) const TOTAL_MAX_BYTES: u64 = 192 * 1024 * 1024;
 
 /// An archive in memory.
 pub(super) struct Archive<'a> {
     zip: ZipArchive<Cursor<&'a [u8]>>,
+    /// The bytes that may still be unpacked, of all parts together.
+    left: Rc<Cell<u64>>,
 }
 
 impl<'a> Archive<'a> {
     pub(super) fn open(bytes: &'a [u8]) -> Result<Self, ExtractError> {
+        // Each entry takes memory before the library returns the first one.
+        if declared_entries(bytes).is_some_and(|entries| entries > ENTRIES_MAX) {
+            return Err(ExtractError::broken("ZIP", format_args!("it has more than {ENTRIES_MAX} entries")));
+        }
         let zip = ZipArchive::new(Cursor::new(bytes)).map_err(|error| ExtractError::broken("ZIP", error))?;
         if zip.len() > ENTRIES_MAX {
             return Err(ExtractError::broken("ZIP", format_args!("it has {} entries", zip.len())));
         }
-        Ok(Self { zip })
+        Ok(Self { zip, left: Rc::new(Cell::new(TOTAL_MAX_BYTES)) })
     }
 
     pub(super) fn contains(&self, name: &str) -> bool {
         self.zip.index_for_name(name).is_some()
     }
 
-    /// Returns a part as a stream that fails at [`PART_MAX_BYTES`]; `None` if there is no such part.
+    /// Returns a part as a stream that fails at [`PART_MAX_BYTES`], and when all parts together exceed
+    /// [`TOTAL_MAX_BYTES`]; `None` if there is no such part.
     pub(super) fn part(&mut self, name: &str) -> Result<Option<impl Read + use<'_, 'a>>, ExtractError> {
         let Some(index) = self.zip.index_for_name(name) else { return Ok(None) };
         let entry = self.zip.by_index(index).map_err(|error| ExtractError::broken("ZIP", error))?;
         if entry.size() > PART_MAX_BYTES {
             return Err(ExtractError::Bomb { bound: PART_MAX_BYTES });
         }
-        Ok(Some(Bounded { inner: entry, left: PART_MAX_BYTES }))
+        Ok(Some(Bounded { inner: entry, left: PART_MAX_BYTES, total_left: self.left.clone() }))
     }
 
     /// Returns a part as text, at most `max_bytes` of it.
@@ -78,10 +87,27 @@ impl<'a> Archive<'a> {
     }
 }
 
+/// The error of a part that is one too many.
+const TOTAL_EXCEEDED: &str = "all parts together are too large";
+/// The signature of the record at the end of an archive, its length, and that of the longest comment after it.
+const END_MARK: &[u8] = b"PK\x05\x06";
+const END_BYTES: usize = 22;
+const COMMENT_MAX_BYTES: usize = 65_535;
+
+/// Returns the number of entries that the end of an archive declares; 65,535 stands for more.
+fn declared_entries(bytes: &[u8]) -> Option<usize> {
+    let from = bytes.len().saturating_sub(END_BYTES + COMMENT_MAX_BYTES);
+    let end = &bytes[from..];
+    let at = end.windows(END_MARK.len()).rposition(|window| window == END_MARK)?;
+    let count = end.get(at + 10..at + 12)?;
+    Some(usize::from(u16::from_le_bytes(count.try_into().ok()?)))
+}
+
 /// Converts an error of a stream from [`Archive::part`].
 pub(super) fn unpacking(format: &'static str, error: &std::io::Error) -> ExtractError {
     if error.kind() == std::io::ErrorKind::FileTooLarge {
-        return ExtractError::Bomb { bound: PART_MAX_BYTES };
+        let bound = if error.to_string() == TOTAL_EXCEEDED { TOTAL_MAX_BYTES } else { PART_MAX_BYTES };
+        return ExtractError::Bomb { bound };
     }
     ExtractError::broken(format, error)
 }
@@ -90,15 +116,17 @@ pub(super) fn unpacking(format: &'static str, error: &std::io::Error) -> Extract
 struct Bounded<R> {
     inner: R,
     left: u64,
+    total_left: Rc<Cell<u64>>,
 }
 
 impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let read = self.inner.read(buffer)?;
-        self.left = self
-            .left
-            .checked_sub(read as u64)
-            .ok_or(std::io::Error::from(std::io::ErrorKind::FileTooLarge))?;
+        let exceeded = || std::io::Error::from(std::io::ErrorKind::FileTooLarge);
+        self.left = self.left.checked_sub(read as u64).ok_or_else(exceeded)?;
+        let total_left = self.total_left.get().checked_sub(read as u64);
+        let total_exceeded = || std::io::Error::new(std::io::ErrorKind::FileTooLarge, TOTAL_EXCEEDED);
+        self.total_left.set(total_left.ok_or_else(total_exceeded)?);
         Ok(read)
     }
 }

@@ -34,7 +34,7 @@ pub(super) enum Workbook {
 }
 
 /// The range at the start of a file in which the PDF signature may occur, in bytes.
-const PDF_MARK_WITHIN_BYTES: usize = 1024;
+pub(super) const PDF_MARK_WITHIN_BYTES: usize = 1024;
 /// Signatures of files that are not documents, with their descriptions.
 const MAGIC: &[(&[u8], &str)] = &[
     (b"\x89PNG\r\n\x1a\n", "PNG image"),

@@ -1,6 +1,6 @@
 //! Reads electronic books: each file of the reading order is a section, in the order in which it is read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use quick_xml::events::Event;
 
@@ -66,7 +66,10 @@ fn sections(archive: &mut Archive<'_>, package: &str) -> Result<Vec<String>, Ext
         }
         order.len() <= PAGES_MAX as usize
     })?;
-    Ok(order.iter().filter_map(|id| files.get(id).cloned()).collect())
+    // A book that names a section often would be read as often.
+    let mut known = HashSet::new();
+    let sections = order.iter().filter_map(|id| files.get(id).cloned());
+    Ok(sections.filter(|name| known.insert(name.clone())).collect())
 }
 
 /// Returns true if a section is encrypted; many books encrypt only their fonts.

@@ -36,9 +36,13 @@ pub(super) fn doc(bytes: &[u8]) -> Result<Extracted, ExtractError> {
     let pieces = table.get(at..at.saturating_add(length)).and_then(pieces).ok_or_else(broken)?;
     let mut reader =
         DocText { writer: Writer::new(), line: String::new(), row: String::new(), fields: Vec::new() };
+    // Pieces of a sound document do not overlap.
+    let mut left = main.len().saturating_mul(2);
     for Piece { at, characters, is_wide } in pieces {
         let length = if is_wide { characters.saturating_mul(2) } else { characters };
         let Some(bytes) = main.get(at..at.saturating_add(length).min(main.len())) else { continue };
+        left =
+            left.checked_sub(bytes.len()).ok_or_else(|| ExtractError::broken("DOC", "its pieces overlap"))?;
         let encoding = if is_wide { UTF_16LE } else { WINDOWS_1252 };
         encoding.decode_without_bom_handling(bytes).0.chars().for_each(|letter| reader.letter(letter));
         if reader.writer.is_full() {
@@ -195,13 +199,16 @@ fn walk(mut records: &[u8], depth: u32, place: Place, found: &mut PptText) {
     {
         let body = records.get(8..).unwrap_or_default();
         let body = &body[..length.min(body.len())];
+        let has_room = found.outlines.len() <= PAGES_MAX as usize;
         let mut texts = match place {
             Place::Outline => found.outlines.last_mut(),
             Place::Slide => found.slides.last_mut(),
             Place::Elsewhere => None,
         };
         match kind {
-            LISTED_SLIDE if place == Place::Outline => found.outlines.push(Vec::new()),
+            LISTED_SLIDE if place == Place::Outline && has_room => {
+                found.outlines.push(Vec::new());
+            }
             WIDE_TEXT => {
                 let text = UTF_16LE.decode_without_bom_handling(body).0.into_owned();
                 texts.iter_mut().for_each(|texts| texts.push(text.clone()));
@@ -212,7 +219,7 @@ fn walk(mut records: &[u8], depth: u32, place: Place, found: &mut PptText) {
             }
             _ if version & CONTAINER == CONTAINER && depth < DEPTH_MAX => {
                 let inner = match kind {
-                    SLIDE => {
+                    SLIDE if found.slides.len() <= PAGES_MAX as usize => {
                         found.slides.push(Vec::new());
                         Place::Slide
                     }

@@ -7,26 +7,28 @@ use cfb::CompoundFile;
 use mail_parser::{Address, Message, MessageParser, MimeHeaders, PartType};
 
 use super::output::Writer;
-use super::{ExtractError, Extracted, Format, extract_nested, html};
+use super::{ExtractError, Extracted, Format, Nesting, extract_nested, html};
 
-/// The most attachments that are read, and how deep messages in messages are.
-const ATTACHMENTS_MAX: usize = 50;
+/// How deep messages in messages are read.
 pub(super) const NESTING_MAX: u32 = 3;
+/// The lines in place of attachments that are not read.
+const TOO_DEEP: &str = "(not read: too many messages inside each other)";
+const TOO_MANY: &str = "(further attachments are not read: there are too many)";
 /// The most recipients that are shown.
 const ADDRESSES_MAX: usize = 50;
 /// The largest stream of a message of Outlook, in bytes.
 const STREAM_MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Reads a message in the Internet's format.
-pub(super) fn eml(bytes: &[u8], depth: u32) -> Result<Extracted, ExtractError> {
+pub(super) fn eml(bytes: &[u8], nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
     let message = MessageParser::default().parse(bytes);
     let message = message.ok_or_else(|| ExtractError::broken("message", "it has no head"))?;
     let mut writer = Writer::new();
-    write(&mut writer, &message, depth);
+    write(&mut writer, &message, nesting);
     Ok(writer.finish(Format::Message))
 }
 
-fn write(writer: &mut Writer, message: &Message<'_>, depth: u32) {
+fn write(writer: &mut Writer, message: &Message<'_>, nesting: Nesting<'_>) {
     if let Some(subject) = message.subject() {
         writer.heading(&format!("Subject: {subject}"));
     }
@@ -45,29 +47,33 @@ fn write(writer: &mut Writer, message: &Message<'_>, depth: u32) {
             _ => {}
         }
     }
-    for part in message.attachments().take(ATTACHMENTS_MAX) {
+    for part in message.attachments() {
+        if writer.is_full() || !nesting.take_attachment() {
+            return writer.line(TOO_MANY);
+        }
         let name = part.attachment_name().unwrap_or("unnamed");
         match &part.body {
-            PartType::Message(inner) if depth < NESTING_MAX => {
+            PartType::Message(inner) if nesting.depth < NESTING_MAX => {
                 writer.heading("Attached message");
-                write(writer, inner, depth + 1);
+                write(writer, inner, nesting.deeper());
             }
-            PartType::Message(_) | PartType::Multipart(_) => {}
-            PartType::Text(text) | PartType::Html(text) => attach(writer, name, text.as_bytes(), depth),
+            PartType::Message(_) => writer.line(TOO_DEEP),
+            PartType::Multipart(_) => {}
+            PartType::Text(text) | PartType::Html(text) => attach(writer, name, text.as_bytes(), nesting),
             PartType::Binary(content) | PartType::InlineBinary(content) => {
-                attach(writer, name, content, depth)
+                attach(writer, name, content, nesting)
             }
         }
     }
 }
 
 /// Writes the text of an attachment, or why it has none.
-fn attach(writer: &mut Writer, name: &str, content: &[u8], depth: u32) {
+fn attach(writer: &mut Writer, name: &str, content: &[u8], nesting: Nesting<'_>) {
     writer.heading(&format!("Attachment: {name}"));
-    if depth >= NESTING_MAX {
-        return writer.line("(not read: too many messages inside each other)");
+    if nesting.depth >= NESTING_MAX {
+        return writer.line(TOO_DEEP);
     }
-    match extract_nested(Path::new(name), content, depth + 1) {
+    match extract_nested(Path::new(name), content, nesting.deeper()) {
         Ok(document) => writer.append(&document),
         Err(error) => writer.line(&format!("(not read: {error})")),
     }
@@ -83,7 +89,7 @@ fn address_line(addresses: &Address<'_>) -> Option<String> {
 }
 
 /// Reads a message of Outlook, whose properties are streams named by their number and type.
-pub(super) fn msg(bytes: &[u8], depth: u32) -> Result<Extracted, ExtractError> {
+pub(super) fn msg(bytes: &[u8], nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
     const HTML: &str = "1013";
     let mut file = open(bytes)?;
     let mut writer = Writer::new();
@@ -106,15 +112,19 @@ pub(super) fn msg(bytes: &[u8], depth: u32) -> Result<Extracted, ExtractError> {
     } else {
         writer.lines(&body);
     }
-    for number in 0..ATTACHMENTS_MAX {
+    for number in 0_u32.. {
         let folder = format!("/__attach_version1.0_#{number:08X}");
         if !file.is_storage(&folder) {
+            break;
+        }
+        if writer.is_full() || !nesting.take_attachment() {
+            writer.line(TOO_MANY);
             break;
         }
         let (long, short) = (text(&mut file, &folder, "3707"), text(&mut file, &folder, "3704"));
         let name = if long.is_empty() { short } else { long };
         if let Some(content) = stream(&mut file, &format!("{folder}/__substg1.0_37010102")) {
-            attach(&mut writer, if name.is_empty() { "unnamed" } else { &name }, &content, depth);
+            attach(&mut writer, if name.is_empty() { "unnamed" } else { &name }, &content, nesting);
         }
     }
     Ok(writer.finish(Format::Message))

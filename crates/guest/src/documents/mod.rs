@@ -7,6 +7,7 @@
 //! Files are untrusted. This module does not protect the process against a parser that uses too much memory or
 //! time: the agent calls it in a worker (see [`crate::worker`]), which has limits and can be killed.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,6 +15,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use domain::unread::UnreadReason;
+use protocol::preview::{Mark, PageSize};
 use serde::{Deserialize, Serialize};
 
 mod archive;
@@ -23,11 +25,14 @@ mod epub;
 mod html;
 mod legacy;
 mod mail;
+mod marks;
 mod numbering;
 mod odt;
 mod output;
 pub mod passages;
 mod pdf;
+mod pdf_letters;
+mod picture;
 mod rtf;
 mod scan;
 mod sheet;
@@ -41,6 +46,8 @@ pub const INPUT_MAX_BYTES: u64 = 64 * 1024 * 1024;
 pub const OUTPUT_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// The maximum number of pages per document.
 pub const PAGES_MAX: u32 = 5_000;
+/// The most attachments that are read of a message, with those of messages in it.
+const ATTACHMENTS_MAX: u32 = 50;
 /// The most pixels of an image whose text is recognized.
 pub(crate) const PIXELS_MAX: u64 = 100_000_000;
 /// The version of the readers: documents that failed with another version are read again.
@@ -304,7 +311,28 @@ pub fn extract_bytes(path: &Path, bytes: &[u8]) -> Result<Extracted, ExtractErro
 }
 
 fn extract_bytes_part(path: &Path, bytes: &[u8], bounds: &Bounds) -> Result<Extracted, ExtractError> {
-    extract_content(path, bytes, bounds, 0)
+    extract_content(path, bytes, bounds, Nesting { depth: 0, attachments_left: &Cell::new(ATTACHMENTS_MAX) })
+}
+
+/// The place of a document inside others.
+#[derive(Clone, Copy)]
+struct Nesting<'a> {
+    depth: u32,
+    /// The attachments that are still read, of all documents of the file together.
+    attachments_left: &'a Cell<u32>,
+}
+
+impl Nesting<'_> {
+    fn deeper(self) -> Self {
+        Self { depth: self.depth + 1, ..self }
+    }
+
+    /// Takes one of the attachments that are still read.
+    fn take_attachment(self) -> bool {
+        let left = self.attachments_left.get();
+        self.attachments_left.set(left.saturating_sub(1));
+        left > 0
+    }
 }
 
 /// Renders the images of a page of a PDF, counted from 1, as a portable graymap, and returns it with its pixels per inch.
@@ -312,6 +340,28 @@ pub(crate) fn render_scan(bytes: &[u8], page: u32) -> Option<(Vec<u8>, u32)> {
     let rendered = scan::render(&pdf::load(bytes).ok()?, page)?;
     let dpi = rendered.dpi;
     Some((rendered.into_pgm(), dpi))
+}
+
+/// Returns the sizes of pages of a PDF, from `first` on, counted from 1, at most `max`; `None` of other formats.
+pub(crate) fn page_sizes(bytes: &[u8], first: u32, max: u32) -> Option<Vec<PageSize>> {
+    is_pdf(bytes).then_some(())?;
+    Some(picture::sizes(&pdf::load(bytes).ok()?, first, max))
+}
+
+/// Returns the areas of a passage on a page of a PDF, counted from 1; none of other formats.
+pub(crate) fn marks(bytes: &[u8], page: u32, passage: &str) -> Vec<Mark> {
+    let document = is_pdf(bytes).then(|| pdf::load(bytes).ok()).flatten();
+    document.map(|document| marks::find(&document, page, passage)).unwrap_or_default()
+}
+
+/// Draws a page of a PDF, counted from 1, as a PNG. Returns `None` of other formats, and if it cannot be drawn.
+pub(crate) fn draw_page(bytes: &[u8], page: u32) -> Option<Vec<u8>> {
+    is_pdf(bytes).then_some(())?;
+    picture::draw(&pdf::load(bytes).ok()?, page)
+}
+
+fn is_pdf(bytes: &[u8]) -> bool {
+    bytes[..bytes.len().min(detect::PDF_MARK_WITHIN_BYTES)].windows(5).any(|window| window == b"%PDF-")
 }
 
 /// Returns the document of one page with recognized text; `None` if there is none.
@@ -330,16 +380,16 @@ pub(crate) fn recognized(page: u32, text: &str) -> Option<Extracted> {
     })
 }
 
-/// Extracts the text of a document inside another one, at this depth.
-fn extract_nested(path: &Path, bytes: &[u8], depth: u32) -> Result<Extracted, ExtractError> {
-    extract_content(path, bytes, &Bounds::default(), depth)
+/// Extracts the text of a document inside another one.
+fn extract_nested(path: &Path, bytes: &[u8], nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
+    extract_content(path, bytes, &Bounds::default(), nesting)
 }
 
 fn extract_content(
     path: &Path,
     bytes: &[u8],
     bounds: &Bounds,
-    depth: u32,
+    nesting: Nesting<'_>,
 ) -> Result<Extracted, ExtractError> {
     use detect::Content;
     match detect::content(path, bytes)? {
@@ -353,8 +403,8 @@ fn extract_content(
         Content::Pptx(archive) => guarded("PPTX", || slides::pptx(archive)),
         Content::Odp(archive) => guarded("ODP", || odt::extract_slides(archive)),
         Content::Epub(archive) => guarded("EPUB", || epub::extract(archive)),
-        Content::Eml => guarded("message", || mail::eml(bytes, depth)),
-        Content::Msg => guarded("message", || mail::msg(bytes, depth)),
+        Content::Eml => guarded("message", || mail::eml(bytes, nesting)),
+        Content::Msg => guarded("message", || mail::msg(bytes, nesting)),
         Content::Archive(archive) => guarded("ZIP", || Ok(archive.list())),
         Content::Html => guarded("HTML", || Ok(html::extract(bytes))),
         Content::Plain(format) => text::extract(bytes, format),

@@ -109,7 +109,7 @@ impl Cutter {
                     Kind::Paragraph | Kind::Rest => !bare && range.len() >= PARAGRAPHS_MIN_BYTES,
                     Kind::Item | Kind::Row => !bare && range.len() >= ITEMS_MIN_BYTES,
                 };
-                let announces = announces_more(&segment.text[range.clone()]);
+                let announces = announces_more(&segment.text[range.clone()], unit.kind);
                 if together > self.max_bytes || enough && !announces {
                     self.push(segment, &mut counted, range.clone(), open_heading.take());
                     open = None;
@@ -274,8 +274,9 @@ impl Cutter {
 }
 
 /// Returns true if a text ends by announcing what follows: `as follows:`, `What is it for?`
-fn announces_more(text: &str) -> bool {
-    text.trim_end().ends_with([':', '?'])
+fn announces_more(text: &str, next: Kind) -> bool {
+    let text = text.trim_end();
+    text.ends_with([':', '?']) || next == Kind::Paragraph && text.ends_with(',')
 }
 
 /// The maximum length of a title above the first line of a section, in bytes.

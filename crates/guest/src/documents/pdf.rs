@@ -3,11 +3,11 @@
 //! The library interprets a page's drawing instructions and reports runs of glyphs with their places. Pages are guarded
 //! one by one, because a malformed one may make it panic.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
 
 use hayro_interpret::font::{Glyph, GlyphRun, PositionedGlyph};
-use hayro_interpret::hayro_cmap::{BfString, WritingMode};
+use hayro_interpret::hayro_cmap::WritingMode;
 use hayro_interpret::hayro_syntax::page::Page;
 use hayro_interpret::hayro_syntax::{DecryptionError, LoadPdfError, Pdf};
 use hayro_interpret::kurbo::{Affine, BezPath, Point, Rect, Vec2};
@@ -18,12 +18,17 @@ use hayro_interpret::{
 use unicode_normalization::UnicodeNormalization;
 
 use super::clause;
+use super::pdf_letters::Letters;
 use super::{Bounds, ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, PAGES_MAX, Segment, Span};
 
 /// The maximum number of lines per page; further ones are left out.
 const LINES_MAX: usize = 20_000;
 /// The maximum number of glyphs per page; further ones are left out.
 const GLYPHS_MAX: usize = 1_000_000;
+/// The maximum number of drawing operations per page, and of clips among them. Each form sets one, and forms that draw each
+/// other can make endless ones of a few bytes.
+const OPERATIONS_MAX: usize = 4_000_000;
+const CLIPS_MAX: usize = 50_000;
 /// The maximum number of notes about unreadable pages.
 const NOTES_MAX: usize = 20;
 /// A page whose images cover this part of it and that has no more than this number of letters is a scan.
@@ -50,6 +55,7 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
     let first = bounds.first_page.max(1);
     let last = bounds.last_page.min(of);
     let mut cache = InterpreterCache::new();
+    let mut letters = Letters::of(&document);
     let (mut segments, mut notes, mut scans) = (Vec::new(), Vec::new(), Vec::new());
     let (mut next, mut read_bytes) = (first, 0);
     while next <= last {
@@ -57,7 +63,7 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
         if next > first && (late || read_bytes >= bounds.text_max_bytes) {
             break;
         }
-        let mut drawing = Drawing::default();
+        let mut drawing = Drawing::of(&mut letters);
         let page = document.pages().get(next as usize - 1);
         let whole = page.is_some_and(|page| {
             catch_unwind(AssertUnwindSafe(|| drawing.draw(&document, page, &cache))).is_ok()
@@ -134,10 +140,12 @@ struct Line {
 }
 
 /// The text of a page while it is drawn.
-#[derive(Default)]
-struct Drawing {
+struct Drawing<'l, 'd> {
+    letters: &'l mut Letters<'d>,
     lines: Vec<Line>,
     glyphs: usize,
+    operations: usize,
+    clips: usize,
     /// The place of the last run that was filled, which may be drawn once more for its outline.
     filled_at: Option<Point>,
     /// The area of the page, and the part of it that images cover, those that overlap counted twice.
@@ -145,7 +153,20 @@ struct Drawing {
     covered: f64,
 }
 
-impl Drawing {
+impl<'l, 'd> Drawing<'l, 'd> {
+    fn of(letters: &'l mut Letters<'d>) -> Self {
+        Self {
+            letters,
+            lines: Vec::new(),
+            glyphs: 0,
+            operations: 0,
+            clips: 0,
+            filled_at: None,
+            area: 0.0,
+            covered: 0.0,
+        }
+    }
+
     fn draw<'a>(&mut self, document: &'a Pdf, page: &Page<'a>, cache: &InterpreterCache<'a>) {
         let start = Affine::new(page.initial_transform(true).as_coeffs());
         let (width, height) = page.render_dimensions();
@@ -167,9 +188,18 @@ impl Drawing {
         text
     }
 
+    /// Counts an operation. Ends the page by unwinding when there are too many, as the library has no way to stop; what was
+    /// drawn by then stays.
+    fn count(&mut self) {
+        self.operations += 1;
+        if self.operations > OPERATIONS_MAX || self.clips > CLIPS_MAX || self.glyphs > GLYPHS_MAX {
+            resume_unwind(Box::new("the page draws too much"));
+        }
+    }
+
     fn add(&mut self, glyph: &PositionedGlyph<'_>, transform: Affine, mode: WritingMode) {
         self.glyphs += 1;
-        let Some(text) = text_of(glyph) else { return };
+        let Some(text) = self.letters.of_glyph(glyph) else { return };
         let origin = transform * Point::ORIGIN;
         let advance = match &**glyph {
             Glyph::Outline(outline) => outline.advance_width(),
@@ -241,21 +271,9 @@ fn begun(glyph: &Line) -> Line {
     Line { text, ..glyph.clone() }
 }
 
-/// Returns the letters of a glyph, from what the font says about it or else from its code.
-fn text_of(glyph: &Glyph<'_>) -> Option<String> {
-    match glyph.as_unicode() {
-        Some(BfString::Char(letter)) => Some(letter.to_string()),
-        Some(BfString::String(text)) => Some(text),
-        None => {
-            let letter = char::from_u32(glyph.char_code())
-                .filter(|letter| letter.is_ascii_graphic() || *letter == ' ');
-            letter.map(String::from)
-        }
-    }
-}
-
-impl<'a> Device<'a> for Drawing {
+impl<'a> Device<'a> for Drawing<'_, '_> {
     fn draw_glyph_run(&mut self, run: &GlyphRun<'_, 'a>, props: DrawProps<'a>, mode: &DrawMode) {
+        self.count();
         let transform = props.transform;
         let at = run.glyphs().first().map(|glyph| transform * glyph.transform() * Point::ORIGIN);
         if matches!(mode, DrawMode::Stroke(_)) && at.is_some() && self.filled_at == at {
@@ -263,24 +281,42 @@ impl<'a> Device<'a> for Drawing {
         }
         self.filled_at = at;
         for glyph in run.glyphs() {
-            if self.glyphs < GLYPHS_MAX {
+            if self.glyphs <= GLYPHS_MAX {
                 self.add(glyph, transform * glyph.transform(), run.writing_mode());
             }
         }
     }
 
-    fn draw_path(&mut self, _: &BezPath, _: DrawProps<'a>, _: &DrawMode) {}
-    fn push_clip_path(&mut self, _: &ClipPath) {}
-    fn push_clip_rect(&mut self, _: &Rect) {}
-    fn push_transparency_group(&mut self, _: f32, _: Option<SoftMask<'a>>, _: BlendMode) {}
+    fn draw_path(&mut self, _: &BezPath, _: DrawProps<'a>, _: &DrawMode) {
+        self.count();
+    }
+
+    fn push_clip_path(&mut self, _: &ClipPath) {
+        self.clips += 1;
+        self.count();
+    }
+
+    fn push_clip_rect(&mut self, _: &Rect) {
+        self.clips += 1;
+        self.count();
+    }
+
+    fn push_transparency_group(&mut self, _: f32, _: Option<SoftMask<'a>>, _: BlendMode) {
+        self.count();
+    }
+
     fn draw_image(&mut self, image: Image<'a, '_>, props: ImageDrawProps<'a>) {
+        self.count();
         let pixels = f64::from(image.width()) * f64::from(image.height());
         let covered = pixels * props.transform.determinant().abs() / self.area.max(1.0);
         if covered.is_finite() {
             self.covered += covered;
         }
     }
-    fn draw_rect(&mut self, _: &Rect, _: DrawProps<'a>, _: &DrawMode) {}
+    fn draw_rect(&mut self, _: &Rect, _: DrawProps<'a>, _: &DrawMode) {
+        self.count();
+    }
+
     fn pop_clip(&mut self) {}
     fn pop_transparency_group(&mut self) {}
 }

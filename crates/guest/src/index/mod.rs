@@ -9,11 +9,14 @@
 //! Hidden files are searched only if a question or a call names them.
 
 mod activity;
+mod embedding;
 mod progress;
 mod rank;
+mod recognizer;
 mod states;
 mod store;
 mod text;
+mod vectors;
 mod walk;
 
 use std::collections::VecDeque;
@@ -29,6 +32,8 @@ use protocol::tool::{FoundPassage, FoundUnread, PASSAGE_MAX_BYTES, SearchArgumen
 use tokio::time::Instant;
 
 use activity::{Activity, Searching};
+use embedding::QueryVectors;
+use protocol::embedding::QueryVector;
 
 pub use progress::{
     Batch, ExtractionProblem, IndexQueue, IndexedFile, RETRY_AFTER, RETRY_AFTER_MAX, Runs, Wanted,
@@ -71,6 +76,7 @@ pub struct Library {
     /// Serializes updates: a second search waits for the first instead of reading the same files.
     updating: Arc<tokio::sync::Mutex<()>>,
     activity: Arc<Activity>,
+    queries: Arc<QueryVectors>,
 }
 
 /// The outcome of an update.
@@ -135,6 +141,7 @@ impl Library {
             index: Arc::default(),
             updating: Arc::default(),
             activity: Arc::default(),
+            queries: Arc::default(),
         }
     }
 
@@ -176,8 +183,9 @@ impl Library {
         };
         let ToolFacts { passages_default, passages_max, .. } = MachineTool::Search.facts();
         let limit = arguments.limit.unwrap_or(*passages_default).clamp(1, *passages_max) as usize;
-        let query = arguments.query.clone();
-        match self.with_index(move |index| find(index, &query, &scope, &update, limit)).await {
+        let (query, vector) = (arguments.query.clone(), self.queries.of(&arguments.query));
+        let find = move |index: &mut Index| find(index, (&query, vector.as_ref()), &scope, &update, limit);
+        match self.with_index(find).await {
             Ok(output) => output,
             Err(error) => failed(&error.to_string()),
         }
@@ -421,13 +429,14 @@ fn changes(
 
 fn find(
     index: &Index,
-    query: &str,
+    (query, vector): (&str, Option<&QueryVector>),
     scope: &Scope,
     update: &Update,
     limit: usize,
 ) -> Result<ToolOutput, IndexError> {
     let query_terms = rank::query_terms(index, query)?;
-    let ranked = rank::rank(index, &query_terms, scope, limit)?;
+    let literals = text_analysis::literals(query);
+    let ranked = rank::rank(index, (&query_terms, &literals), vector, scope, limit)?;
     let words: Vec<String> = query_terms
         .iter()
         .take(WORDS_SHOWN_MAX)
@@ -542,3 +551,5 @@ fn is_within(path: &str, folder: &str) -> bool {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vector_tests;

@@ -6,8 +6,11 @@
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
+use text_analysis::literal::literal_at;
 use text_analysis::stem::stems;
 use text_analysis::{Language, Term, fold, is_listing, synonyms::related, terms};
+
+use protocol::embedding::QueryVector;
 
 use super::Scope;
 use super::store::{Candidate, Index, IndexError};
@@ -19,6 +22,10 @@ const QUERY_MAX_BYTES: usize = 4_096;
 /// The maximum number of candidates for the query's own words, and for related ones.
 const CANDIDATES_MAX: usize = 160;
 const RELATED_CANDIDATES_MAX: usize = 80;
+/// The maximum number of candidates by meaning.
+const NEAREST_MAX: usize = 80;
+/// The constant of reciprocal rank fusion: the greater, the less the first ranks count.
+const FUSION_RANKS: f64 = 60.0;
 /// A stem in more passages than this is too common to be looked up per file.
 const SPREAD_MAX_PASSAGES: u64 = 5_000;
 
@@ -30,6 +37,8 @@ const CONTEXT_WEIGHT: f64 = 0.7;
 const DOCUMENT_WEIGHT: f64 = 0.35;
 /// The factor for tables of contents and lists of links.
 const LISTING: f64 = 0.4;
+/// The weight of the query's literals, relative to its rarest word.
+const LITERAL_WEIGHT: f64 = 0.5;
 /// The saturation and length parameters of BM25.
 const SATURATION: f64 = 1.2;
 const LENGTH: f64 = 0.4;
@@ -96,12 +105,61 @@ fn rarity(passages: u64, total: u64) -> f64 {
     (1.0 + (total - passages + 0.5) / (passages + 0.5)).ln()
 }
 
-/// Returns the best passages, best first; breaks ties by path, page and line.
+/// Returns the best passages, best first; breaks ties by path, page and line. With the query's vector, the ranks by words
+/// and by meaning are fused.
 pub(super) fn rank(
     index: &Index,
-    query_terms: &[QueryTerm],
+    (query_terms, literals): (&[QueryTerm], &[String]),
+    vector: Option<&QueryVector>,
     scope: &Scope,
     limit: usize,
+) -> Result<Vec<Ranked>, IndexError> {
+    let by_words = rank_by_words(index, (query_terms, literals), scope)?;
+    let near = match vector {
+        Some(QueryVector { model, components, .. }) => {
+            index.nearest(model, components, &scope.paths, &scope.named, NEAREST_MAX)?
+        }
+        None => Vec::new(),
+    };
+    let mut ranked = if near.is_empty() { by_words } else { fuse(index, by_words, &near)? };
+    ranked.truncate(limit);
+    Ok(ranked)
+}
+
+/// Fuses the ranks by words and by meaning: each passage scores the sum of `1 / (60 + rank)` over both
+/// (reciprocal rank fusion).
+fn fuse(index: &Index, by_words: Vec<Ranked>, near: &[i64]) -> Result<Vec<Ranked>, IndexError> {
+    #[expect(clippy::cast_precision_loss, reason = "there are a few hundred ranks")]
+    let share = |position: usize| 1.0 / (FUSION_RANKS + position as f64 + 1.0);
+    let known: HashSet<i64> = by_words.iter().map(|ranked| ranked.candidate.id).collect();
+    let unknown: Vec<i64> = near.iter().copied().filter(|id| !known.contains(id)).collect();
+    let by_words = by_words.into_iter().enumerate();
+    let mut ranked: Vec<Ranked> =
+        by_words.map(|(at, ranked)| Ranked { score: share(at), ..ranked }).collect();
+    let more = index.candidates_of(&unknown)?;
+    ranked.extend(more.into_iter().map(|candidate| Ranked { candidate, score: 0.0 }));
+    let positions: HashMap<i64, usize> = near.iter().enumerate().map(|(at, id)| (*id, at)).collect();
+    for ranked in &mut ranked {
+        ranked.score += positions.get(&ranked.candidate.id).map_or(0.0, |at| share(*at));
+    }
+    sort(&mut ranked);
+    Ok(ranked)
+}
+
+/// Sorts passages, best first, and drops repetitions of the same text.
+fn sort(ranked: &mut Vec<Ranked>) {
+    ranked.sort_by(|one, other| {
+        other.score.total_cmp(&one.score).then_with(|| by_place(&one.candidate, &other.candidate))
+    });
+    ranked.dedup_by(|one, other| {
+        one.candidate.text == other.candidate.text && one.candidate.path == other.candidate.path
+    });
+}
+
+fn rank_by_words(
+    index: &Index,
+    (query_terms, literals): (&[QueryTerm], &[String]),
+    scope: &Scope,
 ) -> Result<Vec<Ranked>, IndexError> {
     let own: Vec<String> = query_terms.iter().flat_map(|word| word.stems.iter().cloned()).collect();
     let related: Vec<String> = query_terms.iter().flat_map(|word| word.related.iter().cloned()).collect();
@@ -118,16 +176,10 @@ pub(super) fn rank(
         .collect::<Result<_, IndexError>>()?;
     let mut ranked: Vec<Ranked> = candidates
         .into_iter()
-        .map(|candidate| Ranked { score: score(query_terms, &in_files, &candidate), candidate })
+        .map(|candidate| Ranked { score: score((query_terms, literals), &in_files, &candidate), candidate })
         .filter(|ranked| ranked.score > 0.0)
         .collect();
-    ranked.sort_by(|one, other| {
-        other.score.total_cmp(&one.score).then_with(|| by_place(&one.candidate, &other.candidate))
-    });
-    ranked.dedup_by(|one, other| {
-        one.candidate.text == other.candidate.text && one.candidate.path == other.candidate.path
-    });
-    ranked.truncate(limit);
+    sort(&mut ranked);
     Ok(ranked)
 }
 
@@ -135,7 +187,11 @@ fn by_place(one: &Candidate, other: &Candidate) -> Ordering {
     (&one.path, one.page, one.lines, one.id).cmp(&(&other.path, other.page, other.lines, other.id))
 }
 
-fn score(query_terms: &[QueryTerm], in_files: &[HashSet<i64>], candidate: &Candidate) -> f64 {
+fn score(
+    (query_terms, literals): (&[QueryTerm], &[String]),
+    in_files: &[HashSet<i64>],
+    candidate: &Candidate,
+) -> f64 {
     let body = terms(&candidate.text, candidate.language);
     let context: HashSet<String> =
         terms(&format!("{} {} {}", candidate.path, candidate.title, candidate.heading), candidate.language)
@@ -173,8 +229,22 @@ fn score(query_terms: &[QueryTerm], in_files: &[HashSet<i64>], candidate: &Candi
     if possible <= 0.0 {
         return 0.0;
     }
-    let score = score * (0.4 + 0.6 * covered / possible) + closeness(query_terms, &places);
+    let score = score * (0.4 + 0.6 * covered / possible)
+        + closeness(query_terms, &places)
+        + LITERAL_WEIGHT * share_of(literals, &candidate.text) * rarest(query_terms);
     if is_listing(&candidate.text) { score * LISTING } else { score }
+}
+
+/// Returns the share of the literals that a text contains.
+fn share_of(literals: &[String], text: &str) -> f64 {
+    let found = literals.iter().filter(|literal| literal_at(text, literal).is_some()).count();
+    #[expect(clippy::cast_precision_loss, reason = "a query has few literals")]
+    let share = found as f64 / literals.len().max(1) as f64;
+    share
+}
+
+fn rarest(query_terms: &[QueryTerm]) -> f64 {
+    query_terms.iter().map(|word| word.weight).fold(0.0, f64::max)
 }
 
 fn saturated(times: usize, words: usize) -> f64 {

@@ -4,12 +4,14 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use domain::unread::UnreadReason;
-use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, Transaction, params};
 
 use text_analysis::Language;
 
 use super::progress::{Batch, ExtractionProblem, IndexedFile, Runs, retry_at};
+use super::recognizer;
 use super::text::{any_of, language_of, stemmed, title};
+use super::vectors;
 use super::walk::{Found, Stamp};
 use crate::documents::passages::Piece;
 use crate::documents::{OUTPUT_MAX_BYTES, READER_VERSION, Span};
@@ -47,6 +49,22 @@ pub enum IndexError {
     /// An error from SQLite.
     #[error("the index cannot be used")]
     Sqlite(#[from] rusqlite::Error),
+}
+
+impl IndexError {
+    /// Returns true if the index itself may be the cause, not a full disk or another user of the file.
+    fn may_be_damage(&self) -> bool {
+        let Self::Sqlite(error) = self else { return false };
+        !matches!(
+            error.sqlite_error_code(),
+            Some(
+                ErrorCode::DiskFull
+                    | ErrorCode::OutOfMemory
+                    | ErrorCode::DatabaseBusy
+                    | ErrorCode::DatabaseLocked
+            )
+        )
+    }
 }
 
 /// The passages of the indexed documents.
@@ -98,15 +116,17 @@ impl Index {
     /// version, is deleted and recreated.
     ///
     /// # Errors
-    /// Fails if the folder cannot be written.
+    /// Fails if the folder cannot be written or the disk is full.
     pub fn open(folder: &Path) -> Result<Self, IndexError> {
         std::fs::create_dir_all(folder)?;
         let path = folder.join(FILE_NAME);
-        if let Ok(index) = Self::open_file(&path) {
-            return Ok(index);
+        match Self::open_file(&path) {
+            Err(error) if error.may_be_damage() => {
+                remove(&path)?;
+                Self::open_file(&path)
+            }
+            opened => opened,
         }
-        remove(&path)?;
-        Self::open_file(&path)
     }
 
     fn open_file(path: &Path) -> Result<Self, IndexError> {
@@ -126,15 +146,20 @@ impl Index {
         if sound != "ok" {
             return Err(rusqlite::Error::InvalidQuery.into());
         }
+        connection.execute_batch(vectors::SCHEMA)?;
+        connection.execute_batch(recognizer::SCHEMA)?;
         // Queries each table once to detect corruption now.
         connection.query_row("SELECT count(*) FROM file", [], |_| Ok(()))?;
         connection.query_row("SELECT count(*) FROM stems", [], |_| Ok(()))?;
         Ok(Self { connection })
     }
 
-    #[cfg(test)]
     pub(super) const fn connection(&self) -> &Connection {
         &self.connection
+    }
+
+    pub(super) fn transaction(&mut self) -> Result<Transaction<'_>, IndexError> {
+        Ok(self.connection.transaction()?)
     }
 
     /// Returns the indexed files by path, including those without text, and whether each is hidden.
@@ -273,50 +298,61 @@ impl Index {
             return Ok(Vec::new());
         }
         let mut values: Vec<String> = vec![any_of(stems.iter())];
-        let mut within = |paths: &[String]| -> String {
-            let mut either = Vec::with_capacity(paths.len());
-            for path in paths {
-                let (file, folder) = (values.len() + 1, values.len() + 2);
-                either.push(format!(
-                    "file.path = ?{file} OR substr(file.path, 1, length(?{folder})) = ?{folder}"
-                ));
-                let path = path.trim_end_matches('/');
-                values.push(path.to_owned());
-                values.push(format!("{path}/"));
-            }
-            either.join(" OR ")
-        };
-        let mut filter = match named {
-            [] => " AND file.hidden = 0".to_owned(),
-            _ => format!(" AND (file.hidden = 0 OR {})", within(named)),
-        };
-        if !paths.is_empty() {
-            filter.push_str(&format!(" AND ({})", within(paths)));
-        }
+        let filter = scope_filter(&mut values, paths, named);
         let sql = format!(
-            "SELECT passage.id, file.id, file.path, file.title, file.language, passage.page, passage.first_line,
-                    passage.last_line, passage.heading, passage.text
-             FROM stems JOIN passage ON passage.id = stems.rowid JOIN file ON file.id = passage.file
+            "SELECT {CANDIDATE} FROM stems JOIN passage ON passage.id = stems.rowid JOIN file ON file.id = passage.file
              WHERE stems MATCH ?1{filter} ORDER BY bm25(stems, 1.0, 0.5), passage.id LIMIT {at_most}"
         );
         let mut statement = self.connection.prepare(&sql)?;
-        let rows = statement.query_map(rusqlite::params_from_iter(values), |row| {
-            let language: String = row.get(4)?;
-            let lines: (Option<u32>, Option<u32>) = (row.get(6)?, row.get(7)?);
-            Ok(Candidate {
-                id: row.get(0)?,
-                file: row.get(1)?,
-                path: row.get(2)?,
-                title: row.get(3)?,
-                language: Language::of_code(&language).unwrap_or(Language::English),
-                page: row.get(5)?,
-                lines: lines.0.zip(lines.1),
-                heading: row.get(8)?,
-                text: row.get(9)?,
-            })
-        })?;
+        let rows = statement.query_map(rusqlite::params_from_iter(values), candidate)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
+}
+
+/// Returns the SQL condition that a passage is of these files or folders, and of a hidden file only at or below `named`. Adds
+/// its parameters to `values`.
+pub(super) fn scope_filter(values: &mut Vec<String>, paths: &[String], named: &[String]) -> String {
+    let mut within = |paths: &[String]| -> String {
+        let mut either = Vec::with_capacity(paths.len());
+        for path in paths {
+            let (file, folder) = (values.len() + 1, values.len() + 2);
+            either
+                .push(format!("file.path = ?{file} OR substr(file.path, 1, length(?{folder})) = ?{folder}"));
+            let path = path.trim_end_matches('/');
+            values.push(path.to_owned());
+            values.push(format!("{path}/"));
+        }
+        either.join(" OR ")
+    };
+    let mut filter = match named {
+        [] => " AND file.hidden = 0".to_owned(),
+        _ => format!(" AND (file.hidden = 0 OR {})", within(named)),
+    };
+    if !paths.is_empty() {
+        filter.push_str(&format!(" AND ({})", within(paths)));
+    }
+    filter
+}
+
+/// The columns of a [`Candidate`], in the order that [`candidate`] expects.
+pub(super) const CANDIDATE: &str =
+    "passage.id, file.id, file.path, file.title, file.language, passage.page, passage.first_line,
+     passage.last_line, passage.heading, passage.text";
+
+pub(super) fn candidate(row: &Row<'_>) -> rusqlite::Result<Candidate> {
+    let language: String = row.get(4)?;
+    let lines: (Option<u32>, Option<u32>) = (row.get(6)?, row.get(7)?);
+    Ok(Candidate {
+        id: row.get(0)?,
+        file: row.get(1)?,
+        path: row.get(2)?,
+        title: row.get(3)?,
+        language: Language::of_code(&language).unwrap_or(Language::English),
+        page: row.get(5)?,
+        lines: lines.0.zip(lines.1),
+        heading: row.get(8)?,
+        text: row.get(9)?,
+    })
 }
 
 /// Deletes the index file and SQLite's auxiliary files.
@@ -341,6 +377,9 @@ fn drop_file(transaction: &Transaction<'_>, path: &str) -> Result<(), IndexError
     if let Some(id) = id {
         transaction
             .prepare("DELETE FROM stems WHERE rowid IN (SELECT id FROM passage WHERE file = ?1)")?
+            .execute([id])?;
+        transaction
+            .prepare("DELETE FROM vector WHERE passage IN (SELECT id FROM passage WHERE file = ?1)")?
             .execute([id])?;
         transaction.prepare("DELETE FROM passage WHERE file = ?1")?.execute([id])?;
         transaction.prepare("DELETE FROM file WHERE id = ?1")?.execute([id])?;

@@ -6,20 +6,20 @@ use crate::documents::Span;
 use crate::documents::passages::Piece;
 
 /// A workspace of text files; each line is a piece.
-struct Desk {
-    workspace: tempfile::TempDir,
-    index: tempfile::TempDir,
-    library: Library,
+pub(super) struct Fixture {
+    pub(super) workspace: tempfile::TempDir,
+    pub(super) index: tempfile::TempDir,
+    pub(super) library: Library,
     read: RefCell<Vec<String>>,
     spans: RefCell<Vec<(u32, u32)>>,
     attached: RefCell<Vec<String>>,
 }
 
-impl Desk {
-    fn with(files: &[(&str, &str)]) -> Self {
+impl Fixture {
+    pub(super) fn with(files: &[(&str, &str)]) -> Self {
         let (workspace, index) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let library = Library::new(workspace.path(), index.path());
-        let desk = Self {
+        let fixture = Self {
             workspace,
             index,
             library,
@@ -28,22 +28,22 @@ impl Desk {
             attached: RefCell::default(),
         };
         for (path, text) in files {
-            desk.write(path, text);
+            fixture.write(path, text);
         }
-        desk
+        fixture
     }
 
-    fn write(&self, path: &str, text: &str) {
+    pub(super) fn write(&self, path: &str, text: &str) {
         let path = self.workspace.path().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
 
-    async fn search(&self, query: &str) -> ToolOutput {
+    pub(super) async fn search(&self, query: &str) -> ToolOutput {
         self.search_in(query, &[]).await
     }
 
-    async fn search_in(&self, query: &str, paths: &[&str]) -> ToolOutput {
+    pub(super) async fn search_in(&self, query: &str, paths: &[&str]) -> ToolOutput {
         let arguments = SearchArguments {
             query: query.to_owned(),
             paths: paths.iter().map(ToString::to_string).collect(),
@@ -109,99 +109,111 @@ impl Desk {
     }
 }
 
-fn paths(output: &ToolOutput) -> Vec<&str> {
+pub(super) fn paths(output: &ToolOutput) -> Vec<&str> {
     output.passages.iter().map(|passage| passage.path.as_str()).collect()
 }
 
 #[tokio::test]
 async fn word_forms_and_diacritics_do_not_matter() {
-    let desk = Desk::with(&[
+    let fixture = Fixture::with(&[
         ("lease.txt", "Nájemce je povinen platit nájemné do pátého dne.\nVýpovědní doba činí tři měsíce."),
         ("other.txt", "Zápis ze schůze výboru."),
     ]);
     for query in ["vypovedni doby", "výpovědní dobou", "VYPOVEDNI DOBA"] {
-        let output = desk.search(query).await;
+        let output = fixture.search(query).await;
         assert_eq!(output.passages[0].text, "Výpovědní doba činí tři měsíce.", "{query}");
         assert_eq!(output.passages[0].lines, Some((2, 2)));
     }
-    assert!(desk.search("velbloud").await.passages.is_empty());
+    assert!(fixture.search("velbloud").await.passages.is_empty());
 }
 
 #[tokio::test]
 async fn only_what_changed_is_read_again() {
-    let desk = Desk::with(&[("a.txt", "one apple"), ("b.txt", "two pears"), ("sub/c.txt", "three plums")]);
-    desk.search("apple").await;
-    assert_eq!(desk.read_since(), ["a.txt", "b.txt", "c.txt"]);
-    assert_eq!(paths(&desk.search("plum").await), ["/sub/c.txt"]);
-    assert!(desk.read_since().is_empty());
+    let fixture =
+        Fixture::with(&[("a.txt", "one apple"), ("b.txt", "two pears"), ("sub/c.txt", "three plums")]);
+    fixture.search("apple").await;
+    assert_eq!(fixture.read_since(), ["a.txt", "b.txt", "c.txt"]);
+    assert_eq!(paths(&fixture.search("plum").await), ["/sub/c.txt"]);
+    assert!(fixture.read_since().is_empty());
 
-    desk.write("b.txt", "two peaches");
-    std::fs::remove_file(desk.workspace.path().join("a.txt")).unwrap();
-    assert!(desk.search("apple").await.passages.is_empty());
-    assert_eq!(desk.read_since(), ["b.txt"]);
-    assert_eq!(paths(&desk.search("peach").await), ["/b.txt"]);
-    assert!(desk.search("pears").await.passages.is_empty());
+    fixture.write("b.txt", "two peaches");
+    std::fs::remove_file(fixture.workspace.path().join("a.txt")).unwrap();
+    assert!(fixture.search("apple").await.passages.is_empty());
+    assert_eq!(fixture.read_since(), ["b.txt"]);
+    assert_eq!(paths(&fixture.search("peach").await), ["/b.txt"]);
+    assert!(fixture.search("pears").await.passages.is_empty());
+}
+
+#[tokio::test]
+async fn an_option_is_found_as_it_is_written() {
+    let fixture = Fixture::with(&[
+        ("a.txt", "the log has merges"),
+        ("b.txt", "--no-merges leaves those with several parents out of the log"),
+    ]);
+    assert_eq!(paths(&fixture.search("merges log").await)[0], "/a.txt");
+    assert_eq!(paths(&fixture.search("--no-merges log").await)[0], "/b.txt");
 }
 
 #[tokio::test]
 async fn a_renamed_file_is_found_under_its_new_name_only() {
-    let desk = Desk::with(&[("a.txt", "one apple")]);
-    desk.search("apple").await;
-    std::fs::rename(desk.workspace.path().join("a.txt"), desk.workspace.path().join("z.txt")).unwrap();
-    assert_eq!(paths(&desk.search("apple").await), ["/z.txt"]);
+    let fixture = Fixture::with(&[("a.txt", "one apple")]);
+    fixture.search("apple").await;
+    std::fs::rename(fixture.workspace.path().join("a.txt"), fixture.workspace.path().join("z.txt")).unwrap();
+    assert_eq!(paths(&fixture.search("apple").await), ["/z.txt"]);
 }
 
 #[tokio::test]
 async fn paths_narrow_a_search() {
-    let desk = Desk::with(&[("a/one.txt", "an apple"), ("ab/two.txt", "an apple"), ("c.txt", "an apple")]);
-    assert_eq!(paths(&desk.search_in("apple", &["/a"]).await), ["/a/one.txt"]);
+    let fixture =
+        Fixture::with(&[("a/one.txt", "an apple"), ("ab/two.txt", "an apple"), ("c.txt", "an apple")]);
+    assert_eq!(paths(&fixture.search_in("apple", &["/a"]).await), ["/a/one.txt"]);
     assert_eq!(
-        paths(&desk.search_in("apple", &["c.txt", "/workspace/ab/"]).await),
+        paths(&fixture.search_in("apple", &["c.txt", "/workspace/ab/"]).await),
         ["/ab/two.txt", "/c.txt"]
     );
-    assert_eq!(desk.search_in("apple", &["/"]).await.passages.len(), 3);
-    assert_eq!(desk.search_in("apple", &[""]).await.passages.len(), 3);
+    assert_eq!(fixture.search_in("apple", &["/"]).await.passages.len(), 3);
+    assert_eq!(fixture.search_in("apple", &[""]).await.passages.len(), 3);
     // A path that leads nowhere finds nothing, rather than everything.
-    assert!(desk.search_in("apple", &["/../etc"]).await.failed);
-    assert!(desk.search_in("apple", &["/nowhere"]).await.passages.is_empty());
+    assert!(fixture.search_in("apple", &["/../etc"]).await.failed);
+    assert!(fixture.search_in("apple", &["/nowhere"]).await.passages.is_empty());
 }
 
 #[tokio::test]
 async fn a_damaged_index_is_begun_anew() {
-    let desk = Desk::with(&[("a.txt", "one apple")]);
-    desk.search("apple").await;
-    let file = std::fs::read_dir(desk.index.path()).unwrap().flatten().map(|entry| entry.path());
+    let fixture = Fixture::with(&[("a.txt", "one apple")]);
+    fixture.search("apple").await;
+    let file = std::fs::read_dir(fixture.index.path()).unwrap().flatten().map(|entry| entry.path());
     for path in file {
         std::fs::write(path, "no database at all".repeat(1_000)).unwrap();
     }
-    let again = Desk { library: Library::new(desk.workspace.path(), desk.index.path()), ..desk };
+    let again = Fixture { library: Library::new(fixture.workspace.path(), fixture.index.path()), ..fixture };
     assert_eq!(paths(&again.search("apple").await), ["/a.txt"]);
 }
 
 #[tokio::test]
 async fn what_cannot_be_read_is_said_and_not_tried_again() {
-    let desk = Desk::with(&[("a.txt", "one apple"), ("b.txt", "secret")]);
-    let output = desk.search("apple").await;
+    let fixture = Fixture::with(&[("a.txt", "one apple"), ("b.txt", "secret")]);
+    let output = fixture.search("apple").await;
     assert!(output.text.contains("Not readable: /b.txt (it is encrypted)"), "{}", output.text);
-    desk.read_since();
-    desk.search("apple").await;
-    assert!(desk.read_since().is_empty());
+    fixture.read_since();
+    fixture.search("apple").await;
+    assert!(fixture.read_since().is_empty());
 }
 
 #[tokio::test]
 async fn a_search_without_time_says_what_waits() {
-    let desk = Desk::with(&[("a.txt", "one apple"), ("b.txt", "two apples")]);
+    let fixture = Fixture::with(&[("a.txt", "one apple"), ("b.txt", "two apples")]);
     let arguments = SearchArguments { query: "apple".to_owned(), paths: Vec::new(), limit: None };
     let never = |_: Wanted| std::future::pending::<Result<Batch, ExtractionProblem>>();
-    let output = desk.library.search(&arguments, &[], Duration::ZERO, never).await;
+    let output = fixture.library.search(&arguments, &[], Duration::ZERO, never).await;
     assert!(!output.failed);
     assert!(output.text.contains("Not searched yet, 2 files: /a.txt, /b.txt"), "{}", output.text);
-    assert_eq!(desk.search("apple").await.passages.len(), 2);
+    assert_eq!(fixture.search("apple").await.passages.len(), 2);
 }
 
 #[tokio::test]
 async fn hostile_queries_do_no_harm() {
-    let desk = Desk::with(&[("a.txt", "one apple")]);
+    let fixture = Fixture::with(&[("a.txt", "one apple")]);
     let long = "apple ".repeat(10_000);
     for query in [
         "\" OR 1",
@@ -213,11 +225,11 @@ async fn hostile_queries_do_no_harm() {
         "§§§",
         "的 не",
     ] {
-        let output = desk.search(query).await;
+        let output = fixture.search(query).await;
         assert!(!output.failed, "{query:.40}: {}", output.text);
     }
-    assert!(desk.search("   ").await.failed);
-    assert_eq!(desk.search("apple").await.passages.len(), 1);
+    assert!(fixture.search("   ").await.failed);
+    assert_eq!(fixture.search("apple").await.passages.len(), 1);
 }
 
 #[tokio::test]
@@ -225,10 +237,10 @@ async fn the_order_is_the_same_each_time() {
     let files: Vec<(String, String)> =
         (0..30).map(|n| (format!("f{n:02}.txt"), "an apple a day".to_owned())).collect();
     let borrowed: Vec<(&str, &str)> = files.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
-    let desk = Desk::with(&borrowed);
+    let fixture = Fixture::with(&borrowed);
     let mut seen: BTreeMap<Vec<String>, u32> = BTreeMap::new();
     for _ in 0..3 {
-        let output = desk.search("apple").await;
+        let output = fixture.search("apple").await;
         *seen.entry(output.passages.into_iter().map(|passage| passage.path).collect()).or_default() += 1;
     }
     assert_eq!(seen.len(), 1);
@@ -237,15 +249,15 @@ async fn the_order_is_the_same_each_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_document_that_is_not_read_in_time_is_tried_again_only_later_or_when_it_changes() {
-    let desk = Desk::with(&[("a.txt", "one apple"), ("slow.txt", "endless")]);
-    let first = desk.search("apple").await;
-    assert_eq!(desk.read_since(), ["a.txt", "slow.txt"]);
+    let fixture = Fixture::with(&[("a.txt", "one apple"), ("slow.txt", "endless")]);
+    let first = fixture.search("apple").await;
+    assert_eq!(fixture.read_since(), ["a.txt", "slow.txt"]);
     assert!(first.text.contains("Not readable: /slow.txt (it was not read within 40 s)"), "{}", first.text);
     assert_eq!(first.passages.len(), 1, "the others are searched");
-    desk.search("apple").await;
-    assert!(desk.read_since().is_empty(), "it was tried again by the next search");
+    fixture.search("apple").await;
+    assert!(fixture.read_since().is_empty(), "it was tried again by the next search");
     // Another agent on the same index knows it as well.
-    let again = Desk { library: Library::new(desk.workspace.path(), desk.index.path()), ..desk };
+    let again = Fixture { library: Library::new(fixture.workspace.path(), fixture.index.path()), ..fixture };
     again.search("apple").await;
     assert!(again.read_since().is_empty());
     again.is_retried();
@@ -260,78 +272,82 @@ async fn a_document_that_is_not_read_in_time_is_tried_again_only_later_or_when_i
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_of_another_version_of_the_reader_is_tried_again() {
-    let desk = Desk::with(&[("b.txt", "secret")]);
-    desk.search("apple").await;
-    desk.read_since();
-    let index = Index::open(desk.index.path()).unwrap();
+    let fixture = Fixture::with(&[("b.txt", "secret")]);
+    fixture.search("apple").await;
+    fixture.read_since();
+    let index = Index::open(fixture.index.path()).unwrap();
     index.connection().execute("UPDATE file SET reader = reader - 1", []).unwrap();
     drop(index);
-    desk.search("apple").await;
-    assert_eq!(desk.read_since(), ["b.txt"]);
+    fixture.search("apple").await;
+    assert_eq!(fixture.read_since(), ["b.txt"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_long_document_is_read_a_run_of_pages_at_a_time_and_goes_on_where_it_was() {
     let text: String = (1..=23).map(|page| format!("pages apple{page}\n")).collect();
-    let desk = Desk::with(&[("long.pdf", text.as_str())]);
+    let fixture = Fixture::with(&[("long.pdf", text.as_str())]);
     // The third read does not come back: the time is over with ten pages.
     let count = RefCell::new(0);
     let arguments =
         SearchArguments { query: "apple7".to_owned(), paths: vec!["/long.pdf".to_owned()], limit: None };
-    let output = desk
+    let output = fixture
         .library
         .search(&arguments, &[], Duration::from_secs(4), |wanted| {
             *count.borrow_mut() += 1;
             let over = *count.borrow() > 2;
-            let desk = &desk;
+            let fixture = &fixture;
             async move {
                 if over {
                     std::future::pending::<()>().await;
                 }
-                desk.lines_of(wanted).await
+                fixture.lines_of(wanted).await
             }
         })
         .await;
     assert_eq!(output.passages.len(), 1, "what is read is found");
     assert!(output.text.contains("/long.pdf (10 of 23 pages searched)"), "{}", output.text);
     assert_eq!(output.unread, [FoundUnread { path: "/long.pdf".into(), reason: "indexing".into() }]);
-    let output = desk.search("apple23").await;
+    let output = fixture.search("apple23").await;
     assert_eq!((output.passages.len(), output.passages[0].page), (1, Some(23)));
     assert!(!output.text.contains("Not searched yet") && output.unread.is_empty(), "{}", output.text);
-    assert_eq!(desk.spans.take(), [(1, 5), (6, 10), (11, 15), (16, 20), (21, 23)], "no page is read twice");
-    desk.search("apple").await;
-    assert!(desk.spans.take().is_empty());
+    assert_eq!(
+        fixture.spans.take(),
+        [(1, 5), (6, 10), (11, 15), (16, 20), (21, 23)],
+        "no page is read twice"
+    );
+    fixture.search("apple").await;
+    assert!(fixture.spans.take().is_empty());
 }
 
 #[tokio::test]
 async fn hidden_files_are_found_by_those_who_attached_them_only() {
-    let desk =
-        Desk::with(&[(".tmp/1/a.txt", "one apple"), (".tmp/2/b.txt", "two apples"), ("c.txt", "apples")]);
-    assert_eq!(paths(&desk.search("apple").await), ["/c.txt"]);
-    desk.attached.replace(vec!["/.tmp/1/a.txt".to_owned()]);
-    assert_eq!(paths(&desk.search("one apple").await), ["/.tmp/1/a.txt", "/c.txt"]);
-    assert_eq!(paths(&desk.search_in("apple", &["/.tmp/1/a.txt"]).await), ["/.tmp/1/a.txt"]);
-    desk.read_since();
+    let fixture =
+        Fixture::with(&[(".tmp/1/a.txt", "one apple"), (".tmp/2/b.txt", "two apples"), ("c.txt", "apples")]);
+    assert_eq!(paths(&fixture.search("apple").await), ["/c.txt"]);
+    fixture.attached.replace(vec!["/.tmp/1/a.txt".to_owned()]);
+    assert_eq!(paths(&fixture.search("one apple").await), ["/.tmp/1/a.txt", "/c.txt"]);
+    assert_eq!(paths(&fixture.search_in("apple", &["/.tmp/1/a.txt"]).await), ["/.tmp/1/a.txt"]);
+    fixture.read_since();
     // The other's question neither finds the first file nor has it forgotten.
-    desk.attached.replace(vec!["/.tmp/2".to_owned()]);
-    assert_eq!(paths(&desk.search("two apples").await), ["/.tmp/2/b.txt", "/c.txt"]);
-    desk.attached.take();
-    assert_eq!(paths(&desk.search("apple").await), ["/c.txt"]);
-    desk.attached.replace(vec!["/.tmp/1/a.txt".to_owned()]);
-    assert_eq!(desk.search("apple").await.passages.len(), 2);
-    assert_eq!(desk.read_since(), ["b.txt"]);
-    std::fs::remove_dir_all(desk.workspace.path().join(".tmp/1")).unwrap();
-    assert_eq!(paths(&desk.search("apple").await), ["/c.txt"]);
+    fixture.attached.replace(vec!["/.tmp/2".to_owned()]);
+    assert_eq!(paths(&fixture.search("two apples").await), ["/.tmp/2/b.txt", "/c.txt"]);
+    fixture.attached.take();
+    assert_eq!(paths(&fixture.search("apple").await), ["/c.txt"]);
+    fixture.attached.replace(vec!["/.tmp/1/a.txt".to_owned()]);
+    assert_eq!(fixture.search("apple").await.passages.len(), 2);
+    assert_eq!(fixture.read_since(), ["b.txt"]);
+    std::fs::remove_dir_all(fixture.workspace.path().join(".tmp/1")).unwrap();
+    assert_eq!(paths(&fixture.search("apple").await), ["/c.txt"]);
 }
 
 #[tokio::test]
 async fn what_could_not_be_read_is_reported_for_what_was_named() {
-    let desk = Desk::with(&[("a/b.txt", "secret"), ("c.txt", "secret"), ("d.txt", "an apple")]);
-    assert!(desk.search("apple").await.unread.is_empty());
+    let fixture = Fixture::with(&[("a/b.txt", "secret"), ("c.txt", "secret"), ("d.txt", "an apple")]);
+    assert!(fixture.search("apple").await.unread.is_empty());
     let encrypted = [FoundUnread { path: "/a/b.txt".into(), reason: "encrypted".into() }];
-    assert_eq!(desk.search_in("apple", &["/a"]).await.unread, encrypted);
-    desk.attached.replace(vec!["/a".to_owned()]);
-    assert_eq!(desk.search("apple").await.unread, encrypted);
+    assert_eq!(fixture.search_in("apple", &["/a"]).await.unread, encrypted);
+    fixture.attached.replace(vec!["/a".to_owned()]);
+    assert_eq!(fixture.search("apple").await.unread, encrypted);
 }
 
 /// Returns the states of files in the report after a revision.
@@ -343,37 +359,45 @@ async fn states(library: &Library) -> BTreeMap<String, (String, Option<(u32, u32
 
 #[tokio::test(start_paused = true)]
 async fn files_are_read_in_the_background_and_their_states_reported() {
-    let desk =
-        Desk::with(&[("a.txt", "an apple"), ("b.txt", "secret"), (".tmp/1/c.txt", "a pear"), ("d.txt", "")]);
-    assert_eq!(desk.library.report(None, Duration::from_secs(1)).await.files, None, "nothing was looked at");
-    desk.library.touch(["/.tmp/1/c.txt".to_owned()]);
-    desk.library.keep_up(|wanted| desk.lines_of(wanted)).await;
-    let report = desk.library.report(None, Duration::from_secs(1)).await;
+    let fixture = Fixture::with(&[
+        ("a.txt", "an apple"),
+        ("b.txt", "secret"),
+        (".tmp/1/c.txt", "a pear"),
+        ("d.txt", ""),
+    ]);
+    assert_eq!(
+        fixture.library.report(None, Duration::from_secs(1)).await.files,
+        None,
+        "nothing was looked at"
+    );
+    fixture.library.touch(["/.tmp/1/c.txt".to_owned()]);
+    fixture.library.keep_up(|wanted| fixture.lines_of(wanted)).await;
+    let report = fixture.library.report(None, Duration::from_secs(1)).await;
     assert!(!report.working);
-    let known = states(&desk.library).await;
+    let known = states(&fixture.library).await;
     let of = |path: &str| known[path].0.as_str();
     assert_eq!((of("/a.txt"), of("/b.txt"), of("/d.txt")), ("indexed", "encrypted", "indexed"));
     assert_eq!(of("/.tmp/1/c.txt"), "indexed", "a hidden file that is named");
-    let again = desk.library.report(Some(report.revision), Duration::from_secs(1)).await;
+    let again = fixture.library.report(Some(report.revision), Duration::from_secs(1)).await;
     assert_eq!((again.files, again.revision), (None, report.revision), "nothing has changed");
-    desk.read_since();
-    desk.search("apple").await;
-    assert!(desk.read_since().is_empty(), "a question has nothing left to read");
+    fixture.read_since();
+    fixture.search("apple").await;
+    assert!(fixture.read_since().is_empty(), "a question has nothing left to read");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_search_comes_before_the_background_which_goes_on_after_it() {
-    let desk = Desk::with(&[("a.txt", "an apple"), ("z/long.txt", "endless pages of apples")]);
-    desk.library.touch([]);
+    let fixture = Fixture::with(&[("a.txt", "an apple"), ("z/long.txt", "endless pages of apples")]);
+    fixture.library.touch([]);
     let background = async {
-        desk.library.keep_up(|wanted| desk.lines_of(wanted)).await;
+        fixture.library.keep_up(|wanted| fixture.lines_of(wanted)).await;
         Instant::now()
     };
     let search = async {
         let begun = Instant::now();
         let until = begun + Duration::from_secs(1);
         tokio::time::sleep_until(until).await;
-        let output = desk.search_in("apple", &["/a.txt"]).await;
+        let output = fixture.search_in("apple", &["/a.txt"]).await;
         (output.passages.len(), until)
     };
     let (interrupted, (found, until)) = tokio::join!(background, search);
@@ -383,64 +407,99 @@ async fn a_search_comes_before_the_background_which_goes_on_after_it() {
 #[tokio::test(start_paused = true)]
 async fn another_agent_goes_on_where_one_was_killed() {
     let text: String = (1..=23).map(|page| format!("pages apple{page}\n")).collect();
-    let desk = Desk::with(&[("long.pdf", text.as_str())]);
+    let fixture = Fixture::with(&[("long.pdf", text.as_str())]);
     let count = RefCell::new(0);
-    desk.library.touch([]);
-    let killed = desk.library.keep_up(|wanted| {
+    fixture.library.touch([]);
+    let killed = fixture.library.keep_up(|wanted| {
         *count.borrow_mut() += 1;
-        let (over, desk) = (*count.borrow() > 2, &desk);
+        let (over, fixture) = (*count.borrow() > 2, &fixture);
         async move {
             if over {
                 std::future::pending::<()>().await;
             }
-            desk.lines_of(wanted).await
+            fixture.lines_of(wanted).await
         }
     });
     assert!(tokio::time::timeout(Duration::from_secs(1), killed).await.is_err());
-    assert_eq!(states(&desk.library).await["/long.pdf"], ("indexing".to_owned(), Some((10, 23))));
-    let other = Library::new(desk.workspace.path(), desk.index.path());
+    assert_eq!(states(&fixture.library).await["/long.pdf"], ("indexing".to_owned(), Some((10, 23))));
+    let other = Library::new(fixture.workspace.path(), fixture.index.path());
     other.touch([]);
-    other.keep_up(|wanted| desk.lines_of(wanted)).await;
-    assert_eq!(desk.spans.take(), [(1, 5), (6, 10), (11, 15), (16, 20), (21, 23)], "no page is read twice");
+    other.keep_up(|wanted| fixture.lines_of(wanted)).await;
+    assert_eq!(
+        fixture.spans.take(),
+        [(1, 5), (6, 10), (11, 15), (16, 20), (21, 23)],
+        "no page is read twice"
+    );
     assert_eq!(states(&other).await["/long.pdf"], ("indexed".to_owned(), Some((23, 23))));
 }
 
 #[tokio::test(start_paused = true)]
 async fn files_that_were_not_read_in_time_are_named_at_once() {
-    let desk = Desk::with(&[
+    let fixture = Fixture::with(&[
         ("in/a.txt", "an apple"),
         ("in/b.txt", "secret"),
         ("in/long.txt", "endless"),
         ("c.txt", "secret"),
     ]);
-    let unread = desk
+    let unread = fixture
         .library
-        .read_now(&["/in".to_owned()], Duration::from_secs(2), |wanted| desk.lines_of(wanted))
+        .read_now(&["/in".to_owned()], Duration::from_secs(2), |wanted| fixture.lines_of(wanted))
         .await;
     let file = |path: &str, reason| UnreadFile { path: path.to_owned(), reason };
     assert_eq!(
         unread,
         [file("/in/b.txt", UnreadReason::Encrypted), file("/in/long.txt", UnreadReason::Indexing)]
     );
-    assert!(!desk.read_since().contains(&"c.txt".to_owned()), "nothing else is read");
+    assert!(!fixture.read_since().contains(&"c.txt".to_owned()), "nothing else is read");
 }
 
 #[tokio::test]
 async fn a_document_that_is_read_in_part_is_said_to_be() {
-    let desk = Desk::with(&[("long.txt", "an apple"), ("scan.txt", "a pear")]);
+    let fixture = Fixture::with(&[("long.txt", "an apple"), ("scan.txt", "a pear")]);
     let partial = |wanted: Wanted| {
         let is_long = wanted.file.ends_with("long.txt");
-        let desk = &desk;
+        let fixture = &fixture;
         async move {
-            let mut batch = desk.lines_of(wanted).await?;
+            let mut batch = fixture.lines_of(wanted).await?;
             batch.cut = is_long;
             batch.scans = if is_long { Vec::new() } else { vec![3, 4] };
             Ok(batch)
         }
     };
     let both = ["/long.txt".to_owned(), "/scan.txt".to_owned()];
-    let unread = desk.library.read_now(&both, Duration::from_secs(5), partial).await;
+    let unread = fixture.library.read_now(&both, Duration::from_secs(5), partial).await;
     let reasons: Vec<UnreadReason> = unread.into_iter().map(|file| file.reason).collect();
     assert_eq!(reasons, [UnreadReason::Long, UnreadReason::ScannedPages]);
-    assert_eq!(desk.search("apple").await.passages.len(), 1, "what was read is found");
+    assert_eq!(fixture.search("apple").await.passages.len(), 1, "what was read is found");
+}
+
+#[tokio::test]
+async fn scans_are_read_again_when_more_languages_are_recognized() {
+    let fixture = Fixture::with(&[("scan.txt", "an apple"), ("plain.txt", "a pear"), ("b.txt", "secret")]);
+    let path = |name: &str| format!("/{name}");
+    let all = [path("scan.txt"), path("plain.txt"), path("b.txt")];
+    let scanned = |wanted: Wanted| {
+        let is_scan = wanted.file.ends_with("scan.txt");
+        let fixture = &fixture;
+        async move {
+            let mut batch = fixture.lines_of(wanted).await?;
+            batch.scans = if is_scan { vec![1] } else { Vec::new() };
+            Ok(batch)
+        }
+    };
+    assert!(!fixture.library.lacks_recognition().await);
+    fixture.library.recognizes(0).await;
+    fixture.library.read_now(&all, Duration::from_secs(5), scanned).await;
+    assert!(fixture.library.lacks_recognition().await, "the program is worth a look");
+    fixture.read_since();
+    for (languages, read) in [(0, 0), (2, 1), (2, 0), (1, 0), (2, 1)] {
+        fixture.library.recognizes(languages).await;
+        fixture.library.read_now(&all, Duration::from_secs(5), scanned).await;
+        assert_eq!(fixture.read_since(), vec!["scan.txt"; read], "{languages} languages");
+    }
+    fixture.library.recognizes(3).await;
+    let whole = |wanted: Wanted| fixture.lines_of(wanted);
+    assert_eq!(fixture.library.read_now(&all[..2], Duration::from_secs(5), whole).await, []);
+    assert!(!fixture.library.lacks_recognition().await);
+    assert_eq!(fixture.search("apple").await.passages.len(), 1, "no passage is there twice");
 }

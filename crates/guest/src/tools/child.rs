@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use domain::unread::UnreadReason;
+use protocol::preview::Preview;
 use protocol::tool::ToolOutput;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -65,6 +66,10 @@ pub(crate) enum Answer {
     Batch(Result<Batch, Unreadable>),
     /// The recognized text of a page or image.
     Recognized(Result<Recognized, String>),
+    /// The preview of a document.
+    Preview(Preview),
+    /// A page as a PNG, in hexadecimal digits, if it can be drawn.
+    Picture(Option<String>),
     /// The languages in which text is recognized.
     Languages(Result<Vec<String>, String>),
     /// The disk usage in bytes, if it could be measured.

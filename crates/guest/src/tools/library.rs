@@ -32,6 +32,11 @@ const FAIR_TIME: Duration = Duration::from_secs(5);
 /// Keeps the index up to date with the workspace, as long as the agent runs.
 pub(crate) async fn keep_index(limits: std::sync::Arc<Limits>) {
     let Some(library) = &limits.library else { return };
+    if library.lacks_recognition().await {
+        // Tells the index of languages that were installed since. Their program takes a machine time and memory, so it is not asked
+        // without need.
+        limits.recognition.languages(&limits).await;
+    }
     library.begin().await;
     loop {
         library.keep_up(|wanted| extract(wanted, &limits)).await;

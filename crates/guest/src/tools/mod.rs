@@ -22,6 +22,7 @@ mod mcp_supervisor;
 mod ocr;
 mod output;
 mod path;
+mod preview;
 mod read;
 mod readers;
 mod recognize;
@@ -50,6 +51,7 @@ pub use limits::Limits;
 pub(crate) use mcp_supervisor::run_supervisor;
 pub use ocr::Recognition;
 pub(crate) use output::{failed, within_bounds};
+pub(crate) use preview::{picture, preview};
 pub use readers::Readers;
 pub(crate) use request::{Request, Task, answer};
 pub(crate) use role::Role;
@@ -152,7 +154,9 @@ async fn dispatch(
             | Answer::Batch(_)
             | Answer::Usage(_)
             | Answer::Languages(_)
-            | Answer::Recognized(_) => {
+            | Answer::Recognized(_)
+            | Answer::Preview(_)
+            | Answer::Picture(_) => {
                 Err("the tool gave an answer of another kind".to_owned())
             }
         },

@@ -28,23 +28,31 @@ const PAGE_TIME_MIN: Duration = Duration::from_secs(2);
 /// The timeout of listing the languages.
 const LANGUAGES_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// The languages of the machine's text recognition, once they were asked for. Clones share them.
+/// The languages of the machine's text recognition, once there are any. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct Recognition(Arc<OnceCell<Option<String>>>);
+pub struct Recognition(Arc<OnceCell<String>>);
 
 impl Recognition {
-    /// Returns the languages as the program takes them; `None` if it or its languages are missing.
+    /// Returns the languages as the program takes them; `None` if it or its languages are missing, which is looked at again each
+    /// time. The index learns when they are found, so that it has scans read that were met without them.
     pub(super) async fn languages(&self, limits: &Limits) -> Option<&str> {
         let asked = async {
-            if !recognize::is_installed() {
-                return None;
+            let installed =
+                recognize::is_installed().then(|| ask(Task::Languages, limits, LANGUAGES_TIME_MAX));
+            let chosen = match installed {
+                Some(asked) => match asked.await {
+                    Ok(Answer::Languages(Ok(installed))) => choose(&installed),
+                    _ => None,
+                },
+                None => None,
+            };
+            let count = chosen.as_ref().map_or(0, |chosen| chosen.split('+').count());
+            if let Some(library) = &limits.library {
+                library.recognizes(u32::try_from(count).unwrap_or(u32::MAX)).await;
             }
-            match ask(Task::Languages, limits, LANGUAGES_TIME_MAX).await {
-                Ok(Answer::Languages(Ok(installed))) => choose(&installed),
-                _ => None,
-            }
+            chosen.ok_or(())
         };
-        self.0.get_or_init(|| asked).await.as_deref()
+        self.0.get_or_try_init(|| asked).await.ok().map(String::as_str)
     }
 }
 

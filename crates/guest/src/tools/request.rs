@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use protocol::preview::{PageRequest, PreviewRequest};
 use protocol::tool::{
     AttachedArguments, EditArguments, FindArguments, ListArguments, ReadArguments, ToolOutput, WriteArguments,
 };
@@ -13,7 +14,7 @@ use super::confine::Confinement;
 use super::folder::{Walked, walk};
 use super::jail::Jail;
 use super::output::{failed, within_bounds};
-use super::{attached, edit, find, list, read, recognize, write};
+use super::{attached, edit, find, list, preview, read, recognize, write};
 
 /// The timeout of measuring the workspace.
 const MEASURE_TIME_MAX: Duration = Duration::from_secs(10);
@@ -52,6 +53,10 @@ pub(crate) enum Task {
         page: Option<u32>,
         languages: String,
     },
+    /// Reads a document for its preview.
+    Preview(PreviewRequest),
+    /// Draws a page for its preview.
+    Picture(PageRequest),
     /// Lists the languages in which text is recognized.
     Languages,
     /// Measures the disk usage of the workspace.
@@ -90,6 +95,8 @@ pub(crate) fn answer(workspace: &Path, task: &Task) -> Answer {
         Task::Recognize { path, page, languages } => {
             return Answer::Recognized(recognize::recognize(&jail, path, *page, languages));
         }
+        Task::Preview(request) => return Answer::Preview(preview::read(&jail, request)),
+        Task::Picture(request) => return Answer::Picture(preview::draw(&jail, request)),
         Task::Languages => return Answer::Languages(recognize::languages()),
         Task::Measure => return Answer::Usage(measure(&jail)),
         Task::Shell { .. } | Task::Server { .. } => Err("a worker runs no command lines".to_owned()),

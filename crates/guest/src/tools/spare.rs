@@ -15,8 +15,8 @@ use super::Limits;
 use super::child::start;
 use super::role::Role;
 
-/// The roles of which a spare process is kept.
-const ROLES: [Role; 2] = [Role::Worker, Role::Command];
+/// The roles of which a spare process is kept, the one that takes longest without it first.
+const ROLES: [Role; 2] = [Role::Command, Role::Worker];
 /// The time after the last call in which spare processes are kept.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 /// The time that the result of a call has to leave the machine before the next spare process takes the processor.
@@ -29,6 +29,8 @@ pub struct Spares(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     waiting: HashMap<Role, Child>,
+    /// The number of calls that run.
+    calls: usize,
     keeper: Option<AbortHandle>,
 }
 
@@ -40,17 +42,42 @@ impl Spares {
         matches!(spare.try_wait(), Ok(None)).then_some(spare)
     }
 
-    /// Starts the missing spare processes soon, and removes all once there has been no call for a while. Does nothing
-    /// outside a runtime.
+    /// Registers a call that runs until the guard is dropped.
+    pub(crate) fn call(&self) -> RunningCall {
+        self.lock().calls += 1;
+        RunningCall(self.clone())
+    }
+
+    /// Starts the first missing spare process now, because calls may come, and the others soon, unless a call has come, which
+    /// needs the processor itself. Does nothing outside a runtime.
+    pub(crate) fn prepare(&self, limits: &Limits) {
+        self.refill_after(Duration::ZERO, limits, |calls| calls == 0);
+    }
+
+    /// Starts the missing spare processes soon, after a call. Does nothing outside a runtime.
     pub(crate) fn refill(&self, limits: &Limits) {
+        self.refill_after(REFILL_AFTER, limits, |_| true);
+    }
+
+    /// Starts the missing spare processes, the first after `first`, as long as `goes_on` permits it with so many calls, and
+    /// removes all once there has been no call for a while.
+    fn refill_after(&self, first: Duration, limits: &Limits, goes_on: fn(usize) -> bool) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (spares, limits) = (self.clone(), limits.clone());
         let keeper = runtime.spawn(async move {
-            tokio::time::sleep(REFILL_AFTER).await;
+            let mut delay = first;
             for role in ROLES {
-                let waits = spares.lock().waiting.contains_key(&role);
+                if spares.lock().waiting.contains_key(&role) {
+                    continue;
+                }
+                tokio::time::sleep(delay).await;
+                delay = REFILL_AFTER;
+                // The end of a call refills.
+                if !goes_on(spares.lock().calls) {
+                    break;
+                }
                 // Without a spare process, the call starts one and reports the failure.
-                if !waits && let Ok(child) = start(role, &limits) {
+                if let Ok(child) = start(role, &limits) {
                     spares.lock().waiting.insert(role, child);
                 }
             }
@@ -71,5 +98,15 @@ impl Spares {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call that runs.
+#[derive(Debug)]
+pub(crate) struct RunningCall(Spares);
+
+impl Drop for RunningCall {
+    fn drop(&mut self) {
+        self.0.lock().calls -= 1;
     }
 }

@@ -1,0 +1,107 @@
+//! Fuzzes what is inside containers: the parts of office documents and books in archives, and the streams of compound files. A
+//! mutated container would mostly be refused before a part of it is read.
+
+use std::io::{Cursor, Write};
+
+use zip::CompressionMethod;
+use zip::write::{SimpleFileOptions, ZipWriter};
+
+use crate::document::assert_promises;
+
+/// Separates the parts of an input.
+const SEPARATOR: &[u8] = b"\xff\xfd\xfe";
+
+/// A document's name, and the parts that an input gives, in order.
+type Container = (&'static str, &'static [&'static str]);
+
+const ARCHIVES: [Container; 6] = [
+    (
+        "a.pptx",
+        &[
+            "ppt/presentation.xml",
+            "ppt/_rels/presentation.xml.rels",
+            "ppt/slides/slide1.xml",
+            "ppt/slides/_rels/slide1.xml.rels",
+            "ppt/notesSlides/notesSlide1.xml",
+        ],
+    ),
+    ("a.odp", &["mimetype", "content.xml"]),
+    ("a.epub", &["META-INF/container.xml", "b.opf", "s.xhtml", "META-INF/encryption.xml"]),
+    ("a.docx", &["word/document.xml", "word/styles.xml", "word/numbering.xml", "word/footnotes.xml"]),
+    (
+        "a.xlsx",
+        &[
+            "xl/workbook.xml",
+            "xl/_rels/workbook.xml.rels",
+            "xl/worksheets/sheet1.xml",
+            "xl/sharedStrings.xml",
+        ],
+    ),
+    ("a.ods", &["mimetype", "content.xml"]),
+];
+
+const COMPOUNDS: [Container; 4] = [
+    ("a.doc", &["/WordDocument", "/0Table", "/1Table"]),
+    ("a.ppt", &["/PowerPoint Document"]),
+    (
+        "a.msg",
+        &[
+            "/__properties_version1.0",
+            "/__substg1.0_0037001F",
+            "/__substg1.0_1000001E",
+            "/__substg1.0_10130102",
+            "/__attach_version1.0_#00000000/__substg1.0_37010102",
+        ],
+    ),
+    ("a.xls", &["/Workbook"]),
+];
+
+/// Runs one input. Its first byte selects the container.
+///
+/// # Panics
+/// Panics when a promise is broken.
+pub fn try_input(data: &[u8]) {
+    let Some((&how, content)) = data.split_first() else { return };
+    let how = usize::from(how) % (ARCHIVES.len() + COMPOUNDS.len());
+    let parts = split(content);
+    match ARCHIVES.get(how) {
+        Some((name, names)) => assert_promises(name, &archive(names.iter().zip(parts))),
+        None => {
+            let (name, names) = COMPOUNDS[how - ARCHIVES.len()];
+            assert_promises(name, &compound(names.iter().zip(parts)));
+        }
+    }
+}
+
+/// Splits an input into its parts.
+fn split(mut content: &[u8]) -> Vec<&[u8]> {
+    let mut parts = Vec::new();
+    while let Some(at) = content.windows(SEPARATOR.len()).position(|window| window == SEPARATOR) {
+        parts.push(&content[..at]);
+        content = &content[at + SEPARATOR.len()..];
+    }
+    parts.push(content);
+    parts
+}
+
+fn archive<'a>(parts: impl Iterator<Item = (&'a &'static str, &'a [u8])>) -> Vec<u8> {
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+    for (name, content) in parts {
+        zip.start_file(*name, options).expect("an archive in memory");
+        zip.write_all(content).expect("an archive in memory");
+    }
+    zip.finish().expect("an archive in memory").into_inner()
+}
+
+fn compound<'a>(parts: impl Iterator<Item = (&'a &'static str, &'a [u8])>) -> Vec<u8> {
+    let mut file = cfb::CompoundFile::create(Cursor::new(Vec::new())).expect("a file in memory");
+    for (name, content) in parts {
+        if let Some((folder, _)) = name.rsplit_once('/').filter(|(folder, _)| !folder.is_empty()) {
+            file.create_storage_all(folder).expect("a file in memory");
+        }
+        file.create_stream(name).and_then(|mut stream| stream.write_all(content)).expect("a file in memory");
+    }
+    file.flush().expect("a file in memory");
+    file.into_inner().into_inner()
+}

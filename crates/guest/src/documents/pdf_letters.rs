@@ -1,0 +1,149 @@
+//! The letters of glyphs about which a PDF says nothing.
+//!
+//! A composite font without `ToUnicode` may still say which letters it has: by the character collection of its CIDs
+//! (Adobe-Japan1 and others), or by the table of the embedded font that maps letters to glyphs.
+
+use std::collections::HashMap;
+
+use hayro_interpret::font::{Glyph, OutlineFontData, OutlineGlyph};
+use hayro_interpret::hayro_cmap::{BfString, CMap, CMapName, load_embedded};
+use hayro_interpret::hayro_syntax::Pdf;
+use hayro_interpret::hayro_syntax::object::{Array, Dict, Name, Object, String as PdfString};
+use skrifa::{FontRef, MetadataProvider};
+
+/// The maximum number of objects of a PDF among which composite fonts are looked for.
+const OBJECTS_MAX: usize = 300_000;
+/// The maximum number of composite fonts, and of embedded fonts whose tables are read.
+const FONTS_MAX: usize = 1_000;
+/// The maximum number of letters of an embedded font.
+const LETTERS_MAX: usize = 100_000;
+/// The lengths of character codes in bytes.
+const CODE_BYTES: std::ops::RangeInclusive<u8> = 1..=4;
+
+/// Finds the letters of glyphs, and keeps what it has read of each font.
+pub(super) struct Letters<'a> {
+    document: &'a Pdf,
+    /// The composite fonts without `ToUnicode` by their names without the tags of subsets; read when the first is needed.
+    collections: Option<HashMap<String, Collection>>,
+    /// The letters of the glyphs of embedded fonts.
+    embedded: HashMap<u128, HashMap<u32, char>>,
+}
+
+/// How the codes of a composite font become letters.
+struct Collection {
+    /// From codes to CIDs; codes are CIDs without it.
+    encoding: Option<CMap>,
+    /// From CIDs to letters.
+    letters: CMap,
+}
+
+impl<'a> Letters<'a> {
+    pub(super) fn of(document: &'a Pdf) -> Self {
+        Self { document, collections: None, embedded: HashMap::new() }
+    }
+
+    /// Returns the letters of a glyph: by what the document or the font says about it, or else by its code.
+    pub(super) fn of_glyph(&mut self, glyph: &Glyph<'_>) -> Option<String> {
+        match glyph.as_unicode() {
+            Some(BfString::Char(letter)) => Some(letter.to_string()),
+            Some(BfString::String(text)) => Some(text),
+            None => {
+                let by_font = match glyph {
+                    Glyph::Outline(outline) => self.of_outline(outline),
+                    Glyph::Type3(_) => None,
+                };
+                by_font.or_else(|| {
+                    let letter = char::from_u32(glyph.char_code());
+                    letter.filter(|letter| letter.is_ascii_graphic() || *letter == ' ').map(String::from)
+                })
+            }
+        }
+    }
+
+    fn of_outline(&mut self, glyph: &OutlineGlyph) -> Option<String> {
+        let font = glyph.font_data()?;
+        if let Some(name) = &font.postscript_name {
+            let document = self.document;
+            let collections = self.collections.get_or_insert_with(|| collections(document));
+            if let Some(letters) = collections.get(name).and_then(|found| found.letters(glyph.char_code())) {
+                return Some(letters);
+            }
+        }
+        if self.embedded.len() >= FONTS_MAX && !self.embedded.contains_key(&font.cache_key) {
+            return None;
+        }
+        let letters = self.embedded.entry(font.cache_key).or_insert_with(|| letters_of(&font));
+        letters.get(&glyph.glyph_id().to_u32()).map(char::to_string)
+    }
+}
+
+impl Collection {
+    fn letters(&self, code: u32) -> Option<String> {
+        let cid = match &self.encoding {
+            Some(encoding) => {
+                CODE_BYTES.into_iter().find_map(|bytes| encoding.lookup_cid_code(code, bytes))?
+            }
+            None => code,
+        };
+        match self.letters.lookup_bf_string(cid)? {
+            BfString::Char(letter) => Some(letter.to_string()),
+            BfString::String(text) => Some(text),
+        }
+    }
+}
+
+/// Returns the composite fonts of a document that have a known character collection and no `ToUnicode`.
+fn collections(document: &Pdf) -> HashMap<String, Collection> {
+    let objects = document.objects().into_iter().take(OBJECTS_MAX);
+    let fonts = objects.filter_map(|object| match object {
+        Object::Dict(dict) => collection(&dict),
+        _ => None,
+    });
+    fonts.take(FONTS_MAX).collect()
+}
+
+fn collection(font: &Dict<'_>) -> Option<(String, Collection)> {
+    if font.get::<Name<'_>>("Subtype")?.as_str() != "Type0" || font.contains_key("ToUnicode") {
+        return None;
+    }
+    let descendant = font.get::<Array<'_>>("DescendantFonts")?.iter::<Dict<'_>>().next()?;
+    let system = descendant.get::<Dict<'_>>("CIDSystemInfo")?;
+    let letters: &[u8] = match system.get::<PdfString<'_>>("Ordering")?.as_bytes() {
+        b"Japan1" => b"Adobe-Japan1-UCS2",
+        b"GB1" => b"Adobe-GB1-UCS2",
+        b"CNS1" => b"Adobe-CNS1-UCS2",
+        b"Korea1" => b"Adobe-Korea1-UCS2",
+        _ => return None,
+    };
+    let encoding = font.get::<Name<'_>>("Encoding")?;
+    let encoding = match encoding.as_str() {
+        "Identity-H" | "Identity-V" => None,
+        name => Some(predefined(name.as_bytes())?),
+    };
+    let name = font.get::<Name<'_>>("BaseFont")?;
+    let name = match name.as_str().split_once('+') {
+        Some((tag, rest)) if tag.len() == 6 => rest.to_owned(),
+        _ => name.as_str().to_owned(),
+    };
+    Some((name, Collection { encoding, letters: predefined(letters)? }))
+}
+
+/// Reads a predefined CMap.
+fn predefined(name: &[u8]) -> Option<CMap> {
+    CMap::parse(load_embedded(CMapName::from_bytes(name))?, load_embedded)
+}
+
+/// Returns the letters of the glyphs of an embedded font. A glyph of several letters has the first one; letters for private
+/// use say nothing.
+fn letters_of(font: &OutlineFontData) -> HashMap<u32, char> {
+    let bytes: &[u8] = font.data.as_ref().as_ref();
+    let Ok(font) = FontRef::new(bytes) else { return HashMap::new() };
+    let mut letters = HashMap::new();
+    for (letter, glyph) in font.charmap().mappings().take(LETTERS_MAX) {
+        let letter = char::from_u32(letter).filter(|letter| !matches!(letter, '\u{e000}'..='\u{f8ff}'));
+        if let Some(letter) = letter {
+            letters.entry(glyph.to_u32()).or_insert(letter);
+        }
+    }
+    letters
+}

@@ -1,0 +1,62 @@
+//! Scans are read again when text recognition can do more than it could when they were met.
+
+use domain::unread::UnreadReason;
+use rusqlite::params;
+
+use super::Library;
+use super::store::{Index, IndexError};
+
+/// The number of languages of text recognition when scans were last read; without a row, none.
+pub(super) const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS recognizer (languages INTEGER NOT NULL) STRICT;";
+/// The reader version of files that are to be read again.
+const OUTDATED: i64 = -1;
+
+/// The reasons of files that text recognition may read.
+const REASONS: [UnreadReason; 3] = [UnreadReason::NoText, UnreadReason::ScannedPages, UnreadReason::Image];
+
+impl Library {
+    /// Returns true if the index has files with pages that could not be recognized.
+    pub async fn lacks_recognition(&self) -> bool {
+        self.with_index(|index| index.lacks_recognition()).await.unwrap_or_default()
+    }
+
+    /// Records how many languages the machine recognizes. If they are more than before, files with pages that could not be
+    /// recognized are read again.
+    pub async fn recognizes(&self, languages: u32) {
+        // Without an index everything is read anyway.
+        let outdated = self.with_index(move |index| index.recognizes(languages)).await.unwrap_or_default();
+        if !outdated.is_empty() {
+            self.touch(outdated);
+        }
+    }
+}
+
+impl Index {
+    fn lacks_recognition(&mut self) -> Result<bool, IndexError> {
+        let found = "SELECT EXISTS (SELECT 1 FROM file WHERE reason IN (?1, ?2, ?3))";
+        Ok(self.transaction()?.query_row(found, REASONS.map(UnreadReason::code), |row| row.get(0))?)
+    }
+
+    /// Marks files as outdated whose pages could not be recognized with fewer languages, and returns their paths.
+    fn recognizes(&mut self, languages: u32) -> Result<Vec<String>, IndexError> {
+        let transaction = self.transaction()?;
+        let before: u32 =
+            transaction
+                .query_row("SELECT coalesce(max(languages), 0) FROM recognizer", [], |row| row.get(0))?;
+        let mut outdated = Vec::new();
+        if languages > before {
+            let reasons = REASONS.map(UnreadReason::code);
+            let mut update = transaction
+                .prepare("UPDATE file SET reader = ?1 WHERE reason IN (?2, ?3, ?4) RETURNING path")?;
+            let paths =
+                update.query_map(params![OUTDATED, reasons[0], reasons[1], reasons[2]], |row| row.get(0))?;
+            outdated = paths.collect::<Result<_, _>>()?;
+        }
+        if languages != before {
+            transaction.execute("DELETE FROM recognizer", [])?;
+            transaction.execute("INSERT INTO recognizer VALUES (?1)", [languages])?;
+        }
+        transaction.commit()?;
+        Ok(outdated)
+    }
+}

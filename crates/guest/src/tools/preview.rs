@@ -1,0 +1,195 @@
+//! Previews of documents: the text and the sizes of pages, and pages as pictures. Workers parse; the agent hands their
+//! replies on.
+
+use std::io::{Read, Seek};
+use std::time::{Duration, Instant};
+
+use domain::unread::UnreadReason;
+use protocol::preview::{
+    PAGES_MAX, PICTURE_MAX_BYTES, PageRequest, Preview, PreviewRequest, PreviewText, TEXT_MAX_BYTES,
+    TEXTS_MAX,
+};
+
+use super::Limits;
+use super::child::{Answer, WorkerError, ask};
+use super::jail::Jail;
+use super::request::Task;
+use crate::documents::{Bounds, INPUT_MAX_BYTES, draw_page, extract_part, marks, page_sizes};
+
+/// No page is begun after this time, and the timeouts of a worker.
+const PAGES_TIME_MAX: Duration = Duration::from_secs(4);
+const PREVIEW_TIME_MAX: Duration = Duration::from_secs(12);
+const PICTURE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Returns the text of a document in a worker.
+pub(crate) async fn preview(request: PreviewRequest, limits: &Limits) -> Preview {
+    match ask(Task::Preview(request), limits, PREVIEW_TIME_MAX).await {
+        Ok(Answer::Preview(preview)) => preview,
+        Ok(_) => unreadable(UnreadReason::Broken),
+        Err(WorkerError { reason, .. }) => unreadable(reason.unwrap_or(UnreadReason::Broken)),
+    }
+}
+
+/// Draws a page in a worker; `None` if it cannot be drawn within the limits.
+pub(crate) async fn picture(request: PageRequest, limits: &Limits) -> Option<Vec<u8>> {
+    match ask(Task::Picture(request), limits, PICTURE_TIME_MAX).await {
+        Ok(Answer::Picture(Some(digits))) => domain::hex::decode(&digits),
+        Ok(_) | Err(_) => None,
+    }
+}
+
+fn unreadable(reason: UnreadReason) -> Preview {
+    Preview { reason: Some(reason.code().to_owned()), ..Preview::default() }
+}
+
+/// Reads the text of a document and the sizes of its pages, in a worker.
+pub(super) fn read(jail: &Jail, request: &PreviewRequest) -> Preview {
+    let Ok((path, mut file)) = jail.file(&request.path) else { return unreadable(UnreadReason::Missing) };
+    let first_page = request.first_page.max(1);
+    let bounds = Bounds {
+        first_page,
+        last_page: first_page.saturating_add(PAGES_MAX - 1),
+        text_max_bytes: TEXT_MAX_BYTES,
+        until: Some(Instant::now() + PAGES_TIME_MAX),
+    };
+    let Ok(again) = file.try_clone() else { return unreadable(UnreadReason::Broken) };
+    let extracted = extract_part(&path, again, &bounds);
+    let bytes = file.rewind().ok().and_then(|()| bytes(file)).unwrap_or_default();
+    let sizes = page_sizes(&bytes, first_page, PAGES_MAX).unwrap_or_default();
+    let cited = request.cited.as_ref().filter(|_| !sizes.is_empty());
+    let marks = cited.map(|cited| marks(&bytes, cited.page, &cited.passage)).unwrap_or_default();
+    drop(bytes);
+    let document = match extracted {
+        Ok(document) => document,
+        Err(error) => return Preview { sizes, marks, ..unreadable(error.reason()) },
+    };
+    let mut preview =
+        Preview { pages: document.pages, sizes, marks, truncated: document.truncated, ..Preview::default() };
+    document.format.page_word().clone_into(&mut preview.unit);
+    let mut room = TEXT_MAX_BYTES;
+    for segment in document.segments {
+        let mut text = segment.text;
+        if preview.texts.len() >= TEXTS_MAX || text.len() > room {
+            preview.truncated = true;
+            text.truncate(text.floor_char_boundary(room));
+        }
+        room -= text.len();
+        if !text.is_empty() && preview.texts.len() < TEXTS_MAX {
+            preview.texts.push(PreviewText { page: segment.page, text });
+        }
+    }
+    preview
+}
+
+/// Draws a page, in a worker, as hexadecimal digits of a PNG.
+pub(super) fn draw(jail: &Jail, request: &PageRequest) -> Option<String> {
+    let (_, file) = jail.file(&request.path).ok()?;
+    let png = draw_page(&bytes(file)?, request.page)?;
+    (png.len() <= PICTURE_MAX_BYTES).then(|| domain::hex::encode(&png))
+}
+
+fn bytes(file: std::fs::File) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(INPUT_MAX_BYTES).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::image::ImageKind;
+    use protocol::preview::{CitedOnPage, PICTURE_PIXELS_MAX};
+
+    use super::*;
+
+    const LEASE: &[u8] = include_bytes!("../../tests/fixtures/lease.pdf");
+
+    /// A folder with a document in it.
+    fn workspace(bytes: &[u8]) -> (tempfile::TempDir, Jail) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a.pdf"), bytes).unwrap();
+        let jail = Jail::open(folder.path()).unwrap();
+        (folder, jail)
+    }
+
+    fn drawn(jail: &Jail, page: u32) -> Option<(u32, u32)> {
+        let digits = draw(jail, &PageRequest { path: "/a.pdf".to_owned(), page })?;
+        ImageKind::Png.sides(&domain::hex::decode(&digits)?)
+    }
+
+    /// A PDF of one page with these boxes.
+    fn pdf(boxes: &str) -> Vec<u8> {
+        format!(
+            "%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n\
+             2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n\
+             3 0 obj<</Type/Page/Parent 2 0 R {boxes}>>endobj\ntrailer<</Root 1 0 R>>\n"
+        )
+        .into_bytes()
+    }
+
+    #[test]
+    fn a_pdf_has_pictures_text_and_the_place_of_a_passage() {
+        let (_folder, jail) = workspace(LEASE);
+        let request = PreviewRequest { path: "/a.pdf".to_owned(), first_page: 1, cited: None };
+        let preview = read(&jail, &request);
+        let pages = preview.pages.unwrap();
+        assert!(pages > 1 && preview.is_within_limits(1), "{preview:?}");
+        assert_eq!(preview.sizes.len(), pages as usize);
+        assert_eq!(drawn(&jail, 1), Some(preview.sizes[0].picture()));
+        assert_eq!(drawn(&jail, pages + 1), None);
+        assert_eq!(drawn(&jail, 0), None);
+        assert!(preview.marks.is_empty());
+        let passage = preview.texts[0].text.lines().find(|line| line.len() > 40).unwrap().to_owned();
+        let cited = |page| Some(CitedOnPage { page, passage: passage.clone() });
+        let of_page = |page| read(&jail, &PreviewRequest { cited: cited(page), ..request.clone() }).marks;
+        let marks = of_page(1);
+        assert!(!marks.is_empty(), "{passage}");
+        let size = preview.sizes[0];
+        assert!(
+            marks
+                .iter()
+                .all(|mark| mark.left + mark.width <= size.width && mark.top + mark.height <= size.height)
+        );
+        assert!(of_page(2).is_empty() && of_page(99).is_empty());
+        let later = read(&jail, &PreviewRequest { first_page: 2, ..request });
+        assert!(later.texts.iter().all(|text| text.page >= Some(2)), "{later:?}");
+    }
+
+    #[test]
+    fn pages_of_any_size_are_drawn_within_the_limits_or_not_at_all() {
+        for boxes in [
+            "/MediaBox[0 0 1000000000 1000000000]",
+            "/MediaBox[0 0 1 20000]",
+            "/MediaBox[0 0 20000 1]",
+            "/MediaBox[0 0 0 0]",
+            "/MediaBox[0 0 1e38 1e38]",
+            "/MediaBox[5 5 -600 -800]/Rotate 90",
+            "/MediaBox[0 0 600 800]/CropBox[700 900 800 1000]",
+            "",
+        ] {
+            let (_folder, jail) = workspace(&pdf(boxes));
+            let preview =
+                read(&jail, &PreviewRequest { path: "/a.pdf".to_owned(), first_page: 1, cited: None });
+            assert!(preview.is_within_limits(1), "{boxes}: {preview:?}");
+            if let Some((width, height)) = drawn(&jail, 1) {
+                assert!(
+                    u64::from(width) * u64::from(height) <= PICTURE_PIXELS_MAX,
+                    "{boxes}: {width} {height}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_pdf_is_not_drawn() {
+        for bytes in [&b"%PDF-"[..], b"", b"<svg onload=alert(1)>", &LEASE[..LEASE.len() / 3]] {
+            let (_folder, jail) = workspace(bytes);
+            let _ = drawn(&jail, 1);
+        }
+        let (_folder, jail) = workspace(b"text");
+        assert_eq!(drawn(&jail, 1), None);
+        let elsewhere = PageRequest { path: "/../../etc/passwd".to_owned(), page: 1 };
+        assert_eq!(draw(&jail, &elsewhere), None);
+        let missing = PreviewRequest { path: "/none.pdf".to_owned(), first_page: 1, cited: None };
+        assert_eq!(read(&jail, &missing).reason.as_deref(), Some("missing"));
+    }
+}

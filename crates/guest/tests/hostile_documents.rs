@@ -1,0 +1,401 @@
+//! Documents that mean harm: each is read or refused within its bounds, and says what was not read.
+
+use std::io::{Cursor, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use guest::documents::{ExtractError, Extracted, OUTPUT_MAX_BYTES, PAGES_MAX, extract_bytes};
+use zip::CompressionMethod;
+use zip::write::{SimpleFileOptions, ZipWriter};
+
+/// The longest time of one document: far below the time after which its reader is killed.
+const TIME_MAX: Duration = Duration::from_secs(20);
+
+/// Extracts a document, and checks its bounds.
+fn read(name: &str, bytes: &[u8]) -> Result<Extracted, ExtractError> {
+    let begun = Instant::now();
+    let outcome = extract_bytes(Path::new(name), bytes);
+    assert!(begun.elapsed() < TIME_MAX, "{name}: {:?}", begun.elapsed());
+    match &outcome {
+        Ok(document) => {
+            let bytes: usize = document.segments.iter().map(|segment| segment.text.len()).sum();
+            assert!(bytes <= OUTPUT_MAX_BYTES, "{name}: {bytes} bytes");
+            assert!(document.pages.is_none_or(|pages| pages <= PAGES_MAX), "{name}");
+            let is_odd = |letter: char| letter.is_control() && letter != '\n' && letter != '\t';
+            assert!(document.segments.iter().all(|segment| !segment.text.contains(is_odd)), "{name}");
+        }
+        Err(error) => {
+            let text = error.to_string();
+            assert!(text.len() < 1_000 && !text.contains(char::is_control), "{name}: {text:?}");
+        }
+    }
+    outcome
+}
+
+fn text(document: &Extracted) -> String {
+    document.segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join("\n")
+}
+
+/// Creates an archive of these parts.
+fn archive<N: AsRef<str>, C: AsRef<[u8]>>(parts: impl IntoIterator<Item = (N, C)>) -> Vec<u8> {
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
+    for (name, content) in parts {
+        zip.start_file(name.as_ref(), options).expect("an entry");
+        zip.write_all(content.as_ref()).expect("its content");
+    }
+    zip.finish().expect("an archive").into_inner()
+}
+
+/// Text of this many megabytes after a beginning.
+fn long(begin: &str, megabytes: usize) -> Vec<u8> {
+    let mut bytes = begin.as_bytes().to_vec();
+    bytes.resize(begin.len() + megabytes * 1_000_000, b'a');
+    bytes
+}
+
+fn is_too_large(outcome: &Result<Extracted, ExtractError>) -> bool {
+    matches!(outcome, Err(ExtractError::Bomb { .. }))
+}
+
+/// A presentation whose slides all name parts of the archive.
+fn pptx(slides: &[(String, Vec<u8>)], listed: usize) -> Vec<u8> {
+    let ids: String = (0..listed).map(|n| format!("<p:sldId r:id=\"r{}\"/>", n % slides.len())).collect();
+    let presentation = format!("<p:presentation><p:sldIdLst>{ids}</p:sldIdLst></p:presentation>");
+    let relations: String = slides
+        .iter()
+        .enumerate()
+        .map(|(n, (name, _))| {
+            let target = name.trim_start_matches("ppt/");
+            format!("<Relationship Id=\"r{n}\" Type=\"x/slide\" Target=\"{target}\"/>")
+        })
+        .collect();
+    let relations = format!("<Relationships>{relations}</Relationships>");
+    let fixed = [
+        ("ppt/presentation.xml".to_owned(), presentation.into_bytes()),
+        ("ppt/_rels/presentation.xml.rels".to_owned(), relations.into_bytes()),
+    ];
+    archive(fixed.into_iter().chain(slides.iter().cloned()))
+}
+
+const SLIDE: &str = "<p:sld><p:cSld><p:sp><p:txBody><a:p><a:r><a:t>";
+
+#[test]
+fn presentations_that_unfold_without_end_are_refused() {
+    let one = pptx(&[("ppt/slides/slide1.xml".to_owned(), long(SLIDE, 70))], 1);
+    assert!(is_too_large(&read("one.pptx", &one)));
+    // Each part is within its bound, all together are not. Comments give no text that would end the reading.
+    let slide = |n: usize| (format!("ppt/slides/slide{n}.xml"), long(&format!("{SLIDE}x</a:t><!--"), 60));
+    let many = pptx(&(1..=5).map(slide).collect::<Vec<_>>(), 5);
+    let outcome = read("many.pptx", &many);
+    assert!(is_too_large(&outcome) || matches!(outcome, Err(ExtractError::Broken { .. })), "{outcome:?}");
+    let small = ("ppt/slides/slide1.xml".to_owned(), format!("{SLIDE}again</a:t></a:r></a:p>").into_bytes());
+    let repeated = read("repeated.pptx", &pptx(&[small], 200_000));
+    assert!(repeated.is_err() || repeated.is_ok_and(|slides| slides.pages <= Some(PAGES_MAX)));
+    let odp = archive([
+        ("mimetype", b"application/vnd.oasis.opendocument.presentation".to_vec()),
+        ("content.xml", long("<office:presentation><draw:page><text:p>", 70)),
+    ]);
+    assert!(is_too_large(&read("bomb.odp", &odp)));
+}
+
+#[test]
+fn books_read_each_section_once_and_within_bounds() {
+    let container = "<container><rootfiles><rootfile full-path=\"b.opf\"/></rootfiles></container>";
+    let package = |refs: usize| {
+        let refs = "<itemref idref=\"s\"/>".repeat(refs);
+        format!(
+            "<package><manifest><item id=\"s\" href=\"s.xhtml\"/></manifest><spine>{refs}</spine></package>"
+        )
+    };
+    let book = |refs: usize, section: Vec<u8>| {
+        archive([
+            ("META-INF/container.xml", container.as_bytes().to_vec()),
+            ("b.opf", package(refs).into_bytes()),
+            ("s.xhtml", section),
+        ])
+    };
+    let read_once = read("often.epub", &book(100_000, b"<html><body><p>The word is crane.</p>".to_vec()));
+    assert_eq!(text(&read_once.expect("a book")).matches("crane").count(), 1);
+    // A section without any text, as long as one may be, named as often as a book may.
+    assert!(read("empty.epub", &book(100_000, long("<html><body><p hidden title=\"", 15))).is_ok());
+    assert!(is_too_large(&read("bomb.epub", &book(1, long("<html><body><p>", 70)))));
+    let climbing = archive([
+        ("META-INF/container.xml", container.replace("b.opf", "../../../../etc/passwd")),
+        ("b.opf", String::new()),
+    ]);
+    assert!(read("climbing.epub", &climbing).is_err_or_empty());
+}
+
+/// Nothing was read.
+trait ReadNothing {
+    fn is_err_or_empty(&self) -> bool;
+}
+
+impl ReadNothing for Result<Extracted, ExtractError> {
+    fn is_err_or_empty(&self) -> bool {
+        self.as_ref().map_or(true, |document| text(document).is_empty())
+    }
+}
+
+#[test]
+fn entities_are_never_expanded() {
+    let laughs: String =
+        (1..30).map(|n| format!("<!ENTITY l{n} \"{}\">", format!("&l{};", n - 1).repeat(10))).collect();
+    let head = format!("<!DOCTYPE x [<!ENTITY l0 \"ha\"><!ENTITY f SYSTEM \"file:///etc/passwd\">{laughs}]>");
+    let slide = format!("{head}{SLIDE}Before &l29; &f; after</a:t></a:r></a:p>");
+    let slides = pptx(&[("ppt/slides/slide1.xml".to_owned(), slide.into_bytes())], 1);
+    let section = format!("{head}<html><body><p>Before &l29; &f; after</p></body></html>");
+    let book = archive([
+        (
+            "META-INF/container.xml",
+            format!(
+                "{head}<container><rootfile full-path=\"&f;b.opf\"/><rootfile full-path=\"b.opf\"/></container>"
+            ),
+        ),
+        ("b.opf", "<package><item id=\"s\" href=\"s.xhtml\"/><itemref idref=\"s\"/></package>".to_owned()),
+        ("s.xhtml", section),
+    ]);
+    let odp = archive([
+        ("mimetype", "application/vnd.oasis.opendocument.presentation".to_owned()),
+        ("content.xml", format!("{head}<office:presentation><draw:page><text:p>&l29;&f; after</text:p>")),
+    ]);
+    for (name, bytes) in [("a.pptx", slides), ("a.epub", book), ("a.odp", odp)] {
+        if let Ok(document) = read(name, &bytes) {
+            let text = text(&document);
+            assert!(
+                text.len() < 10_000 && !text.contains("root:") && !text.contains("haha"),
+                "{name}: {text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn archives_list_names_as_text_and_refuse_millions() {
+    let long_name = "n".repeat(60_000);
+    let names = [
+        "../../../etc/passwd",
+        "a\u{1b}[2J\nb\u{7}.txt",
+        "C:\\x\\..\\y",
+        "\u{202e}fdp.exe",
+        &long_name,
+        "ordinary.txt",
+    ];
+    let list = read("names.zip", &archive(names.map(|name| (name, "x")))).expect("a list");
+    let text = text(&list);
+    assert!(text.contains("ordinary.txt\t1 bytes") && text.contains("../../../etc/passwd"), "{text}");
+    let nested = (0..200).fold(b"the innermost".to_vec(), |inner, n| archive([(format!("{n}.zip"), inner)]));
+    assert!(read("nested.zip", &nested).is_ok_and(|list| list.segments.len() == 1), "it is not unpacked");
+    let many = archive((0..20_000).map(|n| (n.to_string(), "")));
+    let refused = read("many.zip", &many);
+    assert!(refused.is_err_and(|error| error.to_string().contains("10000 entries")));
+    // The end declares more than there are, and fewer.
+    let mut liar = archive((0..3).map(|n| (n.to_string(), "x")));
+    let end = liar.len() - 22;
+    for count in [0_u16, 1, 4, 9_999, 65_535] {
+        liar[end + 8..end + 10].copy_from_slice(&count.to_le_bytes());
+        liar[end + 10..end + 12].copy_from_slice(&count.to_le_bytes());
+        drop(read("liar.zip", &liar));
+    }
+}
+
+/// A message with attachments, each a type, a name and its content, between boundaries of this number.
+fn message(boundary: usize, attachments: &[(&str, &str, Vec<u8>)]) -> Vec<u8> {
+    let mut out = format!(
+        "From: a@example.org\r\nSubject: outer\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=B{boundary}B\r\n\r\n"
+    )
+    .into_bytes();
+    for (kind, name, content) in attachments {
+        let head = format!(
+            "--B{boundary}B\r\nContent-Type: {kind}\r\nContent-Disposition: attachment; filename=\"{name}\"\r\n\r\n"
+        );
+        out.extend(head.as_bytes());
+        out.extend(content);
+        out.extend(b"\r\n");
+    }
+    out.extend(format!("--B{boundary}B--\r\n").as_bytes());
+    out
+}
+
+#[test]
+fn messages_in_messages_are_read_to_a_depth_and_a_number() {
+    let innermost = b"From: z@example.org\r\nSubject: innermost\r\n\r\nThe word is heron.\r\n".to_vec();
+    let nested = |depth: usize| {
+        (0..depth)
+            .fold(innermost.clone(), |inner, level| message(level, &[("message/rfc822", "inner.eml", inner)]))
+    };
+    assert!(text(&read("shallow.eml", &nested(2)).expect("a message")).contains("heron"));
+    let deep = text(&read("deep.eml", &nested(60)).expect("a message"));
+    assert!(
+        !deep.contains("heron") && deep.contains("not read: too many messages inside each other"),
+        "{deep}"
+    );
+    let many: Vec<_> =
+        (0..400).map(|n| ("text/plain", "note.txt", format!("note {n}.").into_bytes())).collect();
+    let many = text(&read("many.eml", &message(0, &many)).expect("a message"));
+    assert!(many.contains("note 49.") && !many.contains("note 50."), "the first fifty");
+    assert!(many.contains("further attachments are not read"), "and it says so");
+    let names: Vec<_> = ["../../etc/passwd.txt", &"n".repeat(50_000), "x\u{1b}]0;y.txt"]
+        .map(|name| ("text/plain", name.to_owned()))
+        .into();
+    let odd: Vec<_> = names.iter().map(|(kind, name)| (*kind, name.as_str(), b"text".to_vec())).collect();
+    assert!(read("names.eml", &message(0, &odd)).is_ok());
+}
+
+#[test]
+fn heads_without_end_are_read_within_their_time() {
+    for body in [
+        "To: ".to_owned() + &"a <b@c>,".repeat(500_000),
+        "Subject: ".to_owned() + &"=?utf-8?Q?=41?= ".repeat(300_000),
+        "Content-Type: multipart/mixed; boundary=x\r\n\r\n".to_owned() + &"--x\r\n\r\n".repeat(300_000),
+        "X: y\r\n".repeat(500_000),
+        "Content-Type: text/plain; ".to_owned() + &"a=b; ".repeat(500_000),
+    ] {
+        drop(read("head.eml", format!("From: a@example.org\r\n{body}\r\n\r\ntext").as_bytes()));
+    }
+}
+
+/// A compound file of these streams, whose storages are made as needed.
+fn compound(streams: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    let mut file = cfb::CompoundFile::create(Cursor::new(Vec::new())).expect("a compound file");
+    for (path, content) in streams {
+        if let Some((folder, _)) = path.rsplit_once('/').filter(|(folder, _)| !folder.is_empty()) {
+            file.create_storage_all(folder).expect("a storage");
+        }
+        file.create_stream(path).expect("a stream").write_all(content).expect("its content");
+    }
+    file.flush().expect("written");
+    file.into_inner().into_inner()
+}
+
+fn wide(text: &str) -> Vec<u8> {
+    text.encode_utf16().flat_map(u16::to_le_bytes).collect()
+}
+
+fn msg(subject: &str, attachment: Option<&[u8]>, copies: u32) -> Vec<u8> {
+    let mut streams = vec![
+        ("/__properties_version1.0".to_owned(), vec![0; 32]),
+        ("/__substg1.0_0037001F".to_owned(), wide(subject)),
+    ];
+    for number in 0..copies {
+        let folder = format!("/__attach_version1.0_#{number:08X}");
+        streams.push((format!("{folder}/__substg1.0_3707001F"), wide("inner.msg")));
+        streams.push((format!("{folder}/__substg1.0_37010102"), attachment.unwrap_or_default().to_vec()));
+    }
+    let streams: Vec<(&str, Vec<u8>)> =
+        streams.iter().map(|(name, content)| (name.as_str(), content.clone())).collect();
+    compound(&streams)
+}
+
+#[test]
+fn messages_of_outlook_are_read_to_a_depth_and_a_number() {
+    let deep =
+        (0..8).fold(msg("the innermost", None, 0), |inner, n| msg(&format!("level {n}"), Some(&inner), 1));
+    let text_of = |bytes: &[u8]| text(&read("a.msg", bytes).expect("a message"));
+    let deep = text_of(&deep);
+    assert!(deep.contains("level 7") && !deep.contains("innermost"), "{deep}");
+    assert!(deep.contains("not read: too many messages inside each other"), "{deep}");
+    // Ten in each of ten in each of ten: all together fifty are read.
+    let wide = (0..3).fold(msg("leaf", None, 0), |inner, n| msg(&format!("level {n}"), Some(&inner), 10));
+    let wide = text_of(&wide);
+    assert!(wide.matches("Subject: leaf").count() <= 50, "{wide}");
+    assert!(wide.contains("further attachments are not read"), "{wide}");
+}
+
+#[test]
+fn chains_of_sectors_that_loop_or_lead_nowhere_end() {
+    let sound = msg("sound", Some(&[b'x'; 20_000]), 3);
+    // The table of sectors is the first one after the head in files that this library writes.
+    for at in (512..1_024).step_by(4) {
+        for next in [0_u32, 1, 2, u32::MAX - 5, 0x7fff_ffff] {
+            let mut bent = sound.clone();
+            bent[at..at + 4].copy_from_slice(&next.to_le_bytes());
+            drop(read("bent.msg", &bent));
+        }
+    }
+    // Sizes and counts of the head.
+    for at in (24..76).step_by(2) {
+        for value in [0_u16, 1, 0x7fff, 0xffff] {
+            let mut bent = sound.clone();
+            bent[at..at + 2].copy_from_slice(&value.to_le_bytes());
+            drop(read("bent.doc", &bent));
+        }
+    }
+}
+
+#[test]
+fn pieces_and_records_of_old_formats_are_bounded() {
+    // A document whose pieces all are the whole of its main stream, which shows nothing.
+    let mut main = vec![1_u8; 4_000_000];
+    main[0..4].copy_from_slice(&[0xec, 0xa5, 0xc1, 0]);
+    main[0x0a..0x0c].copy_from_slice(&[0, 0]);
+    let count: u32 = 100_000;
+    let mut table = vec![2_u8];
+    table.extend((count * 12 + 4).to_le_bytes());
+    table.extend((0..=count).flat_map(|n| (n % 800 * 2_000_000).to_le_bytes()));
+    table.extend((0..count).flat_map(|_| [0, 0, 0, 0, 0, 0x40, 0, 0]));
+    main[0x01a2..0x01a6].copy_from_slice(&0_u32.to_le_bytes());
+    main[0x01a6..0x01aa].copy_from_slice(&u32::try_from(table.len()).expect("short").to_le_bytes());
+    drop(read("pieces.doc", &compound(&[("/WordDocument", main), ("/0Table", table)])));
+    // Containers in containers, each of the rest's length; slides without end; lengths beyond the stream.
+    let record = |version: u16, kind: u16, length: u32| {
+        [&version.to_le_bytes()[..], &kind.to_le_bytes(), &length.to_le_bytes()].concat()
+    };
+    let nested: Vec<u8> = (0..200_000).flat_map(|_| record(15, 1000, u32::MAX)).collect();
+    let slides: Vec<u8> = (0..1_000_000).flat_map(|_| record(15, 1006, 0)).collect();
+    let listed: Vec<u8> = record(15, 4080, u32::MAX)
+        .into_iter()
+        .chain((0..1_000_000).flat_map(|_| record(0, 1011, 0)))
+        .collect();
+    for content in [nested, slides, listed] {
+        drop(read("records.ppt", &compound(&[("/PowerPoint Document", content)])));
+    }
+}
+
+/// Creates a PDF of one page of these objects, each with its number; object 4 is its content.
+fn pdf(resources: &str, objects: &[(usize, String)]) -> Vec<u8> {
+    let mut all = vec![
+        (1, "<</Type/Catalog/Pages 2 0 R>>".to_owned()),
+        (2, "<</Type/Pages/Kids[3 0 R]/Count 1>>".to_owned()),
+        (
+            3,
+            format!(
+                "<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Resources<<{resources}>>/Contents 4 0 R>>"
+            ),
+        ),
+    ];
+    all.extend_from_slice(objects);
+    let mut out = "%PDF-1.7\n".to_owned();
+    for (number, body) in all {
+        out.push_str(&format!("{number} 0 obj\n{body}\nendobj\n"));
+    }
+    out.push_str("trailer\n<</Size 99/Root 1 0 R>>\n%%EOF");
+    out.into_bytes()
+}
+
+fn stream(entries: &str, content: &str) -> String {
+    format!("<<{entries}/Length {}>>\nstream\n{content}\nendstream", content.len())
+}
+
+#[test]
+fn pages_whose_forms_draw_each_other_without_end_are_read_in_part() {
+    let font = (30, "<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>".to_owned());
+    // Twelve forms, each of which draws the next one ten times: 10^12 texts, or as many clips without any.
+    for (drawn, is_text) in [("BT /A 9 Tf 50 700 Td (once more) Tj ET ", true), ("", false)] {
+        let mut objects =
+            vec![(4, stream("", "BT /A 9 Tf 50 750 Td (The rent is 850.) Tj ET /F Do")), font.clone()];
+        for number in 10..22 {
+            let entries = format!(
+                "/Type/XObject/Subtype/Form/BBox[0 0 600 800]/Resources<</XObject<</F {} 0 R>>/Font<</A 30 0 R>>>>",
+                number + 1
+            );
+            objects.push((number, stream(&entries, &format!("{drawn}{}", "/F Do ".repeat(10)))));
+        }
+        objects.push((22, stream("/Type/XObject/Subtype/Form/BBox[0 0 9 9]", "")));
+        let document = read("forms.pdf", &pdf("/XObject<</F 10 0 R>>/Font<</A 30 0 R>>", &objects)).unwrap();
+        assert!(text(&document).starts_with("The rent is 850."), "{:?}", text(&document).get(..80));
+        assert_eq!(text(&document).contains("once more"), is_text);
+        assert_eq!(document.notes, ["page 1 could not be read whole"]);
+    }
+}
