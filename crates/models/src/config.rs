@@ -38,6 +38,22 @@ impl VendorConfig {
     }
 }
 
+/// The configuration of embeddings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EmbeddingsConfig {
+    /// The vendor whose address and key are used.
+    pub provider: ProviderName,
+    /// The vendor's name of the model.
+    pub model: String,
+    /// The number of components to request, for models that offer several; the model's own when absent.
+    pub dimensions: Option<u32>,
+    /// The price of a thousand tokens, in thousandths of a credit.
+    pub input_millis: u64,
+    /// Texts before each passage and each query, for models that are trained so: `passage: ` and `query: `.
+    pub passage_prefix: String,
+    pub query_prefix: String,
+}
+
 /// The configuration of all vendors and their models.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VendorsConfig {
@@ -57,6 +73,8 @@ pub struct VendorsConfig {
     pub options: Options,
     /// The limit of output tokens per step; the catalog has its own when absent.
     pub output_max_tokens: Option<u32>,
+    /// The model of embeddings; without one, documents are searched by words alone.
+    pub embeddings: Option<EmbeddingsConfig>,
 }
 
 /// A vendor's configuration is invalid.

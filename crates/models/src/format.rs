@@ -62,7 +62,7 @@ impl Format {
                 if given.ends_with("/v1") { given.to_owned() } else { format!("{given}/v1") }
             }
             Self::ChatCompletions | Self::Responses => {
-                let given = ["/chat/completions", "/responses"]
+                let given = ["/chat/completions", "/responses", "/embeddings"]
                     .iter()
                     .find_map(|end| given.strip_suffix(end))
                     .unwrap_or(given);

@@ -4,6 +4,8 @@
 //! needs no vendor. No other crate contains vendors' JSON. The [`Catalog`] lists the models and resolves their
 //! providers.
 //!
+//! An [`EmbeddingModel`] gives texts vectors, for search by meaning.
+//!
 //! A provider makes one attempt and reports errors; the caller decides on retries. A key appears nowhere but in the
 //! header that carries it.
 
@@ -18,6 +20,7 @@ mod configured;
 mod connection;
 mod decoder;
 mod dialect;
+mod embeddings;
 mod error;
 pub mod estimate;
 mod format;
@@ -40,10 +43,11 @@ mod vendor;
 
 pub use attempt::{STALL_TIMEOUT, STEP_TIMEOUT, StepStream, Timeouts, USAGE_TIMEOUT};
 pub use catalog::{Catalog, Model};
-pub use config::{VendorConfig, VendorConfigError, VendorsConfig};
+pub use config::{EmbeddingsConfig, VendorConfig, VendorConfigError, VendorsConfig};
 pub use configured::{CONFIGURED_MAX, ModelConfig};
 pub use decoder::{Decoder, STREAM_MAX_BYTES};
 pub use domain::secret::Secret;
+pub use embeddings::{Embedded, EmbeddingModel, EmbeddingsError};
 pub use format::Format;
 pub use health::Health;
 pub use listing::Discovered;

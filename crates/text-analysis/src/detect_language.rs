@@ -14,7 +14,7 @@ const CZECH: &str = "\
     nebo take pouze jestli zda pokud podle mezi pred proc kde ze ve tento teto tato toto jejich vuci mela \
     mel mam bude budou neni smlouva smlouvy smlouve najem najemce den dnu mesicu mesice mesic koho komu cim \
     ceho behem dle jen jenom dlouho pristi vypovedni lhuta lhutu zamestnance reditel pronajimatel ucet dum \
-    domu";
+    domu ahoj dobry den dekuji diky prosim";
 /// Words (folded) that are Slovak and not Czech.
 const SLOVAK: &str = "\
     ako aky aka ake aku akej akeho akych akym akom kolko kolkych kto kedy co je su som sme ktory ktora ktore \
@@ -22,7 +22,7 @@ const SLOVAK: &str = "\
     tiez iba ci ak podla medzi pred preco kde ze vo tento tejto tato toto ich voci mala mal mam bude budu \
     nie zmluva zmluvy zmluve najom najomca den dni mesiacov mesiace mesiac koho komu cim coho pocas len dlho \
     vypovedna lehota lehotu zamestnanca riaditel prenajimatel ucet dom domu sa si aj ked vsetky sposob \
-    zasadnutie zasadnutia konat uvadza mozno vyske vyska okrem spolocnosti odkedy dokedy dovolenky";
+    zasadnutie zasadnutia konat uvadza mozno vyske vyska okrem spolocnosti odkedy dokedy dovolenky ahoj dobry dakujem vdaka prosim";
 /// Words that are English.
 const ENGLISH: &str = "\
     the of and is are was were what when who whom whose which how why where does do did must shall may can \
@@ -35,7 +35,7 @@ const GERMAN: &str = "\
     welche welcher welches welchen welchem wird werden wurde wurden kann konnen muss mussen darf durfen soll fur von \
     vom mit bei nach auf aus im zum zur uber unter nicht auch als hoch lange viel viele gilt gelten ich wir sie es \
     man oder wenn sich hat haben durch dass dieser dieses diese ihr ihre sein seine kein keine nur noch bis beim \
-    innerhalb wegen sowie";
+    innerhalb wegen sowie hallo guten danke bitte";
 
 /// Words (folded) of other languages: French, Spanish, Italian, Polish.
 const OTHER: &str = "\
@@ -141,6 +141,12 @@ mod tests {
             ("Wie hoch ist die Miete?", Language::German),
             ("Wie lange ist die Kündigungsfrist für den Mieter?", Language::German),
             ("Welche Frist gilt nach der Probezeit?", Language::German),
+            ("Ahoj", Language::Czech),
+            ("Dobrý den", Language::Czech),
+            ("Ďakujem", Language::Slovak),
+            ("Guten Tag", Language::German),
+            ("Kündigungsfrist", Language::German),
+            ("výpovědní doba", Language::Czech),
         ] {
             assert_eq!(detect_language(question), Some(language), "{question}");
         }

@@ -7,6 +7,7 @@
 pub mod detect_language;
 pub mod fold;
 pub mod listing;
+pub mod literal;
 pub mod proof;
 pub mod sentence;
 pub mod stem;
@@ -18,6 +19,7 @@ pub mod token;
 pub use detect_language::detect_language;
 pub use fold::{fold, lower};
 pub use listing::is_listing;
+pub use literal::literals;
 pub use term::{Term, terms};
 
 /// A language with stemming and stop words.

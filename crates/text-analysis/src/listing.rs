@@ -11,9 +11,11 @@ const ENTRY_MAX_BYTES: usize = 90;
 /// Returns true if most lines of a text only name places: `3.1 Purpose ..... 12`, `[Purpose](#purpose)`.
 #[must_use]
 pub fn is_listing(text: &str) -> bool {
-    if text.starts_with("---\n") {
-        // The settings before the text of a Markdown file.
-        return true;
+    if let Some(settings) = text.strip_prefix("---\n") {
+        // The settings before the text of a Markdown file, unless the text begins with them.
+        return settings
+            .split_once("\n---\n")
+            .is_none_or(|(_, text)| text.trim().is_empty() || is_listing(text));
     }
     let (mut lines, mut entries) = (0, 0);
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -69,6 +71,7 @@ mod tests {
         }
         for text in [
             "1.1 The rent is 10,000 crowns.\n1.2 The deposit is one rent.\n1.3 Both are due on the fifth.",
+            "---\ntitle: Bylaws\n---\nThe rent is 10,000 crowns.",
             "See [the terms](#terms) for more.\nThe rent is due.\nThe deposit is one rent.",
             "3.1. Purpose\nThis is a purpose.",
         ] {

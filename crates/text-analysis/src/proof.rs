@@ -5,6 +5,7 @@
 //! does not pass says something that nobody finds in the passages.
 
 mod facts;
+mod negation;
 
 use std::collections::HashSet;
 
@@ -36,6 +37,8 @@ pub enum Unproven {
     Date(String),
     /// A name: a capitalized word within a sentence.
     Name(String),
+    /// It says the contrary of the sentences with its words.
+    Negation,
     /// Most of its words, or all there is to compare.
     Words,
 }
@@ -47,6 +50,7 @@ impl std::fmt::Display for Unproven {
             Self::Number(number) => write!(f, "the passage does not contain the number {number}"),
             Self::Date(month) => write!(f, "the passage does not contain the date ({month})"),
             Self::Name(name) => write!(f, "the passage does not contain the name {name}"),
+            Self::Negation => f.write_str("the passage says the contrary"),
             Self::Words => f.write_str("the passage has too few words in common with the sentence"),
         }
     }
@@ -78,20 +82,22 @@ pub fn prove(claim: &str, passages: &[&str]) -> Result<(), Unproven> {
     }
     let (language, cited_language) = (detect_language(&said), detect_language(&text));
     // German writes every noun with a capital.
-    let names = if language == Some(Language::German) { Vec::new() } else { facts::names(&said) };
+    let names =
+        if language == Some(Language::German) { facts::full_names(&said) } else { facts::names(&said) };
     let words: HashSet<String> =
         terms(&text, Language::English).iter().map(|term| fold(&term.exact)).collect();
     if let Some(name) = names.iter().find(|name| !name.is_in(&words)) {
         return Err(Unproven::Name(name.shown.clone()));
     }
     let compared = quoted || !facts::numbers(&said).is_empty() || !names.is_empty();
-    match share(&said, &text) {
-        Some(percent) if language == cited_language || language.is_none() || cited_language.is_none() => {
-            if percent < WORDS_MIN_PERCENT && !quoted {
-                Err(Unproven::Words)
-            } else {
-                Ok(())
-            }
+    let share = share(&said, &text);
+    if !quoted && share.is_some() && negation::contradicts(&said, &text) {
+        return Err(Unproven::Negation);
+    }
+    match share {
+        Some(percent) if percent >= WORDS_MIN_PERCENT || quoted => Ok(()),
+        Some(_) if language == cited_language || language.is_none() || cited_language.is_none() => {
+            Err(Unproven::Words)
         }
         _ if compared => Ok(()),
         _ => Err(Unproven::Words),

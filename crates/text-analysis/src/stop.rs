@@ -45,7 +45,8 @@ kann kannst kein keine keinem keinen keiner konnen konnte mein meine mich mir mi
 lang langer sehr sein seine seinem seinen seiner seit sich sie sind sofern sogar solche soll sollen sondern sonst sowie uber um und uns unser unter \
 viel viele vielen vom von vor wann warum was weil welche welchem welchen welcher welches wem wen wenn wer werden wessen wie wieviel wieso wird wo \
 woher wohin worauf wozu zu zum zur zwar zwischen lange hoch gilt gelten steht stehen bitte sag sage sagt sagen zeig erst erste ersten erster erstes mal umfasst umfassen enthalt enthalten \
-gehort gehoren besteht bestehen stellt";
+gehort gehoren besteht bestehen stellt wofur womit wodurch worin woran woraus woruber worum wovon wovor wogegen weshalb weswegen \
+inwiefern inwieweit";
 
 /// Question words and other words without content, in all languages. Longer lists are unnecessary: a
 /// remaining rare word only matches nothing.

@@ -1,4 +1,4 @@
-//! Synonyms in contracts, statutes, minutes and price lists, across the three languages, so that a question need not
+//! Synonyms in contracts, statutes, minutes and price lists, across the languages, so that a question need not
 //! match the wording of a document.
 
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use crate::Language;
 use crate::fold::fold;
 use crate::stem::stem;
 
-/// One group a line; Czech, Slovak and English words after `cs`, `sk` and `en`.
+/// One group a line; Czech, Slovak, English and German words after `cs`, `sk`, `en` and `de`.
 const GROUPS: &str = include_str!("related.txt");
 
 /// The groups of each stem, and the stems of each group.

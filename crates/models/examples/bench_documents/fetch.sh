@@ -1,10 +1,10 @@
 #!/bin/sh
-# fetch.sh FOLDER: fetch the documents of sources.tsv into FOLDER and check their digests. What cannot be had (a package of
-# a newer version, no network) is left out and said. MIRROR may name a folder of git repositories (OWNER+NAME, bare or not)
+# fetch.sh FOLDER [LIST]: fetch the documents of LIST (sources.tsv) into FOLDER and check their digests. What cannot be had (a
+# package of a newer version, no network) is left out and said. MIRROR may name a folder of git repositories (OWNER+NAME, bare or not)
 # that are asked before github.com.
 set -eu
 folder=$1
-list=$(dirname "$0")/sources.tsv
+list=$(dirname "$0")/${2:-sources.tsv}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$folder"

@@ -1,9 +1,11 @@
-//! Measures the built-in reader on public documents that nobody here wrote: `bench_documents FOLDER INDEX [tuned|kept]
-//! [attached]`, with the documents of `fetch.sh` in FOLDER and their index in INDEX.
+//! Measures the built-in reader on public documents that nobody here wrote: `bench_documents FOLDER INDEX
+//! [tuned|kept|fresh] [attached] [embeddings=URL,MODEL]`, with the documents of `fetch.sh` in FOLDER and their index in
+//! INDEX. The set `fresh` has documents of its own (`fetch.sh FOLDER fresh_sources.tsv`) and was written later.
 //!
 //! The questions and the passages that answer them were written from the documents before the reader was measured on
 //! them; a third is kept apart (`kept`) and was not looked at while the reader was improved. With `attached`, each
-//! question has the right document attached.
+//! question has the right document attached. With `embeddings`, passages and queries are embedded by the model of an
+//! OpenAI-compatible server.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the figures are what it is for")]
 
@@ -14,7 +16,11 @@ mod exchange;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use domain::catalog::ProviderName;
+use domain::citation::Place;
 use exchange::{Answer, Exchange};
+use models::{EmbeddingModel, EmbeddingsConfig, VendorConfig, VendorsConfig};
+use protocol::tool::FoundPassage;
 
 /// A question and the place of its answer.
 struct Question {
@@ -25,6 +31,21 @@ struct Question {
     text: &'static str,
 }
 
+/// The reason why a right passage is not quoted first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Cause {
+    /// No search returned it.
+    NotFound,
+    /// It was found, and the reader reported that nothing answers the question.
+    Declined,
+    /// It was found, and only others are quoted.
+    AnotherChosen,
+    /// Another part of it is quoted.
+    AnotherPart,
+    /// It is quoted after others.
+    Later,
+}
+
 /// The scores of a group of questions.
 #[derive(Default)]
 struct Group {
@@ -33,22 +54,34 @@ struct Group {
     quoted: usize,
     unanswerable: usize,
     declined: usize,
+    /// Questions for which a search for their own words finds the passage first, and among all that a model gets.
+    found_first: usize,
+    found: usize,
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [documents, index, options @ ..] = arguments.as_slice() else {
-        eprintln!("usage: bench_documents FOLDER INDEX [tuned|kept] [attached]");
+        eprintln!("usage: bench_documents FOLDER INDEX [tuned|kept|fresh] [attached] [embeddings=URL,MODEL]");
         std::process::exit(2);
     };
     let has = |option: &str| options.iter().any(|given| given == option);
     let part = |question: &Question| has(if question.kept { "kept" } else { "tuned" });
-    let any = !has("kept") && !has("tuned");
+    let (questions, any) = if has("fresh") {
+        (questions(include_str!("fresh_questions.tsv")), true)
+    } else {
+        (questions(include_str!("questions.tsv")), !has("kept") && !has("tuned"))
+    };
     std::fs::create_dir_all(index).expect("a folder for the index");
-    let exchange = Exchange::with_index(Path::new(documents), Path::new(index));
+    let mut exchange = Exchange::with_index(Path::new(documents), Path::new(index));
+    if let Some(model) = options.iter().find_map(|option| embedding_model(option)) {
+        let embedded = exchange.search_by_meaning(model).await;
+        println!("{embedded} passages embedded");
+    }
     let mut groups: BTreeMap<&str, Group> = BTreeMap::new();
-    for question in questions().iter().filter(|question| any || part(question)) {
+    let mut causes: BTreeMap<Cause, [usize; 2]> = BTreeMap::new();
+    for question in questions.iter().filter(|question| any || part(question)) {
         if question.answer.is_some_and(|(file, _)| !Path::new(documents).join(file).exists()) {
             println!("left out, as its document is missing: {}", question.text);
             continue;
@@ -57,19 +90,37 @@ async fn main() {
         let files: Vec<&str> = attached.iter().map(String::as_str).collect();
         let answer = exchange.ask_about(question.text, &files).await;
         let right = rights(question, &answer);
-        for name in ["all", question.language] {
-            groups.entry(name).or_default().add(question, &right);
+        let found = rank_found(question, &exchange.found(question.text).await);
+        let half = half(question);
+        for name in ["all", question.language, ["half 1", "half 2"][half]] {
+            let group = groups.entry(name).or_default();
+            group.add(question, &right);
+            group.found_first += usize::from(found == Some(0));
+            group.found += usize::from(found.is_some());
         }
-        if !question.kept && right.first() != Some(&true) {
-            let verdict = if right.contains(&true) { "later" } else { "WRONG" };
-            println!("\n{verdict} {:?} {}\n{}", question.answer, question.text, answer.text);
+        if let Some(cause) = cause(question, &answer, &right) {
+            causes.entry(cause).or_default()[half] += 1;
+        }
+        if !question.kept && right.first() != Some(&true) && !(has("half1") && half == 1) {
+            let cause = cause(question, &answer, &right);
+            println!("\n{cause:?} {:?} {}\n{}", question.answer, question.text, answer.text);
         }
     }
     println!();
+    for (cause, [one, other]) in causes {
+        println!("{cause:?}: {} ({one} + {other})", one + other);
+    }
     for (name, group) in groups {
         println!(
-            "{name}: right passage first {} and among the quoted {} of {}; unanswerable declined {} of {}",
-            group.first, group.quoted, group.answerable, group.declined, group.unanswerable
+            "{name}: right passage first {} and among the quoted {} of {}; unanswerable declined {} of {}; searched for as it \
+             is, passage first {} and among the found {}",
+            group.first,
+            group.quoted,
+            group.answerable,
+            group.declined,
+            group.unanswerable,
+            group.found_first,
+            group.found
         );
     }
     println!("slowest search: {:?}", exchange.slowest_search());
@@ -97,14 +148,70 @@ fn rights(question: &Question, answer: &Answer) -> Vec<bool> {
     answer.quotes.iter().map(shows).collect()
 }
 
+/// Returns why the right passage is not quoted first; `None` if it is, or if no document answers the question.
+fn cause(question: &Question, answer: &Answer, right: &[bool]) -> Option<Cause> {
+    let (file, passage) = question.answer?;
+    let is_right = |found: &&domain::citation::NumberedPassage| {
+        let Place::File { path, .. } = &found.place else { return false };
+        path.trim_start_matches('/') == file && flat(&found.text).contains(&flat(passage))
+    };
+    let numbers: Vec<u32> = answer.found.iter().filter(is_right).map(|found| found.number).collect();
+    if right.first() == Some(&true) {
+        None
+    } else if right.contains(&true) {
+        Some(Cause::Later)
+    } else if numbers.is_empty() {
+        Some(Cause::NotFound)
+    } else if answer.quotes.is_empty() {
+        Some(Cause::Declined)
+    } else if answer.quotes.iter().any(|(cited, _)| numbers.contains(&cited.number)) {
+        Some(Cause::AnotherPart)
+    } else {
+        Some(Cause::AnotherChosen)
+    }
+}
+
+/// Assigns a question to one of two halves by its text, so that what is made with one can be checked with the other.
+fn half(question: &Question) -> usize {
+    let hash = question.text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    usize::from(hash.count_ones() % 2 == 1)
+}
+
+/// Returns the position of the passage that answers a question among those found.
+fn rank_found(question: &Question, found: &[FoundPassage]) -> Option<usize> {
+    let (file, passage) = question.answer?;
+    let shows = |found: &FoundPassage| {
+        found.path.trim_start_matches('/') == file && flat(&found.text).contains(&flat(passage))
+    };
+    found.iter().position(shows)
+}
+
+/// Returns the model of an option `embeddings=URL,MODEL`.
+fn embedding_model(option: &str) -> Option<EmbeddingModel> {
+    let (url, model) = option.strip_prefix("embeddings=")?.split_once(',')?;
+    let openai = Some(VendorConfig { base_url: Some(url.to_owned()), ..VendorConfig::default() });
+    let config = EmbeddingsConfig {
+        provider: ProviderName::OpenAi,
+        model: model.to_owned(),
+        dimensions: None,
+        input_millis: 0,
+        passage_prefix: String::new(),
+        query_prefix: String::new(),
+    };
+    let vendors = VendorsConfig { openai, ..VendorsConfig::default() };
+    Some(EmbeddingModel::new(&config, &vendors).expect("a server's URL and a model"))
+}
+
 /// Keeps the letters and digits, so that line breaks, hyphens and markup do not matter.
 fn flat(text: &str) -> String {
     text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-fn questions() -> Vec<Question> {
+fn questions(table: &'static str) -> Vec<Question> {
     let given = |field: &'static str| (field != "-").then_some(field);
-    include_str!("questions.tsv")
+    table
         .lines()
         .skip(1)
         .map(|line| {

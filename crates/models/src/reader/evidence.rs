@@ -7,7 +7,7 @@ use domain::citation::NumberedPassage;
 use text_analysis::is_listing;
 
 use super::FoundPassage;
-use super::focus::Focus;
+use super::focus::{Focus, number_places};
 use super::question::Question;
 use super::reading::{Kind, Reading, Sentence, elementwise_max, met_by_name, name_of};
 
@@ -20,11 +20,13 @@ const IN_PASSAGE: f64 = 0.68;
 const IN_FILE: f64 = 0.52;
 /// The weight of a heading's word in the sentence's own score.
 const IN_HEAD_OWN: f64 = 0.5;
+/// The same in a heading of nothing but words of the question.
+const IN_PURE_HEAD_OWN: f64 = 0.85;
 /// The shares of a sentence's score that come from its surroundings and from itself.
 const AROUND: f64 = 0.6;
 const OWN: f64 = 0.4;
 /// The share of the score from the search's order, and its decay.
-const ORDER: f64 = 0.22;
+const ORDER: f64 = 0.28;
 const ORDER_FALL: f64 = 6.0;
 /// The factor for a sentence without the kind of thing that the question asks for.
 const WITHOUT_FOCUS: f64 = 0.62;
@@ -45,7 +47,7 @@ const LISTING: f64 = 0.5;
 const LABEL: f64 = 0.2;
 /// The bonus when the sentence starts with the rarest word of the question, as a definition does.
 const BEGINS: f64 = 0.15;
-/// The factor for a short item that names something without saying anything about it.
+/// The factor for a short item that names something without saying anything about it, for a question and a command.
 const FRAGMENT: f64 = 0.85;
 const FRAGMENT_MAX_BYTES: usize = 60;
 /// The bonus for an exact match.
@@ -56,13 +58,35 @@ const CLOSE_WORDS: usize = 2;
 /// The bonus when the kind of thing that the question asks for is near the words, and the maximum distance in bytes.
 const FOCUS_NEAR: f64 = 0.15;
 const FOCUS_NEAR_BYTES: usize = 48;
+/// The bonus for a heading of nothing but words of the question.
+const HEADED: f64 = 0.25;
+/// The bonus for the question's literals, and for a sentence that begins with one.
+const LITERAL: f64 = 0.12;
+const LITERAL_FIRST: f64 = 0.1;
+/// The bonus for a label or beginning that names what the question asks the meaning of.
+const EXPLAINS: f64 = 0.1;
+/// The deduction for a sentence of so many bytes or more, which says much besides; shorter ones lose less.
+const LENGTH: f64 = 0.1;
+const LONG_BYTES: usize = 400;
+/// The deduction for a line that only names something.
+const NAME_ONLY: f64 = 0.1;
+/// The bonus for a number beside the word that is counted, and the maximum distances before it and after it, in words.
+const COUNTED: f64 = 0.1;
+const COUNTED_BEFORE: usize = 3;
+const COUNTED_AFTER: usize = 2;
 /// Limits how far a quote reaches from the best sentence.
 const QUOTE_MAX_BYTES: usize = 600;
 const QUOTE_SENTENCES_MAX: usize = 3;
+/// The minimum score of a second sentence elsewhere in the passage that is quoted, too, relative to the best one, and the
+/// maximum length of both.
+const SECOND_PART: f64 = 0.9;
+const PARTS_MAX_BYTES: usize = 800;
 /// Up to this length a quote goes on to the end of its paragraph.
 const PARAGRAPH_MAX_BYTES: usize = 600;
 /// Up to this length it goes on to the end of a list that it announces.
 const LIST_MAX_BYTES: usize = 800;
+/// Up to this length it goes on to the next paragraph.
+const SHORT_MAX_BYTES: usize = 360;
 
 /// A passage with its best sentences.
 #[derive(Debug, Clone)]
@@ -101,16 +125,37 @@ pub(super) fn weigh<'a>(question: &Question, passages: &[FoundPassage<'a>]) -> V
 /// Scores a passage by its best sentence. Returns `None` when it contains no word of the question.
 fn best<'a>(question: &Question, reading: &Reading<'a>, file: &[f64], order: usize) -> Option<Evidence<'a>> {
     let heads_only = reading.sentences.iter().all(|sentence| sentence.kind == Kind::Head);
-    let (at, strength) = reading
+    let mut scored: Vec<(usize, f64, f64)> = reading
         .sentences
         .iter()
         .enumerate()
         .filter(|(_, sentence)| heads_only || sentence.kind != Kind::Head)
-        .filter_map(|(at, _)| Some((at, strength(question, reading, file, at)?)))
-        // Prefers the first of equals: `max_by` returns the last.
-        .rev()
-        .max_by(|one, other| one.1.total_cmp(&other.1))?;
-    let mut strength = strength;
+        .filter_map(|(at, sentence)| {
+            Some((at, strength(question, reading, file, at)?, form(question, reading, sentence)))
+        })
+        .collect();
+    // Stable, so the first of equals comes first.
+    scored.sort_by(|one, other| (other.1 + other.2).total_cmp(&(one.1 + one.2)));
+    let (at, mut strength, form) = *scored.first()?;
+    let mut ranges = quote(question, reading, at);
+    if let Some((second, ..)) = scored
+        .iter()
+        .skip(1)
+        .take_while(|(_, other_strength, other_form)| {
+            other_strength + other_form >= (strength + form) * SECOND_PART
+        })
+        .find(|(other, ..)| {
+            let range = &reading.sentences[*other].range;
+            ranges.iter().all(|quoted| range.end <= quoted.start || range.start >= quoted.end)
+        })
+    {
+        let range = reading.sentences[*second].range.clone();
+        let quoted: usize = ranges.iter().map(ExactSizeIterator::len).sum();
+        if quoted + range.len() <= PARTS_MAX_BYTES {
+            ranges.push(range);
+            ranges.sort_by_key(|range| range.start);
+        }
+    }
     // Users prefer an answer in the language of their question.
     if reading.language.is_some_and(|language| language != question.language) {
         strength *= OTHER_LANGUAGE;
@@ -126,8 +171,8 @@ fn best<'a>(question: &Question, reading: &Reading<'a>, file: &[f64], order: usi
         strength *= 1.0 - (1.0 - NAME_ELSEWHERE) * (1.0 - names.of_all());
     }
     #[expect(clippy::cast_precision_loss, reason = "a search gives a few dozen passages")]
-    let score = strength + ORDER * ORDER_FALL / (ORDER_FALL + order as f64);
-    Some(Evidence { passage: reading.passage, quote: quote(question, reading, at), score, strength })
+    let score = strength + form + ORDER * ORDER_FALL / (ORDER_FALL + order as f64);
+    Some(Evidence { passage: reading.passage, quote: ranges, score, strength })
 }
 
 /// Scores a sentence. Returns `None` when neither it nor its surroundings contain a word of the question.
@@ -143,7 +188,8 @@ fn strength(question: &Question, reading: &Reading<'_>, file: &[f64], at: usize)
         focus = focus.max(FOCUS_NEXT * next.map_or(0.0, |next| question.focus.met_by(reading.text(next))));
     }
     let label = if sentence.labelled { LABEL } else { 0.0 };
-    let fragment = if is_fragment(reading.text(sentence)) { FRAGMENT } else { 1.0 };
+    let text = reading.text(sentence);
+    let fragment = if is_fragment(text) || is_question(text) || is_code(text) { FRAGMENT } else { 1.0 };
     let own = own + focus_near(question, reading, sentence) + label;
     let begins = if begins_with_rarest(question, sentence) { BEGINS } else { 0.0 };
     Some(
@@ -161,6 +207,7 @@ fn coverage(question: &Question, reading: &Reading<'_>, file: &[f64], at: usize)
             .filter(|beside| beside.kind == Kind::Plain && !is_row)
     };
     let (before, after) = (beside(at.checked_sub(1)), beside(Some(at + 1)));
+    let in_head_own = IN_HEAD_OWN + (IN_PURE_HEAD_OWN - IN_HEAD_OWN) * reading.head_share.powi(2);
     let (mut around, mut own, mut topic) = (Share::default(), Share::default(), Share::default());
     for (index, word) in question.words.iter().enumerate() {
         let here = sentence.met[index];
@@ -178,7 +225,7 @@ fn coverage(question: &Question, reading: &Reading<'_>, file: &[f64], at: usize)
             topic.add(word.weight, most);
         }
         let exact = if sentence.exact[index] { EXACT } else { 0.0 };
-        let head_own = if word.is_section() { head } else { head * IN_HEAD_OWN };
+        let head_own = if word.is_section() { head } else { head * in_head_own };
         let file_own = if word.name { in_file } else { 0.0 };
         // In the sentence itself rare words count most.
         own.add(word.weight * word.weight, (here + exact).max(head_own).max(file_own));
@@ -199,6 +246,24 @@ fn begins_with_rarest(question: &Question, sentence: &Sentence) -> bool {
 /// Returns true for a short item of a list, without an end: `1. název a sídlo spolku,`.
 fn is_fragment(text: &str) -> bool {
     text.len() <= FRAGMENT_MAX_BYTES && text.ends_with(',')
+}
+
+/// Returns true for a question, whose answer is in the next sentence.
+fn is_question(text: &str) -> bool {
+    text.ends_with('?')
+}
+
+/// Returns true for a command or its output, which shows something without saying what it is.
+fn is_code(text: &str) -> bool {
+    text.starts_with("$ ") || text.starts_with("% ") || text.starts_with("```")
+}
+
+/// Returns true for a short line without an end that does not contain the kind of thing that the question asks for: a title,
+/// an entry of a list.
+fn is_name(question: &Question, text: &str) -> bool {
+    text.len() <= FRAGMENT_MAX_BYTES
+        && text.ends_with(char::is_alphabetic)
+        && (question.focus == Focus::Open || question.focus.met_by(text) < 1.0)
 }
 
 #[derive(Default)]
@@ -234,6 +299,38 @@ fn focus_near(question: &Question, reading: &Reading<'_>, sentence: &Sentence) -
         near.add(word.weight, if is_near { 1.0 } else { 0.0 });
     }
     FOCUS_NEAR * near.of_all()
+}
+
+/// Computes the bonus for the form in which a sentence answers: its heading, its beginning, what it names as written, and
+/// what it counts. It orders passages, but does not show that one is about the question.
+fn form(question: &Question, reading: &Reading<'_>, sentence: &Sentence) -> f64 {
+    let explains = question.asks_meaning && (sentence.labelled || begins_with_rarest(question, sentence));
+    #[expect(clippy::cast_precision_loss, reason = "a passage has a few thousand bytes")]
+    let length = sentence.range.len().min(LONG_BYTES) as f64 / LONG_BYTES as f64;
+    HEADED * reading.headed
+        + LITERAL * sentence.literals
+        + if sentence.literal_first { LITERAL_FIRST } else { 0.0 }
+        + if explains { EXPLAINS } else { 0.0 }
+        + counted(question, reading, sentence)
+        - LENGTH * length
+        - if sentence.kind == Kind::Plain && is_name(question, reading.text(sentence)) {
+            NAME_ONLY
+        } else {
+            0.0
+        }
+}
+
+/// Computes the bonus for a number beside the word that the question counts.
+fn counted(question: &Question, reading: &Reading<'_>, sentence: &Sentence) -> f64 {
+    let Some(counted) = question.counted else { return 0.0 };
+    let numbers = number_places(reading.text(sentence));
+    let beside = sentence.places[counted].iter().any(|(at, _)| {
+        numbers.iter().any(|(number, digits)| {
+            (1..=COUNTED_BEFORE).contains(&at.saturating_sub(*number))
+                || *digits && (1..=COUNTED_AFTER).contains(&number.saturating_sub(*at))
+        })
+    });
+    if beside { COUNTED } else { 0.0 }
 }
 
 /// Computes the bonus for words that are neighbours both in the question and in the sentence.
@@ -301,7 +398,10 @@ fn extended(reading: &Reading<'_>, mut first: usize, mut last: usize) -> (usize,
         let same_paragraph = !text[sentences[last].range.end..next.range.start].contains("\n\n");
         let in_list =
             sentences[first..=last].iter().any(announces) || reading.text(&sentences[last]).ends_with(',');
-        if !(same_paragraph && bytes <= PARAGRAPH_MAX_BYTES || in_list && bytes <= LIST_MAX_BYTES) {
+        if !(bytes <= SHORT_MAX_BYTES
+            || same_paragraph && bytes <= PARAGRAPH_MAX_BYTES
+            || in_list && bytes <= LIST_MAX_BYTES)
+        {
             break;
         }
         last += 1;

@@ -3,6 +3,11 @@
 use text_analysis::fold;
 use text_analysis::token::{Kind, tokens};
 
+use super::vocabulary::{
+    CALENDAR, CONDITIONS, CURRENCIES, HOURS, MONTHS_BESIDE_NUMBERS, NUMERALS, PLACES, REFERRING, TITLES,
+    UNITS, fits, holds,
+};
+
 /// The kind of the expected answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Focus {
@@ -21,17 +26,30 @@ pub(super) enum Focus {
     Open,
 }
 
-const NUMBER: &str = "\
-    kolik kolika kolikati kolko kolkych kolkym much many old high large big tall viel viele vielen wieviel hoch gross \
-    teuer";
-const WHEN: &str = "kdy kedy when dokdy dokedy odkdy odkedy datum date obdobi obdobie terminu soon wann";
+/// Adjectives that ask for a number after a word of `HOW`.
+const MANY: &str = "\
+    much many old high large big tall viel viele vielen hoch gross teuer alt velky velka velke vysoky vysoka vysoke";
+/// Words that ask for a number by themselves.
+const COUNT: &str = "kolik kolika kolikati kolko kolkych kolkym kolkymi wieviel";
+/// Words before what is counted.
+const COUNTING: &str = "kolik kolika kolko kolkych kolkym kolkymi many much viel viele vielen wieviel";
+/// Words at the beginning of a question and after it, which together ask what something means.
+const WHAT: &str = "what co cim was wofur";
+const MEANING: &str = "\
+    is are does mean means je jsou su znamena znamenaju dela robi rozumi rozumie ist sind bedeutet bedeuten heisst \
+    steht umfasst umfassen";
+const WHEN: &str = "kdy kedy when dokdy dokedy odkdy odkedy wann";
+/// Nouns for points in time.
+const TIMES: &str = "datum date obdobi obdobie terminu soon";
 const WHO: &str = "kdo kto who whom whose koho komu kym kim cie ci wer wem wen wessen";
-const BEING: &str = "je jsou su byl byla bol bola is are was were ist sind waren";
+/// Several may be named by what they do.
+const BEING_ONE: &str = "je byl byla bol bola is was were ist waren";
 const WHERE: &str = "kde kam where odkud odkial wo woher wohin";
-/// Prefixes of words for places, folded.
-const PLACES: &str = "\
-    mist miest adres address ulic street road sidl hotel namest budov building sal dvor sklad warehouse yard \
-    kancelar office room skol school hall urad mest town court soud sud venue place city ort strasse gebaude haus stadt amt gericht";
+/// Further words that begin a question. What follows them, `when` and `who` included, is no question of its own.
+const OTHER_QUESTIONS: &str = "\
+    what which how why co cim jak jaky jaka jake jakou jakeho jakem jakym jakych ktery ktera ktere kterou kterem kteremu \
+    kterych proc ako aky aka ake aku akeho akom akym akych ktory ktora ktore ktoru ktorom ktoreho preco was wie warum \
+    welche welcher welches welchen welchem wofur womit wodurch woran worin";
 /// A word of `HOW` followed by one of `LONG` asks for a duration.
 const HOW: &str = "jak ako how wie";
 const LONG: &str = "dlouho dlouha dlouhy dlouhou dlho dlha dlhy long often casto lange lang oft";
@@ -44,49 +62,14 @@ const MONEY: &str = "\
     betrag zuschlag";
 const SPANS: &str = "doba dobu lhuta lhutu lehota lehotu period notice warranty zaruka frist dauer zeit";
 
-/// Prefixes of words about payment.
+/// Words about payment.
 const PAYING: &str = "\
-    plat stoj stoji hrad uhrad pay paid cost cini prispiv vyplat vyplac stal contrib zahl kost betrag";
-/// Prefixes of currencies and `per cent`.
-const CURRENCIES: &str = "kc korun czk eur euro gbp usd dolar dollar pound pence cent percent procent";
+    plat* stoj* hrad* uhrad* pay* paid cost* cini prispiv* vyplat* vyplac* stal* contrib* zahl* kost* betrag*";
 /// Nouns for sizes and shares.
 const SIZES: &str = "\
     plocha plochu vymera vymeru dostupnost uroven quantity maximum minimum maximalni minimalni maximalny \
-    minimalny velky velka velke velikost velkost pocet number size area";
-
-/// Prefixes of months and days of the week, folded.
-const CALENDAR: &str = "\
-    leden ledna lednu unor brezn brezen duben dubna dubnu kveten kvetn cerven cervn cervenc srpen srpna \
-    srpnu zari rijen rijn listopad prosin januar februar marec marca april maj jun jul august september \
-    septembr oktober oktobr november novembr december decembr january february march may june july october \
-    pondel uter utor stred ctvrt stvrt patek patok piatok sobot nedel monday tuesday wednesday thursday \
-    friday saturday sunday \
-    marz juni juli oktober dezember montag dienstag mittwoch donnerstag freitag samstag sonntag";
-/// Words that begin a condition.
-const CONDITIONS: &str = "\
-    pokud jestlize li kdyz pri po az dnem ak ked dnom ihned okamzite if when once upon after before unless until while \
-    wenn falls nach sobald bei sofern solange immediately";
-/// Words (folded) before a number that refers to a part of a document.
-const REFERRING: &str = "\
-    odst odstavec ods odsek pism cl clanek clanok bod bodu bode c abs absatz nr nummer satz art article section sec \
-    paragraph para chapter kapitola kap kapitel page strana figure fig table tabulka tabulky";
-/// Prefixes of units of time, folded.
-const UNITS: &str = "\
-    tag werktag woch monat jahr stund quartal unbefrist \
-    den dne dni dnu dny dnem day tyden tydn tyzd week mesic mesiac month rok roc roky let year hodin hour \
-    minut sekund ctvrtlet stvrtrok quarter pololet polrok doziv neurcit";
-/// Prefixes of number words, folded.
-const NUMERALS: &str = "\
-    zwei drei vier funf sechs sieben acht neun zehn elf zwolf zwanzig dreissig vierzig funfzig hundert tausend halb \
-    jeden jedna jednu jedno jednom dva dve dvou dvoch tri trech troch ctyr styr pet piat sest siedm sedm \
-    sedem osm osem devet devat deset desat jedenact jedenast dvan trin ctrn strn patn pätn dvac dvad tric \
-    trid ctyric padesat sto tisic polov dvoj troj stvor nekolik one two three four five six seven eight nine \
-    ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty forty \
-    fifty sixty ninety hundred thousand half once twice jednou dvakrat trikrat raz quarterly monthly daily \
-    weekly annually";
-/// Titles before or after a person's name, folded.
-const TITLES: &str = "\
-    ing mgr judr mudr rndr phdr bc dr mr mrs ms doc prof pani pan paní ltd sro inc gmbh";
+    minimalny velky velka velke velikost velkost pocet number size area vek age alter hohe \
+    cislo cislem cislom cisla nummer port porte portu verze verzia verzi version";
 
 impl Focus {
     /// Classifies a question.
@@ -98,27 +81,48 @@ impl Focus {
             .map(|token| token.text)
             .collect();
         let has = |list: &str| words.iter().any(|word| holds(list, word));
+        // `What is sent when it fails?` asks for no time.
+        let asked = words
+            .iter()
+            .find(|word| [COUNT, WHEN, WHO, WHERE, OTHER_QUESTIONS].iter().any(|list| holds(list, word)));
+        let asks = |list: &str| asked.is_some_and(|word| holds(list, word));
+        let asks_number =
+            has(COUNT) || words.windows(2).any(|pair| holds(HOW, pair[0]) && holds(MANY, pair[1]));
         let asks_day = words.windows(2).any(|pair| {
             matches!(
                 pair[0],
-                "ktery" | "ktory" | "kteremu" | "what" | "which" | "jakeho" | "akeho" | "welchem" | "welcher"
-            ) && matches!(pair[1], "den" | "day" | "dne" | "dna" | "datum" | "date" | "tag")
+                "ktery"
+                    | "ktory"
+                    | "kteremu"
+                    | "kterem"
+                    | "ktorom"
+                    | "what"
+                    | "which"
+                    | "jakeho"
+                    | "akeho"
+                    | "jakem"
+                    | "akom"
+                    | "welchem"
+                    | "welcher"
+            ) && matches!(
+                pair[1],
+                "den" | "day" | "dne" | "dna" | "datum" | "date" | "tag" | "year" | "roce" | "roku" | "jahr"
+            )
         });
         if words.windows(2).any(|pair| holds(HOW, pair[0]) && holds(LONG, pair[1])) {
             Self::HowLong
-        } else if has(WHEN) || asks_day {
+        } else if asks(WHEN) || has(TIMES) || asks_day {
             Self::When
-        } else if has(NUMBER)
-            && (words.iter().any(|word| *word == "za" || begins_with(word, PAYING)) || has(MONEY))
+        } else if asks_number && (words.iter().any(|word| *word == "za" || fits(word, PAYING)) || has(MONEY))
         {
             Self::Money
-        } else if has(NUMBER) {
+        } else if asks_number {
             Self::Number
-        } else if words.windows(2).any(|pair| holds(WHO, pair[0]) && holds(BEING, pair[1])) {
+        } else if asks(WHO) && words.windows(2).any(|pair| holds(WHO, pair[0]) && holds(BEING_ONE, pair[1])) {
             Self::Name
-        } else if has(WHO) {
+        } else if asks(WHO) {
             Self::Who
-        } else if has(WHERE) {
+        } else if asks(WHERE) {
             Self::Where
         } else if has(SPANS) && asks_which(&words) {
             Self::HowLong
@@ -158,7 +162,7 @@ impl Focus {
             Self::Who => 0.5,
             Self::Name => f64::from(u8::from(has_name(text))),
             Self::Where => {
-                if words(text).iter().any(|(_, word)| begins_with(word, PLACES)) {
+                if words(text).iter().any(|(_, word)| fits(word, PLACES)) || has_path(text) {
                     1.0
                 } else {
                     0.5
@@ -203,14 +207,33 @@ fn asks_which(words: &[&str]) -> bool {
     })
 }
 
-/// Returns true when a list, separated by spaces, contains the word.
-fn holds(list: &str, word: &str) -> bool {
-    list.split_whitespace().any(|one| one == word)
+/// Returns true for a folded word before what is counted.
+pub(super) fn counts_next(folded: &str) -> bool {
+    holds(COUNTING, folded)
 }
 
-/// Returns true when the word starts with a prefix of the list.
-fn begins_with(word: &str, list: &str) -> bool {
-    list.split_whitespace().any(|start| word.starts_with(start))
+/// Returns true for a question that asks what something means, is or does.
+pub(super) fn asks_meaning(question: &str) -> bool {
+    let folded = fold(question);
+    let mut words = folded.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.next().is_some_and(|word| holds(WHAT, word))
+        && words.next().is_some_and(|word| holds(MEANING, word))
+}
+
+/// Returns the indexes of the tokens of a text that are numbers, but refer to no part of a document, and whether they are
+/// in digits.
+pub(super) fn number_places(text: &str) -> Vec<(usize, bool)> {
+    let words = words(text);
+    let refers = |at: usize| at.checked_sub(1).is_some_and(|before| holds(REFERRING, &words[before].1));
+    let is_number = |at: usize, kind: Kind, word: &str| match kind {
+        Kind::Number => !refers(at),
+        Kind::Word => fits(word, NUMERALS),
+        Kind::Section => false,
+    };
+    let of_item = without_item_number(text).len() < text.trim_start().len();
+    let places = words.iter().enumerate().filter(|(at, (kind, word))| is_number(*at, *kind, word));
+    let places = places.filter(|(at, _)| !(of_item && *at == 0));
+    places.map(|(at, (kind, _))| (at, *kind == Kind::Number)).collect()
 }
 
 /// Returns the folded words and numbers of a text.
@@ -225,7 +248,7 @@ fn has_number(text: &str) -> bool {
     let refers = |at: usize| at.checked_sub(1).is_some_and(|before| holds(REFERRING, &words[before].1));
     words.iter().enumerate().any(|(at, (kind, word))| match kind {
         Kind::Number => !refers(at),
-        Kind::Word => begins_with(word, NUMERALS) || word.bytes().next().is_some_and(|b| b.is_ascii_digit()),
+        Kind::Word => fits(word, NUMERALS) || word.bytes().next().is_some_and(|b| b.is_ascii_digit()),
         Kind::Section => false,
     })
 }
@@ -240,21 +263,28 @@ fn has_money(text: &str) -> bool {
         return has_number(body);
     }
     let words = words(body);
-    let is_number = |at: usize| {
-        words.get(at).is_some_and(|(kind, word)| *kind == Kind::Number || begins_with(word, NUMERALS))
-    };
+    let is_number =
+        |at: usize| words.get(at).is_some_and(|(kind, word)| *kind == Kind::Number || fits(word, NUMERALS));
     words.iter().enumerate().any(|(at, (_, word))| {
-        begins_with(word, CURRENCIES) && ((at.saturating_sub(3)..at).any(is_number) || is_number(at + 1))
+        fits(word, CURRENCIES) && ((at.saturating_sub(3)..at).any(is_number) || is_number(at + 1))
     })
+}
+
+/// Returns true for a path of a file or folder, or a URL.
+fn has_path(text: &str) -> bool {
+    text.split_whitespace()
+        .any(|word| word.trim_start_matches(['(', '`', '"', '[']).starts_with(['/', '~']) && word.len() > 3)
+        || text.contains("://")
 }
 
 fn has_date(text: &str) -> bool {
     let words = words(without_item_number(text));
-    let has_hours = words
-        .iter()
-        .any(|(_, word)| begins_with(word, "hod hour") || matches!(word.as_str(), "am" | "pm" | "m"));
+    let has_hours =
+        words.iter().any(|(_, word)| fits(word, HOURS) || matches!(word.as_str(), "am" | "pm" | "m"));
+    let is_number = |at: usize| words.get(at).is_some_and(|(kind, _)| *kind == Kind::Number);
+    let is_number_beside = |at: usize| is_number(at + 1) || at.checked_sub(1).is_some_and(is_number);
     words.iter().enumerate().any(|(at, (kind, word))| match kind {
-        Kind::Word => begins_with(word, CALENDAR) && word.len() > 2,
+        Kind::Word => fits(word, CALENDAR) || fits(word, MONTHS_BESIDE_NUMBERS) && is_number_beside(at),
         Kind::Number => {
             let year = word.len() == 4 && (word.starts_with("19") || word.starts_with("20"));
             let hour =
@@ -270,7 +300,7 @@ fn has_date(text: &str) -> bool {
 
 fn has_span(text: &str) -> bool {
     let body = without_item_number(text);
-    has_number(body) && words(body).iter().any(|(_, word)| begins_with(word, UNITS))
+    has_number(body) && words(body).iter().any(|(_, word)| fits(word, UNITS))
         || words(body)
             .iter()
             .any(|(_, word)| word.starts_with("neurcit") || word.starts_with("tri") && word.contains("mesic"))
@@ -324,6 +354,37 @@ mod tests {
         ] {
             assert_eq!(Focus::of(question), focus, "{question}");
         }
+    }
+
+    #[test]
+    fn words_inside_a_question_do_not_change_what_it_asks_for() {
+        for (question, focus) in [
+            ("What is sent when the connection fails?", Focus::Open),
+            ("Which values are reasonable for people who poll a server?", Focus::Open),
+            ("Was geschieht, wenn der Mieter, wo auch immer, nicht zahlt?", Focus::Open),
+            ("Which program opens large files?", Focus::Open),
+            ("Until when must it be paid?", Focus::When),
+            ("Wie hoch ist die Strafe?", Focus::Money),
+            ("Aký vek musí mať člen?", Focus::Number),
+        ] {
+            assert_eq!(Focus::of(question), focus, "{question}");
+        }
+    }
+
+    #[test]
+    fn words_that_only_begin_like_a_number_or_date_are_none() {
+        for text in
+            ["The files are stored here", "All tenants signed it", "in the centre", "The petition was late"]
+        {
+            assert!(!has_number(text), "{text}");
+        }
+        for text in ["Zařízení mají být čistá", "It may be shared", "The majority decides", "středisko"]
+        {
+            assert!(!has_date(text), "{text}");
+        }
+        assert!(has_date("on 5 May") && has_date("v květnu"));
+        assert!(!has_money("3 European centres"));
+        assert!(!has_span("3 letters of denial") && has_span("do 3 let"));
     }
 
     #[test]

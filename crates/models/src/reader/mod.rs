@@ -10,6 +10,7 @@ mod evidence;
 mod focus;
 mod question;
 mod reading;
+mod vocabulary;
 
 use domain::citation::NumberedPassage;
 use domain::step::{Call, CallResult, Item, Purpose, StepEvent, StepOutcome, StepRequest, StopReason, Usage};
@@ -28,9 +29,9 @@ const READ: &str = MachineTool::Read.name();
 const SEARCH_LIMIT: u32 = 20;
 /// Limits the searches of one answer. From the third on they only wait for files to be indexed.
 const SEARCHES_MAX: usize = 6;
-const QUOTES_MAX: usize = 3;
+const QUOTES_MAX: usize = 4;
 /// The minimum score of further quotes, relative to the best one.
-const QUOTED_BESIDES: f64 = 0.80;
+const QUOTED_BESIDES: f64 = 0.72;
 /// The minimum [`Evidence::strength`] of an answer.
 const STRENGTH_MIN: f64 = 0.52;
 /// Limits the text of one event; see [`deltas`].
@@ -112,7 +113,9 @@ fn next(request: &StepRequest, question: &Question) -> StepEvent {
         call(SEARCH, arguments)
     };
     let found = passages(question);
-    let ranked = evidence::weigh(question, &found);
+    let mut ranked = evidence::weigh(question, &found);
+    // A passage that is not about the question never hides one that is.
+    ranked.sort_by_key(|evidence| !answers(evidence));
     let answered = ranked.first().is_some_and(answers);
     if offered(SEARCH) && searches.len() < SEARCHES_MAX {
         match searches.last() {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use domain::step::{CallResult, Item, StepRequest};
 use text_analysis::stem::stems;
-use text_analysis::{Language, detect_language, fold, synonyms::related, terms};
+use text_analysis::{Language, detect_language, fold, literals, synonyms::related, terms};
 
-use super::focus::Focus;
+use super::focus::{Focus, asks_meaning, counts_next};
 
 const WORDS_MAX: usize = 24;
 /// Longer questions are truncated.
@@ -24,7 +24,7 @@ const SECTION: f64 = 2.5;
 /// The weight of a word from the previous question.
 const EARLIER: f64 = 0.6;
 
-/// Words (folded) that ask for an amount or a form instead of naming the subject.
+/// Words (folded) that ask for an amount, a form or a meaning instead of naming the subject.
 const WEAK_WORDS: &str = "\
     vyse vysi vyska vyske vysku castka castku castky castce suma sumu velky velka velke velikost velikosti \
     maximalni minimalni maximalny minimalny nejvyssi najvyssi nejmensi celkem celkova celkovy presne presny \
@@ -34,7 +34,7 @@ const WEAK_WORDS: &str = "\
     amount amounts maximum minimum total quantity number size big large high old name kind type sort exactly \
     main new cost costs charged use used using required allowed possible place take given granted set level \
     job deal deals come comes needed entitled apply applies receive receives day den time cas doba dobu dobe \
-    ulozit mozno \
+    ulozit mozno znamena znamenaju dela robi rozumi rozumie stane stanou mean means meaning bedeutet bedeuten \
     hohe betrag anzahl grosse gross teuer art genau haupt neu neue kosten kostet erlaubt moglich zeit tag";
 
 /// A search word.
@@ -51,6 +51,8 @@ pub(super) struct Word {
     pub(super) unknown: bool,
     /// It is insignificant.
     pub(super) weak: bool,
+    /// It may be part of a compound, or one.
+    pub(super) compounds: bool,
     /// It is a capitalised name, which identifies a document.
     pub(super) name: bool,
 }
@@ -71,6 +73,12 @@ pub(super) struct Question {
     pub(super) focus: Focus,
     /// Its significant words, followed by those of the previous question if it depends on it.
     pub(super) words: Vec<Word>,
+    /// Options, variables, paths, file names and quoted phrases, as written.
+    pub(super) literals: Vec<String>,
+    /// The index of the word whose number is asked for: `členů` in `Kolik členů má výbor?`
+    pub(super) counted: Option<usize>,
+    /// Asks what a term means: `What is a shallow clone?`
+    pub(super) asks_meaning: bool,
     pub(super) attachments: Vec<String>,
     /// The results of the calls so far, oldest first.
     pub(super) results: Vec<Arc<CallResult>>,
@@ -111,14 +119,28 @@ impl Question {
                 Item::Question { .. } | Item::Step(_) => None,
             })
             .collect();
-        let mut question = Self { language, focus: Focus::of(text), words, attachments, results };
+        let counted = counted(text, &words);
+        let mut question = Self {
+            language,
+            focus: Focus::of(text),
+            words,
+            literals: literals(text),
+            counted,
+            asks_meaning: asks_meaning(text),
+            attachments,
+            results,
+        };
         question.weigh();
         Some(question)
     }
 
     /// Returns the search query.
     pub(super) fn query(&self) -> String {
-        self.words.iter().map(|word| word.exact.as_str()).collect::<Vec<_>>().join(" ")
+        let words = self.words.iter().map(|word| word.exact.clone());
+        let literals = self.literals.iter().map(|literal| {
+            if literal.contains(char::is_whitespace) { format!("\"{literal}\"") } else { literal.clone() }
+        });
+        words.chain(literals).collect::<Vec<_>>().join(" ")
     }
 
     /// Returns a narrower query of the rarest words, for passages that common words displaced. `None` when it would not
@@ -195,9 +217,17 @@ fn words(text: &str, language: Language, earlier: bool) -> Vec<Word> {
         let begins = text[..term.range.start].trim_end().is_empty();
         let name =
             names && !begins && !term.number && text[term.range.clone()].starts_with(char::is_uppercase);
-        found.push(Word { exact: term.exact, stems, related, weight, unknown: false, weak, name });
+        let compounds = language == Language::German && !term.number;
+        found.push(Word { exact: term.exact, stems, related, weight, unknown: false, weak, compounds, name });
     }
     found
+}
+
+/// Returns the index of the first word after one that asks for a number.
+fn counted(text: &str, words: &[Word]) -> Option<usize> {
+    let terms = terms(text, Language::Czech);
+    let asks = terms.iter().position(|term| counts_next(&fold(&term.exact)))?;
+    terms[asks + 1..].iter().find_map(|term| words.iter().position(|word| word.exact == term.exact))
 }
 
 /// Returns true when a question depends on the previous one: `A co kauce?`, `And when does it end?`

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use domain::citation::{NumberedPassage, Place};
+use text_analysis::literal::literal_at;
 use text_analysis::sentence::sentences;
 use text_analysis::{Language, Term, detect_language, terms};
 
@@ -25,6 +26,15 @@ const NUMBERED_HEAD_MAX_BYTES: usize = 64;
 const HEAD_MAX_BYTES: usize = 100;
 /// The maximum length of a label: `Place: the town hall`.
 const LABEL_MAX_BYTES: usize = 64;
+/// The maximum length of a line that names what the next sentence explains.
+const TITLE_MAX_BYTES: usize = 64;
+/// The maximum length of a question that the next sentence answers.
+const QUESTION_MAX_BYTES: usize = 160;
+/// The weight of a word in that line.
+const IN_TITLE: f64 = 0.9;
+/// The weight of a compound that ends or begins with the word, and the minimum length of the shorter stem.
+const COMPOUND: f64 = 0.5;
+const COMPOUND_MIN_LETTERS: usize = 5;
 /// Limits the positions of a word in one sentence.
 const PLACES_MAX: usize = 8;
 
@@ -49,8 +59,11 @@ pub(super) struct Sentence {
     pub(super) exact: Vec<bool>,
     /// The positions of each word, without related ones: index in the sentence, and byte range.
     pub(super) places: Vec<Vec<(usize, Range<usize>)>>,
-    /// Starts with a label that contains a word of the question.
+    /// Starts with a label that contains a word of the question, or follows a title that does.
     pub(super) labelled: bool,
+    /// The share of the question's literals that it contains, and whether it or the title above starts with one.
+    pub(super) literals: f64,
+    pub(super) literal_first: bool,
 }
 
 /// A passage with its sentences.
@@ -59,6 +72,10 @@ pub(super) struct Reading<'a> {
     pub(super) sentences: Vec<Sentence>,
     /// The match of each word in the headings.
     pub(super) head: Vec<f64>,
+    /// How much of the question a heading says that says nothing else, from 0 to 1.
+    pub(super) headed: f64,
+    /// The share of the words of that heading that are words of the question.
+    pub(super) head_share: f64,
     /// The best match of each word in any sentence.
     pub(super) whole: Vec<f64>,
     /// The language, if it was detected.
@@ -80,12 +97,33 @@ impl<'a> Reading<'a> {
             let kind = if below_heads && index < HEADS_MAX && is_head(sentence, next) {
                 Kind::Head
             } else if is_row(sentence) {
-                Kind::Row
+                let first = found.last().is_none_or(|before| before.kind != Kind::Row);
+                if first && next.is_some_and(is_row) && is_head(sentence, next) {
+                    Kind::Head
+                } else {
+                    Kind::Row
+                }
             } else {
                 Kind::Plain
             };
             let terms = terms(sentence, language.unwrap_or(Language::English));
             found.push(Sentence::of(question, sentence, range.clone(), kind, &terms));
+        }
+        // From the end, so that a title counts for the sentence below it alone.
+        for index in (1..found.len()).rev() {
+            let (above, from_here) = found.split_at_mut(index);
+            let (title, sentence) = (&above[index - 1], &mut from_here[0]);
+            if title.kind != Kind::Row && sentence.kind == Kind::Plain && is_title(&text[title.range.clone()])
+            {
+                if title.kind == Kind::Plain {
+                    for (own, above) in sentence.met.iter_mut().zip(&title.met) {
+                        *own = own.max(above * IN_TITLE);
+                    }
+                    sentence.labelled |= title.met.iter().any(|met| *met >= RELATED);
+                }
+                sentence.literals = sentence.literals.max(title.literals);
+                sentence.literal_first |= title.literal_first;
+            }
         }
         let most = |kind: Option<Kind>| {
             let these = found.iter().filter(|sentence| kind.is_none_or(|kind| sentence.kind == kind));
@@ -95,7 +133,14 @@ impl<'a> Reading<'a> {
         let above = met_in(question, &terms(heading, language.unwrap_or(Language::English)));
         let head = elementwise_max(&most(Some(Kind::Head)), &above);
         let whole = elementwise_max(&most(None), &head);
-        Self { passage, sentences: found, head, whole, language }
+        let heads = found.iter().filter(|sentence| sentence.kind == Kind::Head);
+        let headed = heads
+            .map(|head| &text[head.range.clone()])
+            .chain([heading])
+            .map(|head| headed(question, &terms(head, language.unwrap_or(Language::English))))
+            .fold((0.0, 0.0), |most, this| if this.0 > most.0 { this } else { most });
+        let (headed, head_share) = headed;
+        Self { passage, sentences: found, head, headed, head_share, whole, language }
     }
 
     pub(super) fn text(&self, sentence: &Sentence) -> &'a str {
@@ -115,11 +160,20 @@ impl Sentence {
             let found = word.stems.iter().filter_map(|stem| stems.get(stem.as_str())).flatten();
             found.take(PLACES_MAX).cloned().collect()
         };
-        let label = label(text).map_or(0, str::len);
-        let labels = |word: &Word| {
-            let found = word.stems.iter().chain(&word.related).filter_map(|stem| stems.get(stem.as_str()));
-            found.flatten().any(|(_, range)| range.end <= label)
+        let labelled = match kind {
+            Kind::Row => is_about(question, text, &stems),
+            Kind::Head | Kind::Plain => label(text).is_some_and(|label| {
+                question.words.iter().any(|word| {
+                    let found =
+                        word.stems.iter().chain(&word.related).filter_map(|stem| stems.get(stem.as_str()));
+                    found.flatten().any(|(_, range)| range.end <= label.len())
+                })
+            }),
         };
+        let has: Vec<bool> =
+            question.literals.iter().map(|literal| literal_at(text, literal).is_some()).collect();
+        #[expect(clippy::cast_precision_loss, reason = "a question has few literals")]
+        let literals = has.iter().filter(|has| **has).count() as f64 / has.len().max(1) as f64;
         Self {
             range,
             kind,
@@ -130,7 +184,11 @@ impl Sentence {
                 .collect(),
             exact: question.words.iter().map(|word| exact.contains(word.exact.as_str())).collect(),
             places: question.words.iter().map(places).collect(),
-            labelled: label > 0 && question.words.iter().any(labels),
+            labelled,
+            literals,
+            literal_first: question.literals.iter().any(|literal| {
+                literal_at(text, literal).is_some_and(|at| !text[..at].contains(char::is_alphanumeric))
+            }),
         }
     }
 }
@@ -148,6 +206,27 @@ fn met_in(question: &Question, terms: &[Term]) -> Vec<f64> {
         terms.iter().filter(|term| !term.stop).map(|term| term.stem.as_str()).collect();
     let names: Vec<&str> = stems.iter().copied().collect();
     question.words.iter().map(|word| met(word, |stem| stems.contains(stem), names.iter())).collect()
+}
+
+/// Returns how much of the question a heading says, reduced by what else it says, and the share of its words that are
+/// words of the question.
+fn headed(question: &Question, terms: &[Term]) -> (f64, f64) {
+    let stems: HashSet<&str> =
+        terms.iter().filter(|term| !term.stop && !term.number).map(|term| term.stem.as_str()).collect();
+    let is_own = |stem: &&&str| {
+        let mut words = question.words.iter().flat_map(|word| word.stems.iter().chain(&word.related));
+        words.any(|own| own == **stem || alike(own, stem))
+    };
+    #[expect(clippy::cast_precision_loss, reason = "a heading has few words")]
+    let of_heading = stems.iter().filter(is_own).count() as f64 / stems.len().max(1) as f64;
+    let (mut possible, mut said) = (0.0, 0.0);
+    for word in &question.words {
+        let is_met = met(word, |stem| stems.contains(stem), stems.iter()) > 0.0;
+        // A name that is not in the heading is that of the document.
+        possible += if is_met || !word.name { word.weight } else { 0.0 };
+        said += if is_met { word.weight } else { 0.0 };
+    }
+    if possible > 0.0 { (of_heading * of_heading * said / possible, of_heading) } else { (0.0, 0.0) }
 }
 
 /// Returns what identifies a file: its path or URL.
@@ -173,11 +252,22 @@ fn met<'s>(
         1.0
     } else if word.related.iter().any(|stem| has(stem)) {
         RELATED
-    } else if all.any(|other| word.stems.iter().any(|stem| alike(stem, other))) {
+    } else if all.clone().any(|other| word.stems.iter().any(|stem| alike(stem, other))) {
         ALIKE
+    } else if word.compounds && all.any(|other| word.stems.iter().any(|stem| is_compound(stem, other))) {
+        COMPOUND
     } else {
         0.0
     }
+}
+
+/// Returns true when one stem is a long part of the other, at its end or beginning: `arbeitsspeich`, `speich`.
+fn is_compound(one: &str, other: &str) -> bool {
+    let (shorter, longer) = if one.len() < other.len() { (one, other) } else { (other, one) };
+    shorter.len() >= COMPOUND_MIN_LETTERS
+        && longer.len() >= shorter.len() + 3
+        && (longer.ends_with(shorter) || longer.starts_with(shorter))
+        && !longer.bytes().any(|b| b.is_ascii_digit())
 }
 
 /// Returns true when two stems have a long common prefix: `najemkyn` and `najemk`.
@@ -189,6 +279,39 @@ fn alike(one: &str, other: &str) -> bool {
     let grown = same >= GROWN_MIN_LETTERS && same == shorter && longer - shorter <= GROWN_BY_MAX;
     (grown || same >= ALIKE_MIN_LETTERS && share >= ALIKE_MIN_SHARE)
         && !one.bytes().any(|b| b.is_ascii_digit())
+}
+
+/// Returns true for a row whose first cell consists of words of the question.
+fn is_about(question: &Question, row: &str, stems: &HashMap<&str, Vec<(usize, Range<usize>)>>) -> bool {
+    let cells = row.split(['\t', '|', ';']);
+    let Some(cell) = cells.map(str::trim).find(|cell| cell.contains(char::is_alphabetic)) else {
+        return false;
+    };
+    let start = row.find(cell).unwrap_or_default();
+    let end = start + cell.len();
+    let mut of_cell = stems
+        .iter()
+        .filter(|(_, places)| places.iter().any(|(_, range)| range.start >= start && range.end <= end))
+        .peekable();
+    of_cell.peek().is_some()
+        && of_cell.all(|(stem, _)| {
+            question.words.iter().any(|word| {
+                word.stems.iter().chain(&word.related).any(|own| own == stem)
+                    || word.stems.iter().any(|own| alike(own, stem))
+            })
+        })
+}
+
+/// Returns true for a line that names what the next sentence explains: `HISTSIZE`, `3.13.1. Purpose`, and for a question
+/// that the next sentence answers, as in lists of frequent questions.
+fn is_title(line: &str) -> bool {
+    if line.ends_with('?') {
+        return line.len() <= QUESTION_MAX_BYTES;
+    }
+    line.len() <= TITLE_MAX_BYTES
+        && line.contains(char::is_alphabetic)
+        && !line.ends_with(['.', '!', '?', ';', ',', ':'])
+        && !line.contains('\n')
 }
 
 /// Returns the label at the start of a sentence.
@@ -209,6 +332,18 @@ fn is_head(line: &str, next: Option<&str>) -> bool {
     line.starts_with('#') || short && !is_row(next)
 }
 
+/// Returns true for a heading with its number before a tab: `5<tab>File allocation tables`.
+fn is_numbered_head(line: &str) -> bool {
+    line.split_once('\t').is_some_and(|(number, title)| {
+        number.starts_with(|c: char| c.is_ascii_digit())
+            && number.chars().all(|c| c.is_ascii_digit() || c == '.')
+            && title.starts_with(char::is_alphabetic)
+            && !title.contains(|c: char| c == '\t' || c.is_ascii_digit())
+    })
+}
+
 fn is_row(line: &str) -> bool {
-    line.contains('\t') || line.matches(';').count() >= 3 || line.matches('|').count() >= 2
+    line.contains('\t') && !is_numbered_head(line)
+        || line.matches(';').count() >= 3
+        || line.matches('|').count() >= 2
 }

@@ -94,6 +94,42 @@ fn the_answer_quotes_word_for_word_and_cites() {
     assert!(answer.contains("není to jazykový model"));
 }
 
+/// Returns the first quote of the answer to a question about these passages, which a search returned in this order.
+fn first_quote(question: &str, counts: &str, texts: &[&str]) -> String {
+    let passages = (1..).zip(texts).map(|(number, text)| passage(number, "/uploads/manual.txt", text));
+    let mut transcript = vec![asked(question, &[])];
+    let counts = format!("Passages with each word (of 400): {counts}.");
+    transcript.extend(searched("reader-1", &counts, passages.collect()));
+    let answer = text_of(&step(&request(transcript)));
+    answer.split("\n\n— ").next().unwrap_or_default().replace('\\', "")
+}
+
+#[test]
+fn a_row_is_chosen_by_its_first_cell() {
+    let quote = first_quote(
+        "How is a storage bucket named?",
+        "storage 30, bucket 12, named 20",
+        &[
+            "| Resource | Parent | Pattern |\n| Access policy | Storage bucket named in it | pol-{name} |",
+            "| Resource | Parent | Pattern |\n| Storage bucket | Account | sb-{team}-{name} |",
+        ],
+    );
+    assert!(quote.contains("sb-"), "{quote}");
+}
+
+#[test]
+fn the_number_of_what_is_counted_is_chosen() {
+    let quote = first_quote(
+        "Kolik členů má výbor?",
+        "členů 30, výbor 30",
+        &[
+            "O schůzi vyrozumí výbor do 15 dnů každého z členů.",
+            "Výbor má zpravidla pět členů, které volí schůze.",
+        ],
+    );
+    assert!(quote.contains("pět členů"), "{quote}");
+}
+
 #[test]
 fn what_no_passage_answers_is_told_in_the_language_of_the_question() {
     for (question, counts, expected) in [

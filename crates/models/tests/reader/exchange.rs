@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use domain::citation::mark::marks;
 use domain::citation::{NumberedPassage, Place};
+use domain::embedding::quantize;
 use domain::step::{
     Block, CallResult, Item, Step, StepEvent, StepOutcome, StepRequest, StopReason, ToolSpec,
 };
@@ -14,9 +15,13 @@ use domain::tool::{MachineTool, Offer};
 use domain::unread::UnreadReason;
 use guest::documents::{extract, passages};
 use guest::index::{Batch, ExtractionProblem, Library, PIECE_MAX_BYTES, Wanted};
-use protocol::tool::{SearchArguments, ToolOutput};
+use models::EmbeddingModel;
+use protocol::embedding::{EmbeddedPassages, PassageVector, QueryVector, UnembeddedRequest};
+use protocol::tool::{FoundPassage, SearchArguments, ToolOutput};
 
 const STEPS_MAX: usize = 8;
+/// The passages of one request for embeddings.
+const EMBEDDED_AT_ONCE: u32 = 16;
 /// Bounds one search, including the indexing of changed files.
 const SEARCH_TIME: Duration = Duration::from_secs(60);
 
@@ -24,6 +29,8 @@ const SEARCH_TIME: Duration = Duration::from_secs(60);
 pub(super) struct Exchange {
     library: Library,
     slowest_search: Cell<Duration>,
+    /// Gives passages and queries vectors.
+    meaning: Option<EmbeddingModel>,
     _index: Option<tempfile::TempDir>,
 }
 
@@ -36,11 +43,14 @@ pub(super) struct Answer {
     pub(super) first: Option<Cited>,
     /// All quotes, without Markdown's escapes, with the citation after each.
     pub(super) quotes: Vec<(Cited, String)>,
+    /// The passages that the searches returned.
+    pub(super) found: Vec<NumberedPassage>,
 }
 
 /// A place in a document.
 #[derive(Debug, Clone)]
 pub(super) struct Cited {
+    pub(super) number: u32,
     pub(super) path: String,
     pub(super) page: Option<u32>,
 }
@@ -50,12 +60,42 @@ impl Exchange {
     pub(super) fn over(documents: &Path) -> Self {
         let index = tempfile::tempdir().expect("a folder");
         let library = Library::new(documents, index.path());
-        Self { library, slowest_search: Cell::default(), _index: Some(index) }
+        Self { library, slowest_search: Cell::default(), meaning: None, _index: Some(index) }
     }
 
     /// Indexes a folder into another one, which keeps the index.
     pub(super) fn with_index(documents: &Path, index: &Path) -> Self {
-        Self { library: Library::new(documents, index), slowest_search: Cell::default(), _index: None }
+        let library = Library::new(documents, index);
+        Self { library, slowest_search: Cell::default(), meaning: None, _index: None }
+    }
+
+    /// Has all passages embedded, and from now on the queries of searches, too. Returns the number of passages that got a
+    /// vector now.
+    pub(super) async fn search_by_meaning(&mut self, model: EmbeddingModel) -> u32 {
+        self.search(&arguments("index")).await;
+        let (mut after, mut embedded) = (0, 0);
+        loop {
+            let asked = UnembeddedRequest { model: model.space().to_owned(), after, limit: EMBEDDED_AT_ONCE };
+            let passages = self.library.unembedded(asked).await.expect("an index").passages;
+            let Some(last) = passages.last() else { break };
+            after = last.id;
+            let texts: Vec<String> = passages.iter().map(|passage| passage.text.clone()).collect();
+            let vectors = model.embed(&texts).await.expect("vectors").vectors;
+            let vectors = passages.iter().zip(&vectors).map(|(passage, vector)| PassageVector {
+                id: passage.id,
+                digest: passage.digest,
+                components: quantize(vector).unwrap_or_default(),
+            });
+            let vectors = EmbeddedPassages { model: model.space().to_owned(), vectors: vectors.collect() };
+            embedded += self.library.embedded(vectors).await.expect("an index").stored;
+        }
+        self.meaning = Some(model);
+        embedded
+    }
+
+    /// Returns the passages that a search for the question itself finds, best first.
+    pub(super) async fn found(&self, question: &str) -> Vec<FoundPassage> {
+        self.search(&arguments(question)).await.passages
     }
 
     /// Returns the duration of the slowest search, except the first one, which indexes the documents.
@@ -91,7 +131,7 @@ impl Exchange {
         for _ in 0..STEPS_MAX {
             let events = models::reader::step(&request);
             let Some(StepEvent::Call(call)) = events.first().cloned() else {
-                return Answer::of(&events, &numbered);
+                return Answer::of(&events, numbered);
             };
             let arguments: SearchArguments =
                 serde_json::from_str(&call.arguments).expect("arguments of a search");
@@ -115,6 +155,12 @@ impl Exchange {
     }
 
     async fn search(&self, arguments: &SearchArguments) -> ToolOutput {
+        if let Some(model) = &self.meaning {
+            let embedded = model.embed(std::slice::from_ref(&arguments.query)).await.expect("a vector");
+            let components = quantize(&embedded.vectors[0]).unwrap_or_default();
+            let (model, query) = (model.space().to_owned(), arguments.query.clone());
+            self.library.query_vector(QueryVector { model, query, components });
+        }
         let read_any = Cell::new(false);
         let begun = Instant::now();
         let output = self
@@ -141,7 +187,7 @@ impl Exchange {
 }
 
 impl Answer {
-    fn of(events: &[StepEvent], numbered: &[NumberedPassage]) -> Self {
+    fn of(events: &[StepEvent], numbered: Vec<NumberedPassage>) -> Self {
         assert!(matches!(events.last(), Some(StepEvent::Finished { stop: StopReason::Done, .. })));
         let text: String = events
             .iter()
@@ -164,11 +210,16 @@ impl Answer {
                 .map(|line| line.trim_start_matches("> ").trim_end())
                 .collect();
             begin = mark.brackets.end;
-            quotes.push((Cited { path: path.clone(), page: *page }, quoted.join(" ").replace('\\', "")));
+            let cited = Cited { number: mark.number, path: path.clone(), page: *page };
+            quotes.push((cited, quoted.join(" ").replace('\\', "")));
         }
         let (first, quote) = quotes.first().cloned().unzip();
-        Self { text, quote: quote.unwrap_or_default(), first, quotes }
+        Self { text, quote: quote.unwrap_or_default(), first, quotes, found: numbered }
     }
+}
+
+fn arguments(query: &str) -> SearchArguments {
+    SearchArguments { query: query.to_owned(), paths: Vec::new(), limit: None }
 }
 
 fn asked(text: &str, files: &[&str]) -> Item {
@@ -176,10 +227,7 @@ fn asked(text: &str, files: &[&str]) -> Item {
 }
 
 /// Assigns citation numbers to the passages.
-fn number(
-    known: &mut Vec<NumberedPassage>,
-    found: Vec<protocol::tool::FoundPassage>,
-) -> Vec<NumberedPassage> {
+fn number(known: &mut Vec<NumberedPassage>, found: Vec<FoundPassage>) -> Vec<NumberedPassage> {
     let mut out = Vec::new();
     for passage in found {
         let place = Place::File { path: passage.path, page: passage.page, lines: passage.lines };

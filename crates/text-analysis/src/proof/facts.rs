@@ -9,6 +9,30 @@ use crate::token::{Kind, Token, normal_number, tokens};
 /// The prefixes (folded) of number words, with their values. The longest that fits counts.
 const NUMERALS: &[(&str, u32)] = &[
     ("two", 2),
+    ("thirteen", 13),
+    ("fourteen", 14),
+    ("sixteen", 16),
+    ("seventeen", 17),
+    ("eighteen", 18),
+    ("nineteen", 19),
+    ("seventy", 70),
+    ("eighty", 80),
+    ("dvaja", 2),
+    ("traja", 3),
+    ("styria", 4),
+    ("piatich", 5),
+    ("siestich", 6),
+    ("sedemdesiat", 70),
+    ("osemdesiat", 80),
+    ("sedmdesat", 70),
+    ("osmdesat", 80),
+    ("dreizehn", 13),
+    ("funfzehn", 15),
+    ("sechzehn", 16),
+    ("siebzehn", 17),
+    ("achtzehn", 18),
+    ("neunzehn", 19),
+    ("achtzig", 80),
     ("three", 3),
     ("four", 4),
     ("five", 5),
@@ -130,6 +154,14 @@ const NAME_PREFIX_MIN_CHARS: usize = 3;
 /// The number of letters at the end of a name that may differ.
 const NAME_ENDING_MAX_CHARS: usize = 3;
 
+/// Endings (folded) of German nouns that are hardly those of names.
+const NOUN_ENDINGS: [&str; 15] = [
+    "ung", "ungen", "heit", "keit", "schaft", "tion", "tionen", "tat", "ment", "zeit", "recht", "tag",
+    "tage", "jahr", "geld",
+];
+/// Codes of currencies, which stand for their names.
+const CURRENCIES: [&str; 6] = ["czk", "eur", "usd", "gbp", "chf", "pln"];
+
 /// A number of a claim.
 #[derive(Debug)]
 pub(super) struct Number {
@@ -237,10 +269,34 @@ pub(super) fn names(claim: &str) -> Vec<Name> {
         let folded = fold(token.text);
         let capital = token.kind == Kind::Word && token.text.starts_with(char::is_uppercase);
         let is_name = capital && !begins && token.text.chars().count() > 1 && !is_stop(&folded);
-        let is_month = !months(token.text).is_empty();
+        let is_month = !months(token.text).is_empty() || CURRENCIES.contains(&folded.as_str());
         (is_name && !is_month).then(|| Name { shown: token.text.to_owned(), folded })
     };
     tokens(claim).into_iter().filter_map(name).collect()
+}
+
+/// Returns the names of people in a German claim: two capitalized words together, of which the second is no usual noun, and
+/// what follows `Frau` and `Herr`. A single capitalized word may be any noun.
+pub(super) fn full_names(claim: &str) -> Vec<Name> {
+    let capital = |token: &Token<'_>| {
+        token.kind == Kind::Word
+            && token.text.starts_with(char::is_uppercase)
+            && token.text.chars().count() > 2
+    };
+    let tokens = tokens(claim);
+    let mut found = Vec::new();
+    for pair in tokens.windows(2) {
+        let [first, second] = pair else { continue };
+        let together = claim.get(first.end()..second.start) == Some(" ") && capital(second);
+        let addressed = matches!(first.text, "Frau" | "Herr" | "Herrn");
+        let folded = fold(second.text);
+        let is_noun =
+            NOUN_ENDINGS.iter().any(|ending| folded.ends_with(ending)) || !months(second.text).is_empty();
+        if together && (addressed || capital(first) && !is_stop(&fold(first.text)) && !is_noun) {
+            found.push(Name { shown: second.text.to_owned(), folded });
+        }
+    }
+    found
 }
 
 impl Name {
