@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::id::InstanceId;
+use domain::image::ImageKind;
 use futures_util::future::BoxFuture;
 use http::{Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -12,11 +13,19 @@ use http_body_util::{BodyExt, Empty, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use protocol::embedding::{
+    EMBEDDED_PATH, EMBEDDED_TEXT_MAX_BYTES, EmbeddedPassages, EmbeddedReply, PASSAGES_MAX_BYTES, QUERY_PATH,
+    QueryVector, UNEMBEDDED_PATH, Unembedded, UnembeddedRequest,
+};
 use protocol::hello::Hello;
 use protocol::index::{
     CHANGED_PATH, INDEX_PATH, IndexChanged, IndexReport, IndexRequest, REPORT_MAX_BYTES, WAIT_SECONDS,
 };
 use protocol::mcp::{REPLY_MAX_BYTES, ToolsReply, ToolsRequest};
+use protocol::preview::{
+    PAGE_PATH, PICTURE_MAX_BYTES, PICTURE_PIXELS_MAX, PICTURE_SIDE_MAX, PREVIEW_MAX_BYTES, PREVIEW_PATH,
+    PageRequest, Preview, PreviewRequest,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
@@ -41,6 +50,10 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// The timeout of a report of documents beyond the time for which the guest waits, and of a report of changes.
 const INDEX_TIMEOUT: Duration = Duration::from_secs(20);
+/// The timeout of a preview: above that of the guest's worker.
+const PREVIEW_TIMEOUT: Duration = Duration::from_secs(15);
+/// The longest reply to vectors of passages.
+const EMBEDDED_REPLY_MAX_BYTES: usize = 1024;
 /// The longest hello.
 const HELLO_MAX_BYTES: usize = 4096;
 
@@ -151,6 +164,75 @@ impl GuestConnection {
         done.map_err(|_| ConnectionError::Silent)?.map(drop)
     }
 
+    /// Asks the guest for passages without a vector of this model.
+    ///
+    /// # Errors
+    /// See [`ConnectionError`]; [`ConnectionError::Foreign`] of a guest that keeps no vectors, and for a reply beyond the
+    /// limits of [`protocol::embedding`].
+    pub async fn unembedded(&self, asked: &UnembeddedRequest) -> Result<Unembedded, ConnectionError> {
+        let body = timeout(INDEX_TIMEOUT, self.post(UNEMBEDDED_PATH, asked, PASSAGES_MAX_BYTES)).await;
+        let reply: Unembedded = json(&body.map_err(|_| ConnectionError::Silent)??)?;
+        let ids = std::iter::once(asked.after).chain(reply.passages.iter().map(|passage| passage.id));
+        let fits = reply.passages.len() <= asked.limit as usize
+            && reply
+                .passages
+                .iter()
+                .all(|passage| (1..=EMBEDDED_TEXT_MAX_BYTES).contains(&passage.text.len()))
+            && ids.is_sorted_by(|one, next| one < next);
+        if fits {
+            Ok(reply)
+        } else {
+            Err(ConnectionError::Foreign("its passages are out of bounds".to_owned()))
+        }
+    }
+
+    /// Hands the guest vectors of passages, and returns how many it stored.
+    ///
+    /// # Errors
+    /// As [`Self::unembedded`].
+    pub async fn embedded(&self, vectors: &EmbeddedPassages) -> Result<EmbeddedReply, ConnectionError> {
+        let body = timeout(INDEX_TIMEOUT, self.post(EMBEDDED_PATH, vectors, EMBEDDED_REPLY_MAX_BYTES)).await;
+        json(&body.map_err(|_| ConnectionError::Silent)??)
+    }
+
+    /// Hands the guest the vector of a query, for the searches that follow.
+    ///
+    /// # Errors
+    /// As [`Self::unembedded`].
+    pub async fn query_vector(&self, vector: &QueryVector) -> Result<(), ConnectionError> {
+        let done = timeout(INDEX_TIMEOUT, self.post(QUERY_PATH, vector, 0)).await;
+        done.map_err(|_| ConnectionError::Silent)?.map(drop)
+    }
+
+    /// Asks the guest for the text of a document.
+    ///
+    /// # Errors
+    /// See [`ConnectionError`]; [`ConnectionError::Foreign`] of a guest that shows no documents, and for a reply beyond the
+    /// limits of [`protocol::preview`].
+    pub async fn preview(&self, asked: &PreviewRequest) -> Result<Preview, ConnectionError> {
+        let body = timeout(PREVIEW_TIMEOUT, self.post(PREVIEW_PATH, asked, PREVIEW_MAX_BYTES)).await;
+        let reply: Preview = json(&body.map_err(|_| ConnectionError::Silent)??)?;
+        if reply.is_within_limits(asked.first_page) {
+            Ok(reply)
+        } else {
+            Err(ConnectionError::Foreign("its preview is out of bounds".to_owned()))
+        }
+    }
+
+    /// Asks the guest for a picture of a page: a PNG within the limits of [`protocol::preview`].
+    ///
+    /// # Errors
+    /// See [`ConnectionError`]; [`ConnectionError::Foreign`] if the page cannot be drawn, and for anything but a PNG.
+    pub async fn page_picture(&self, asked: &PageRequest) -> Result<Bytes, ConnectionError> {
+        let body = timeout(PREVIEW_TIMEOUT, self.post(PAGE_PATH, asked, PICTURE_MAX_BYTES)).await;
+        let png = body.map_err(|_| ConnectionError::Silent)??;
+        if is_picture(&png) {
+            Ok(png)
+        } else {
+            Err(ConnectionError::Foreign("its picture is no PNG within the limits".to_owned()))
+        }
+    }
+
     async fn post(
         &self,
         path: &'static str,
@@ -192,6 +274,15 @@ impl GuestConnection {
     pub fn is_closed(&self) -> bool {
         self.closed.is_cancelled()
     }
+}
+
+/// Returns true of a PNG whose header has sides within the limits.
+fn is_picture(png: &[u8]) -> bool {
+    let sides = (ImageKind::of(png) == Some(ImageKind::Png)).then(|| ImageKind::Png.sides(png)).flatten();
+    sides.is_some_and(|(width, height)| {
+        let is_side = |side: u32| (1..=PICTURE_SIDE_MAX).contains(&side);
+        is_side(width) && is_side(height) && u64::from(width) * u64::from(height) <= PICTURE_PIXELS_MAX
+    })
 }
 
 fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ConnectionError> {
@@ -236,4 +327,29 @@ async fn hello(sender: &mut SendRequest<Body>) -> Result<(InstanceId, u32), Conn
     }
     let instance = hello.instance.parse().map_err(|_| foreign("its instance is no UUID"))?;
     Ok((instance, hello.version))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The beginning of a PNG with these sides.
+    fn png(width: u32, height: u32) -> Vec<u8> {
+        let mut png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
+        png.extend(width.to_be_bytes());
+        png.extend(height.to_be_bytes());
+        png.extend([8, 6, 0, 0, 0]);
+        png
+    }
+
+    #[test]
+    fn only_a_png_within_the_limits_is_a_picture() {
+        assert!(is_picture(&png(1240, 1754)));
+        for wrong in [png(0, 1), png(PICTURE_SIDE_MAX + 1, 1), png(5000, 5000), png(1, 1)[..12].to_vec()] {
+            assert!(!is_picture(&wrong));
+        }
+        for wrong in [&b"<svg onload=alert(1)>"[..], b"\xff\xd8\xff\xe0", b"GIF89a\x01\0\x01\0", b""] {
+            assert!(!is_picture(wrong));
+        }
+    }
 }

@@ -23,6 +23,8 @@ pub use connection::{Body, ConnectionError, GuestConnection};
 pub use contract::{ByteStream, DriverError, Home};
 pub use documents::FolderIndexing;
 pub use driver::{Driver, RunningMachine};
+pub use protocol::preview;
+
 pub use limits::{Enforcement, LimitStatus};
 pub use sandbox::{
     Accelerator, BootSources, DiskQuota, Image, Kernel, Limits, LimitsKind, MachineDetails, MachineFolders,
@@ -32,5 +34,6 @@ pub use sandbox::{
 pub use session::{ProtocolViolation, Session};
 pub use simulated::Simulated;
 pub use supervisor::{
-    MachineError, MachineRecord, MachineRecords, MachineView, Machines, RecordsError, TurnGuard,
+    MachineError, MachineRecord, MachineRecords, MachineView, Machines, PassageEmbedder, RecordsError,
+    TurnGuard,
 };

@@ -19,8 +19,7 @@ use std::process::Command;
 
 use bytes::Bytes;
 use domain::id::AccountId;
-use guest::boot::Platform;
-use guest::port::Port;
+use guest::boot::{Platform, Prepared};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -40,7 +39,7 @@ fn main() {
         }
         Some(protocol::link::BOOT_QEMU_ARGUMENT) => {
             guest_root::run(guest_root::Kind::Qemu);
-            let _ = guest::boot::run(Platform::Qemu(Port::inherited().unwrap()));
+            let _ = guest::boot::run(Platform::Qemu(Prepared::inherited().unwrap()));
         }
         Some("attempt") => println!("{}", attempt(&arguments[2], arguments.get(3))),
         Some("attack") => println!("{}", attacks::attack(&arguments[2])),
@@ -293,14 +292,27 @@ fn hostile_kernel() {
         ));
     }
     std::fs::write("report.txt", report).unwrap();
-    for number in 0..20_000_usize {
-        let frame = vec![u8::try_from(number % 251).unwrap(); number % 20_000 + 1];
+    let flood =
+        (0..20_000_usize).map(|number| vec![u8::try_from(number % 251).unwrap(); number % 20_000 + 1]);
+    for frame in std::iter::once(announcement()).chain(flood) {
         // SAFETY: the launcher hands the link over under this number; the frame lives through the call.
         unsafe { libc::send(3, frame.as_ptr().cast(), frame.len(), libc::MSG_DONTWAIT) };
     }
     loop {
         std::thread::park();
     }
+}
+
+/// Returns the frame by which a machine says that its listeners are open.
+fn announcement() -> Vec<u8> {
+    use protocol::link::{AGENT, ANNOUNCEMENT, HOST, MACHINE};
+    let udp_bytes = u8::try_from(8 + ANNOUNCEMENT.len()).unwrap();
+    let mut frame = vec![0; 14];
+    frame.extend([0x45, 0, 0, 20 + udp_bytes, 0, 0, 0, 0, 64, 17, 0, 0]);
+    frame.extend([MACHINE.octets(), HOST.octets()].concat());
+    frame.extend([AGENT.port().to_be_bytes(), AGENT.port().to_be_bytes(), [0, udp_bytes], [0, 0]].concat());
+    frame.extend(ANNOUNCEMENT);
+    frame
 }
 
 fn connect() -> String {

@@ -6,12 +6,13 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use protocol::link::{self, Introduction, MTU, PORT_READY};
+use protocol::link::{self, ASK_TIME, Introduction, MTU, PORT_READY};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use smoltcp::phy::{self, Checksum, DeviceCapabilities, Medium};
 use smoltcp::time::Instant;
+use smoltcp::wire::{IpProtocol, Ipv4Packet, UdpPacket};
 
 /// The hardware address of the kernel's end.
 pub(crate) const MACHINE_MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 2];
@@ -28,7 +29,7 @@ pub(crate) struct Link {
     framing: Framing,
     /// Bytes that the kernel's queue had no room for.
     unsent: Option<Vec<u8>>,
-    /// True once the machine has sent a packet.
+    /// True once the machine has announced that its listeners are open.
     pub(crate) is_up: bool,
     /// The outcome once the kernel is gone, or has broken the rules of the link.
     pub(crate) closed: Option<io::Result<()>>,
@@ -111,7 +112,7 @@ impl Link {
             Framing::Ethernet => self.receive_datagram(),
             Framing::Port { .. } => self.receive_frame(),
         }?;
-        self.is_up = true;
+        self.is_up |= announces(&packet);
         Some(packet)
     }
 
@@ -131,6 +132,14 @@ impl Link {
                     self.closed = Some(Err(io::Error::other(error)));
                     return None;
                 }
+                Ok(Some(content)) if *is_introduced && content == ASK_TIME => {
+                    if let Err(error) = self.tell_time() {
+                        self.closed = Some(Err(error));
+                    }
+                    if self.closed.is_some() || self.unsent.is_some() {
+                        return None;
+                    }
+                }
                 Ok(Some(content)) if *is_introduced => return Some(content),
                 Ok(Some(content)) => {
                     *is_introduced = true;
@@ -149,7 +158,14 @@ impl Link {
         }
     }
 
-    /// Answers the machine's first frame with the time and entropy of this moment.
+    fn tell_time(&mut self) -> io::Result<()> {
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?;
+        let nanos = u64::try_from(time.as_nanos()).map_err(io::Error::other)?;
+        self.send(link::frame(&nanos.to_le_bytes()));
+        Ok(())
+    }
+
+    /// Answers the machine's first frame with fresh entropy.
     fn introduce(&mut self, first: &[u8]) -> io::Result<()> {
         if first != PORT_READY {
             return Err(io::Error::other("the machine did not say that it is ready"));
@@ -175,12 +191,21 @@ impl Link {
     }
 }
 
-/// Returns the time and fresh random bytes, for a machine that has just said that it is ready.
+/// Returns fresh random bytes for a machine that has just said that it is ready.
 fn introduction() -> io::Result<Introduction> {
-    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?;
     let mut entropy = [0; 64];
     File::open("/dev/urandom")?.read_exact(&mut entropy)?;
-    Ok(Introduction { time_nanos: u64::try_from(time.as_nanos()).map_err(io::Error::other)?, entropy })
+    Ok(Introduction { entropy })
+}
+
+/// Returns true for the datagram that announces the machine. Other packets may come before it, from the machine's kernel.
+fn announces(packet: &[u8]) -> bool {
+    let Ok(ip) = Ipv4Packet::new_checked(packet) else { return false };
+    if (ip.dst_addr(), ip.next_header()) != (link::HOST, IpProtocol::Udp) {
+        return false;
+    }
+    UdpPacket::new_checked(ip.payload())
+        .is_ok_and(|udp| udp.dst_port() == link::AGENT.port() && udp.payload() == link::ANNOUNCEMENT)
 }
 
 impl AsFd for Link {
@@ -232,5 +257,35 @@ impl phy::TxToken for Sending<'_> {
         let result = fill(&mut packet);
         self.0.send_packet(&packet);
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a datagram of IPv4.
+    fn datagram(to: [u8; 4], port: u16, content: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(28 + content.len()).expect("short").to_be_bytes();
+        let mut packet = vec![0x45, 0, length[0], length[1], 0, 0, 0, 0, 64, 17, 0, 0, 169, 254, 77, 2];
+        packet.extend(to);
+        packet.extend([0x30, 0x39]);
+        packet.extend(port.to_be_bytes());
+        packet.extend(u16::try_from(8 + content.len()).expect("short").to_be_bytes());
+        packet.extend([0, 0]);
+        packet.extend(content);
+        packet
+    }
+
+    #[test]
+    fn nothing_but_the_announcement_announces_a_machine() {
+        let (host, port) = (link::HOST.octets(), link::AGENT.port());
+        assert!(announces(&datagram(host, port, link::ANNOUNCEMENT)));
+        assert!(!announces(&datagram([224, 0, 0, 22], port, link::ANNOUNCEMENT)), "to another host");
+        assert!(!announces(&datagram(host, port + 1, link::ANNOUNCEMENT)), "to another port");
+        assert!(!announces(&datagram(host, port, b"other")));
+        // A kernel looks for routers of IPv6 once the interface is up.
+        assert!(!announces(&[&[0x60, 0, 0, 0, 0, 8, 58, 255][..], &[0; 40]].concat()));
+        assert!(!announces(b""));
     }
 }

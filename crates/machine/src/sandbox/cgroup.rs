@@ -3,8 +3,14 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use super::spec::Limits;
+
+/// How the name of a machine's group begins.
+pub(crate) const GROUP_PREFIX: &str = "causerie-";
+/// The age from which a group without processes is none of a machine that is being started.
+const ABANDONED_AFTER: Duration = Duration::from_secs(600);
 
 /// The mechanism of the limits beyond those of each process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,14 +97,31 @@ impl Cgroups {
 
     /// Returns the folders of a machine's groups, whether or not they exist.
     pub(crate) fn folders(&self, name: &str) -> Vec<PathBuf> {
+        self.bases().into_iter().map(|base| base.join(name)).collect()
+    }
+
+    /// Removes the groups of machines that ended with nobody to see it, because their folder was removed.
+    pub(crate) fn remove_abandoned(&self) {
+        let before = SystemTime::now().checked_sub(ABANDONED_AFTER);
+        for base in self.bases() {
+            for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+                let is_group = entry.file_name().to_string_lossy().starts_with(GROUP_PREFIX);
+                let made = entry.metadata().and_then(|metadata| metadata.modified()).ok();
+                if is_group && made < before {
+                    // The kernel keeps one that has processes.
+                    let _ = fs::remove_dir(entry.path());
+                }
+            }
+        }
+    }
+
+    fn bases(&self) -> Vec<&Path> {
         match self {
             Self::None => Vec::new(),
-            Self::Unified(base) => vec![base.join(name)],
-            Self::Split { memory, pids, cpu } => [Some(memory), Some(pids), cpu.as_ref()]
-                .into_iter()
-                .flatten()
-                .map(|base| base.join(name))
-                .collect(),
+            Self::Unified(base) => vec![base],
+            Self::Split { memory, pids, cpu } => {
+                [Some(memory), Some(pids), cpu.as_ref()].into_iter().flatten().map(PathBuf::as_path).collect()
+            }
         }
     }
 
@@ -282,5 +305,23 @@ mod tests {
         assert_eq!(split_base(OWN, MOUNTS, "cpu"), Some("/sys/fs/cgroup/cpu,cpuacct".into()));
         assert_eq!(split_base(OWN, MOUNTS, "freezer"), None);
         assert_eq!(below("/docker/x", "/sys/fs/cgroup", "/docker/x/y"), Path::new("/sys/fs/cgroup/y"));
+    }
+
+    #[test]
+    fn old_groups_of_machines_are_removed_and_nothing_else() {
+        let base = tempfile::tempdir().unwrap();
+        let made = |name: &str, old: bool| {
+            let folder = base.path().join(name);
+            fs::create_dir(&folder).unwrap();
+            if old {
+                let before = SystemTime::now() - 2 * ABANDONED_AFTER;
+                fs::File::open(&folder).unwrap().set_modified(before).unwrap();
+            }
+            folder
+        };
+        let (abandoned, starting) = (made("causerie-1", true), made("causerie-2", false));
+        let other = made("service", true);
+        Cgroups::Unified(base.path().to_owned()).remove_abandoned();
+        assert!(!abandoned.exists() && starting.exists() && other.exists());
     }
 }

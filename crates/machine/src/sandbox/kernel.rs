@@ -134,6 +134,10 @@ pub(crate) fn start(
             // The kernel uses the addresses up to its heap for memory that it must manage; the host may put the heap
             // up to 1 GiB away.
             sys::keep_addresses().doing("fixing addresses")?;
+            // The kernel and the programs of the machine are processes that take turns. On two processors, each turn
+            // wakes an idle one, which takes longer than most turns, above all if the host is itself a virtual machine.
+            // A host that refuses this has slower machines.
+            let _ = sys::stay_on_processor();
         }
         // The owner of the workspace, so that the service owns what the machine writes there.
         let (uid, gid) = (Uid::from_raw(TOOLS_ID), Gid::from_raw(TOOLS_ID));

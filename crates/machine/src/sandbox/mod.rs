@@ -226,7 +226,9 @@ impl Sandbox {
         });
         let image = image.transpose()?;
         let users = find_users()?;
-        Ok(Self { config, _image: image, users, cgroups: Cgroups::find(), template: Mutex::default() })
+        let cgroups = Cgroups::find();
+        cgroups.remove_abandoned();
+        Ok(Self { config, _image: image, users, cgroups, template: Mutex::default() })
     }
 
     /// Returns the kind of kernel that machines run on.
@@ -526,7 +528,7 @@ fn stamp(files: &[&Path]) -> io::Result<String> {
 }
 
 fn group_name(account: AccountId) -> String {
-    format!("causerie-{account}")
+    format!("{}{account}", cgroup::GROUP_PREFIX)
 }
 
 fn failed(what: &str, error: impl Into<io::Error>) -> DriverError {

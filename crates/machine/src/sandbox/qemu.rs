@@ -141,6 +141,9 @@ impl Qemu {
         if let Accelerator::Emulation { time_stamp_khz } = self.accelerator {
             // Without it the kernel measures the counter against a clock that is emulated as well, and may never agree.
             arguments.push(format!("tsc_early_khz={time_stamp_khz}"));
+            // The kernel would compare the counter with its timer ticks, which come late or never on a busy host, and keep time by
+            // the ticks instead.
+            arguments.push("tsc=reliable".to_owned());
         }
         if self.boots_agent {
             arguments.push(format!("{}=/agent", link::INIT));

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
-use rustix::thread::UnshareFlags;
+use rustix::thread::{CpuSet, UnshareFlags, sched_getcpu, sched_setaffinity};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -219,6 +219,16 @@ pub(crate) fn exec(program: &str, arguments: &[&str], environment: &[String]) ->
     // SAFETY: both arrays end with a null pointer, and their strings live through the call.
     unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
     io::Error::last_os_error()
+}
+
+/// Binds the calling process and its children to the processor that the scheduler has chosen for it.
+pub(crate) fn stay_on_processor() -> io::Result<()> {
+    let (processor, mut processors) = (sched_getcpu(), CpuSet::new());
+    if processor >= CpuSet::MAX_CPU {
+        return Ok(());
+    }
+    processors.set(processor);
+    Ok(sched_setaffinity(None, &processors)?)
 }
 
 /// Disables address randomization for the next executed program.

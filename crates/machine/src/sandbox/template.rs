@@ -1,8 +1,8 @@
 //! A virtual machine that was booted once and saved before it got anything of an account, and from which others continue.
 //!
 //! ```text
-//! boot ── says that it is ready ── saved here ─┬─ introduced as machine A ── system, workspace ── agent
-//!                                              └─ introduced as machine B ── …
+//! boot ── agent, which waits ── saved here ─┬─ introduced as machine A ── system, workspace ── agent goes on
+//!                                           └─ introduced as machine B ── …
 //! ```
 //! Its memory is a sealed file in memory: each machine maps it and gets copies of the pages that it writes, so that no machine
 //! can change another's. The state of the devices is a file beside it. Both are kept on disk for the next service.

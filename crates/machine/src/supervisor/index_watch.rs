@@ -1,13 +1,15 @@
-//! Follows what a running machine reports of the documents in its workspace, and keeps the last report.
+//! Follows what a running machine reports of the documents in its workspace, keeps the last report, and has passages without a
+//! vector embedded.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use domain::id::AccountId;
+use futures_util::future::BoxFuture;
 use protocol::index::{IndexReport, IndexRequest};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{Shared, TurnGuard};
@@ -19,6 +21,13 @@ const REPORT_PAUSE: Duration = Duration::from_millis(250);
 const FILES_PER_SECOND: u32 = 1_000;
 /// A machine that reads documents is not idle for at most this time; afterwards it must have finished once.
 const WORKING_MAX: Duration = Duration::from_secs(30 * 60);
+
+/// Gives the passages of documents vectors, for search by meaning.
+pub trait PassageEmbedder: Send + Sync + 'static {
+    /// Embeds the passages in the account's machine that have no vector. Returns the pause before it should be tried again,
+    /// or `None` when nothing is left to do. Cancel safe: the next call goes on.
+    fn embed(&self, account: AccountId, guest: GuestConnection) -> BoxFuture<'_, Option<Duration>>;
+}
 
 /// The use of a machine by its own reading of documents.
 enum Reading {
@@ -36,6 +45,7 @@ pub(super) async fn follow(
     ended: CancellationToken,
 ) {
     let (mut seen, mut reading) = (None, Reading::Idle);
+    let (changes, changed) = watch::channel(0_u64);
     let following = async {
         loop {
             let report = match link.index_report(&IndexRequest { seen }).await {
@@ -49,6 +59,7 @@ pub(super) async fn follow(
             let mut pause = REPORT_PAUSE;
             if let IndexReport { revision, files: Some(files), .. } = report {
                 seen = Some(revision);
+                changes.send_modify(|changes| *changes += 1);
                 pause += Duration::from_secs(1) * u32::try_from(files.len()).unwrap_or(u32::MAX)
                     / FILES_PER_SECOND;
                 let shared = Arc::clone(&shared);
@@ -64,6 +75,28 @@ pub(super) async fn follow(
         () = ended.cancelled() => {}
         () = shared.shutdown.cancelled() => {}
         () = following => {}
+        () = embed_changes(&shared, account, &link, &turns, changed) => {}
+    }
+}
+
+/// Has passages embedded after each report of changes. Ends never.
+async fn embed_changes(
+    shared: &Shared,
+    account: AccountId,
+    link: &GuestConnection,
+    turns: &Arc<watch::Sender<u32>>,
+    mut changed: watch::Receiver<u64>,
+) {
+    let Some(embedder) = &shared.embedder else { return std::future::pending().await };
+    while changed.changed().await.is_ok() {
+        let mut pause = Some(Duration::ZERO);
+        while let Some(time) = pause {
+            sleep(time).await;
+            // A machine with passages to embed is not idle, but one that waits for a vendor is, and tries again.
+            let _turn = time.is_zero().then(|| TurnGuard::of(turns));
+            let embedded = timeout(WORKING_MAX, embedder.embed(account, link.clone())).await;
+            pause = embedded.unwrap_or(Some(WORKING_MAX));
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use self::index_watch::PassageEmbedder;
 use self::task::{Command, STOP_REQUESTED, Supervisor};
 use crate::connection::GuestConnection;
 use crate::contract::{DriverError, Home};
@@ -33,6 +34,8 @@ const MAILBOX_MAX: usize = 32;
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time that [`Machines::when_running`] waits for a stopped machine to be started.
 const START_PATIENCE: Duration = Duration::from_secs(1);
+/// The maximum wait of [`Machines::for_preview`].
+const PREVIEW_START_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum wait of [`Machines::ensure_running`].
 const RUNNING_TIMEOUT: Duration = Duration::from_secs(120);
 /// The number of changes of files that machines are told of at once.
@@ -133,6 +136,8 @@ struct Shared {
     driver: Driver,
     records: Arc<dyn MachineRecords>,
     rules: Rules,
+    /// Embeds the passages of documents, if that is configured.
+    embedder: Option<Arc<dyn PassageEmbedder>>,
     /// Limits concurrent starts to the number of processors.
     starts: Semaphore,
     handles: Mutex<HashMap<AccountId, Handle>>,
@@ -171,6 +176,7 @@ impl Machines {
                 driver,
                 records,
                 rules,
+                embedder: None,
                 starts: Semaphore::new(processors),
                 handles: Mutex::default(),
                 changes: Arc::new(Semaphore::new(CHANGES_TOLD_MAX)),
@@ -178,6 +184,13 @@ impl Machines {
                 shutdown: CancellationToken::new(),
             }),
         }
+    }
+
+    /// Has the passages of documents embedded. To be called before anything else.
+    #[must_use]
+    pub fn with_embedder(mut self, embedder: Arc<dyn PassageEmbedder>) -> Self {
+        Arc::get_mut(&mut self.shared).expect("nothing shares it yet").embedder = Some(embedder);
+        self
     }
 
     /// Attaches to machines that an earlier service left running, and starts those that should run but do not.
@@ -308,13 +321,7 @@ impl Machines {
         let _ = timeout(SETTLE_TIMEOUT, handle.seen.wait_for(|seen| seen.settled)).await;
         let link = handle.seen.borrow().link.clone();
         if link.is_none() {
-            let may_start = {
-                let seen = handle.seen.borrow();
-                let is_unwanted =
-                    seen.view.failure.is_some() || seen.view.reason.as_deref() == Some(STOP_REQUESTED);
-                at_rest(&seen) && !is_unwanted && self.shared.rules.started_by_questions
-            };
-            if may_start {
+            if self.may_start(&handle) {
                 let _ = self.start(account).await;
             }
             // A machine that starts reads all files but hidden ones.
@@ -337,6 +344,40 @@ impl Machines {
         };
         let shutdown = self.shared.shutdown.clone();
         self.shared.tasks.spawn(async move { shutdown.run_until_cancelled(telling).await });
+    }
+
+    /// Returns the account's machine to show its owner documents: the one that runs, or is started as by
+    /// [`Self::files_changed`], within [`PREVIEW_START_TIMEOUT`]. Cancel safe: the start continues.
+    ///
+    /// # Errors
+    /// [`MachineError::Stopped`] if it may not be started for this, [`MachineError::NotInTime`] among others.
+    pub async fn for_preview(&self, account: AccountId) -> Result<GuestConnection, MachineError> {
+        let mut handle = self.handle(account).await?;
+        let _ = timeout(SETTLE_TIMEOUT, handle.seen.wait_for(|seen| seen.settled)).await;
+        let (link, is_at_rest) = {
+            let seen = handle.seen.borrow();
+            (seen.link.clone(), at_rest(&seen))
+        };
+        if let Some(link) = link {
+            return Ok(link);
+        }
+        if is_at_rest && !self.may_start(&handle) {
+            return Err(MachineError::Stopped);
+        }
+        let started = async {
+            if is_at_rest {
+                self.start(account).await?;
+            }
+            self.when_running(account).await
+        };
+        timeout(PREVIEW_START_TIMEOUT, started).await.unwrap_or(Err(MachineError::NotInTime))
+    }
+
+    /// Returns true if a machine at rest may be started for its owner's files.
+    fn may_start(&self, handle: &Handle) -> bool {
+        let seen = handle.seen.borrow();
+        let is_unwanted = seen.view.failure.is_some() || seen.view.reason.as_deref() == Some(STOP_REQUESTED);
+        at_rest(&seen) && !is_unwanted && self.shared.rules.started_by_questions
     }
 
     /// Returns what the account's machine has last reported of the documents in a folder of the workspace.

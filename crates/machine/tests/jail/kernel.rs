@@ -37,6 +37,34 @@ async fn a_qemu_that_is_taken_over_is_confined() {
     assert!(sandbox.attach(site.home().account).unwrap().is_none());
 }
 
+#[tokio::test]
+async fn a_kernel_that_is_a_process_and_its_programs_stay_on_one_processor() {
+    if std::thread::available_parallelism().is_ok_and(|processors| processors.get() == 1) {
+        eprintln!("not tried: this host has one processor");
+        return;
+    }
+    let site = Site::new(Kind::Uml);
+    let (machine, _link) = site.start().await;
+    let places: Vec<String> = machine
+        .processes()
+        .unwrap()
+        .into_iter()
+        .filter_map(|pid| std::fs::read_to_string(format!("/proc/{pid}/status")).ok())
+        // Beside the kernel's processes, whose names depend on its version, are those of the jail.
+        .filter(|status| !["causerie-vm", "machine-bridge"].contains(&field(status, "Name")))
+        .map(|status| field(&status, "Cpus_allowed_list").to_owned())
+        .collect();
+    // The kernel, and a process of its own for each address space.
+    assert!(places.len() > 1, "{places:?}");
+    assert!(places.iter().all(|place| *place == places[0] && place.parse::<u32>().is_ok()), "{places:?}");
+}
+
+/// Returns a field of `/proc/PID/status`.
+fn field<'a>(status: &'a str, name: &str) -> &'a str {
+    let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap_or_default().trim()
+}
+
 /// Asserts that each attempt was refused, and that no file is a set-id one.
 fn got_nothing(site: &Site) {
     let workspace = site.folder.path().join("workspace");
