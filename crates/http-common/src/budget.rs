@@ -10,8 +10,8 @@ use crate::fair::FairGate;
 use crate::holder::{Bounds, Holder};
 use crate::limits::{
     BODY_BYTES_EACH, BODY_BYTES_MAX, COMPRESSED_EACH, COMPRESSED_MAX, HEADS_EACH, HEADS_MAX, MADE_EACH,
-    MADE_MAX, REQUESTS_EACH, REQUESTS_MAX, STRANGER_BYTES_EACH, STRANGER_BYTES_MAX, TRANSFERS_EACH,
-    TRANSFERS_MAX,
+    MADE_MAX, PREVIEWS_EACH, PREVIEWS_MAX, REQUESTS_EACH, REQUESTS_MAX, STRANGER_BYTES_EACH,
+    STRANGER_BYTES_MAX, TRANSFERS_EACH, TRANSFERS_MAX,
 };
 
 /// The `Retry-After` of a request that exceeded a budget.
@@ -176,6 +176,8 @@ pub struct Budgets {
     pub heads: Arc<Budget>,
     /// Responses that are created from much data; others wait.
     pub made: Arc<FairGate>,
+    /// Previews of documents that machines make; others wait.
+    pub previews: Arc<FairGate>,
 }
 
 impl Budgets {
@@ -190,6 +192,7 @@ impl Budgets {
             compressed: Budget::new(Bounds { each: COMPRESSED_EACH, all: COMPRESSED_MAX }),
             heads: Budget::new(Bounds { each: HEADS_EACH, all: HEADS_MAX }),
             made: Arc::new(FairGate::new(Bounds { each: MADE_EACH, all: MADE_MAX })),
+            previews: Arc::new(FairGate::new(Bounds { each: PREVIEWS_EACH, all: PREVIEWS_MAX })),
         }
     }
 }

@@ -100,6 +100,10 @@ pub const MADE_EACH: u64 = 4;
 /// The most such responses of all accounts that are created at once.
 pub const MADE_MAX: u64 = 8;
 
+/// The most previews of documents that the machine of one account makes at once, and those of all. Others wait.
+pub const PREVIEWS_EACH: u64 = 3;
+pub const PREVIEWS_MAX: u64 = 32;
+
 /// The most bytes of responses without a valid key in memory, per address.
 pub const STRANGER_BYTES_EACH: u64 = 4 << 20;
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use domain::id::AccountId;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, AtFlags, Dir, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
@@ -56,7 +56,7 @@ impl Workspaces {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    pub(crate) fn root(&self) -> rustix::fd::BorrowedFd<'_> {
+    pub(crate) fn root(&self) -> BorrowedFd<'_> {
         self.shared.root.as_fd()
     }
 
@@ -86,8 +86,8 @@ impl Workspaces {
         Ok(self.accounts().await?.len())
     }
 
-    /// Removes the files that interrupted uploads left in home folders, and returns their number. Skips files that were
-    /// written within the last hour, and unreadable folders. Cancel safe.
+    /// Removes the files that interrupted uploads left in home folders, and resumable uploads that expired. Returns their
+    /// number. Skips files that were written within the last hour, and unreadable folders. Cancel safe.
     ///
     /// # Errors
     /// Errors of the file system for the folder of all accounts.
@@ -187,6 +187,16 @@ impl Workspace {
         off_thread(move || workspace.home().map(drop)).await
     }
 
+    /// Returns the folder of all accounts.
+    pub(crate) fn root(&self) -> BorrowedFd<'_> {
+        self.shared.root.as_fd()
+    }
+
+    /// Returns the name of the home folder in [`Self::root`].
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(crate) async fn counted(&self, age: Duration) -> Result<Usage, WorkspaceError> {
         self.books
             .counted(age, async || {
@@ -228,11 +238,11 @@ impl Workspace {
     /// Removes stale files of interrupted uploads from the home folder.
     fn remove_stale(&self, home: &Home) -> Result<u64, WorkspaceError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut removed = 0;
+        let mut removed = self.remove_expired()?;
         for entry in Dir::new(fs::openat(home.fd(), c".", FOLDER_FLAGS, Mode::empty())?)? {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
-            if !is_staging(name) || self.books.is_staging(name) {
+            if !is_staging(name) || self.books.is_staging(name) || self.is_unfinished(name)? {
                 continue;
             }
             let written = entry_stat(home.fd(), name).map_or(0, |stat| stat.st_mtime);

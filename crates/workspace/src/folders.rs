@@ -14,6 +14,7 @@ use crate::account::{Workspace, Workspaces};
 use crate::error::WorkspaceError;
 use crate::jail::{FOLDER_FLAGS, FOLDER_MODE, Home, entry_stat, file_type, off_thread, size_charged};
 use crate::path::{AskedPath, NameError, WorkspacePath};
+use crate::resumable::UNFINISHED_FOLDER;
 use crate::tree::open_folder;
 use crate::usage::{ReservedSpace, Usage};
 
@@ -72,22 +73,34 @@ impl Workspace {
 }
 
 impl Workspaces {
-    /// Removes the account's home folder with all files, if there is one. Its machine must be stopped. A removal that was
+    /// Removes the account's home folder with all files, and its unfinished uploads, if there are any. Its machine must be stopped. A removal that was
     /// interrupted continues with the next call.
     ///
     /// # Errors
     /// Errors of the file system.
     pub async fn remove(&self, account: AccountId) -> Result<(), WorkspaceError> {
         let workspaces = self.clone();
-        let removing =
-            off_thread(move || match delete_tree(workspaces.root(), account.to_string().as_bytes()) {
-                Ok(()) => Ok(fs::fsync(workspaces.root())?),
-                Err(WorkspaceError::NotFound) => Ok(()),
-                Err(error) => Err(error),
-            });
+        let removing = off_thread(move || {
+            let name = account.to_string();
+            match fs::openat(workspaces.root(), UNFINISHED_FOLDER, FOLDER_FLAGS, Mode::empty()) {
+                Ok(uploads) => remove_tree(uploads.as_fd(), name.as_bytes())?,
+                Err(Errno::NOENT) => {}
+                Err(other) => return Err(other.into()),
+            }
+            remove_tree(workspaces.root(), name.as_bytes())
+        });
         removing.await?;
         self.forget(account);
         Ok(())
+    }
+}
+
+/// Deletes an entry with all its contents, if it exists.
+fn remove_tree(parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), WorkspaceError> {
+    match delete_tree(parent, name) {
+        Ok(()) => Ok(fs::fsync(parent)?),
+        Err(WorkspaceError::NotFound) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

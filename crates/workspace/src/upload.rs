@@ -16,7 +16,7 @@ use crate::account::Workspace;
 use crate::error::WorkspaceError;
 use crate::jail::{FILE_MODE, Home, entry_stat, file_type, off_thread, size_charged};
 use crate::path::{AskedPath, FRESH_DIGITS, FileName, NameError, STAGING_PREFIX, WorkspacePath};
-use crate::usage::{ReservedSpace, Usage, UsageTracker};
+use crate::usage::{Quota, ReservedSpace, Usage, UsageTracker};
 
 /// The size of a batch that is collected before it is written; another batch may be in progress at the same time.
 const BATCH_BYTES: usize = 512 * 1024;
@@ -65,18 +65,18 @@ pub struct Staging {
 /// A completely received file without a place. Dropping it removes all traces.
 #[derive(Debug)]
 pub struct Staged {
-    file: Arc<StagedFile>,
-    room: ReservedSpace,
-    size: u64,
+    pub(crate) file: Arc<StagedFile>,
+    pub(crate) room: ReservedSpace,
+    pub(crate) size: u64,
 }
 
 /// The file on disk: without a name if the file system supports that, otherwise with a hidden one in the home folder.
 #[derive(Debug)]
-struct StagedFile {
-    home: Home,
-    file: File,
-    name: Option<Vec<u8>>,
-    books: Arc<UsageTracker>,
+pub(crate) struct StagedFile {
+    pub(crate) home: Home,
+    pub(crate) file: File,
+    pub(crate) name: Option<Vec<u8>>,
+    pub(crate) books: Arc<UsageTracker>,
 }
 
 impl Workspace {
@@ -226,22 +226,28 @@ impl Staged {
     /// [`WorkspaceError::NotFound`] and [`WorkspaceError::NotAFolder`] for the destination,
     /// [`WorkspaceError::AlreadyExists`] when a folder has the name, and errors of the file system.
     pub async fn place(self, destination: Destination, name: FileName) -> Result<Uploaded, WorkspaceError> {
-        off_thread(move || {
-            self.file.file.sync_all()?;
-            let file = self.file.clone();
-            match destination {
-                Destination::Uploads => {
-                    let folder = uploads(&file.home)?;
-                    self.place_in(&WorkspacePath::uploads(), &folder, &name)
-                }
-                Destination::Folder(asked) => {
-                    let (path, folder) = existing(&file.home, &asked)?;
-                    self.place_in(&path, &folder, &name)
-                }
-                Destination::Temporary => self.place_in_own_folder(&name),
+        off_thread(move || self.place_now(&destination, &name)).await
+    }
+
+    /// Places the file as [`Self::place`] does. Blocks.
+    pub(crate) fn place_now(
+        self,
+        destination: &Destination,
+        name: &FileName,
+    ) -> Result<Uploaded, WorkspaceError> {
+        self.file.file.sync_all()?;
+        let file = self.file.clone();
+        match destination {
+            Destination::Uploads => {
+                let folder = uploads(&file.home)?;
+                self.place_in(&WorkspacePath::uploads(), &folder, name)
             }
-        })
-        .await
+            Destination::Folder(asked) => {
+                let (path, folder) = existing(&file.home, asked)?;
+                self.place_in(&path, &folder, name)
+            }
+            Destination::Temporary => self.place_in_own_folder(name),
+        }
     }
 
     fn place_in_own_folder(self, name: &FileName) -> Result<Uploaded, WorkspaceError> {
@@ -293,8 +299,20 @@ fn existing(home: &Home, asked: &AskedPath) -> Result<(WorkspacePath, OwnedFd), 
     Err(WorkspaceError::NotFound)
 }
 
+/// Checks that the disk keeps its minimum of free space when `bytes` more are written to the file.
+pub(crate) fn check_disk(file: &File, quota: &Quota, bytes: u64) -> Result<(), WorkspaceError> {
+    let disk = fs::fstatvfs(file)?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    // File systems that do not count inodes report none.
+    let is_short = disk.f_files > 0 && disk.f_favail < DISK_INODES_FREE_MIN;
+    if is_short || free < quota.disk_free_min_bytes.saturating_add(bytes) {
+        return Err(WorkspaceError::QuotaExceeded);
+    }
+    Ok(())
+}
+
 /// Generates a unique name from 128 random bits.
-fn fresh() -> Result<String, WorkspaceError> {
+pub(crate) fn fresh() -> Result<String, WorkspaceError> {
     let mut bits = [0u8; FRESH_DIGITS / 2];
     getrandom::fill(&mut bits).map_err(|error| WorkspaceError::Io(std::io::Error::other(error)))?;
     Ok(format!("{:0width$x}", u128::from_be_bytes(bits), width = FRESH_DIGITS))
@@ -337,13 +355,7 @@ impl StagedFile {
     }
 
     fn write(&self, batch: &[Bytes], bytes: u64) -> Result<(), WorkspaceError> {
-        let disk = fs::fstatvfs(&self.file)?;
-        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-        // File systems that do not count inodes report none.
-        let is_short = disk.f_files > 0 && disk.f_favail < DISK_INODES_FREE_MIN;
-        if is_short || free < self.books.quota().disk_free_min_bytes.saturating_add(bytes) {
-            return Err(WorkspaceError::QuotaExceeded);
-        }
+        check_disk(&self.file, self.books.quota(), bytes)?;
         for bytes in batch {
             (&self.file).write_all(bytes)?;
         }
@@ -424,7 +436,7 @@ mod tests {
     #[tokio::test]
     async fn files_of_interrupted_uploads_are_removed_when_they_are_old() {
         let root = tempfile::tempdir().unwrap();
-        let workspaces = crate::Workspaces::new(root.path(), crate::Quota::default()).unwrap();
+        let workspaces = crate::Workspaces::new(root.path(), Quota::default()).unwrap();
         let long_ago = std::time::SystemTime::now() - Duration::from_secs(3700);
         let mut homes = Vec::new();
         for number in 1..=2 {
@@ -450,7 +462,7 @@ mod tests {
     #[tokio::test]
     async fn a_file_system_without_nameless_files_will_do() {
         let root = tempfile::tempdir().unwrap();
-        let workspaces = crate::Workspaces::new(root.path(), crate::Quota::default()).unwrap();
+        let workspaces = crate::Workspaces::new(root.path(), Quota::default()).unwrap();
         let account = domain::id::AccountId::from_random(1);
         let workspace = workspaces.provision(account, None).await.unwrap();
         let names = || {

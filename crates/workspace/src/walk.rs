@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use crate::account::Workspaces;
 use crate::jail::{FOLDER_FLAGS, file_type, size, size_on_disk};
 use crate::path::is_staging;
+use crate::resumable::UNFINISHED_FOLDER;
 use crate::tree::{TreeEntry, TreeWalk, open_file, open_path};
 
 /// The maximum length of a path, relative to the folder of all accounts; longer ones are skipped. Clients of the
@@ -105,7 +106,12 @@ impl Workspaces {
                 }
             };
             // Content of unfinished uploads belongs to nobody yet.
-            if entry.depth == 2 && is_staging(entry.name.to_bytes()) {
+            let is_unfinished = match entry.depth {
+                1 => entry.name.to_bytes() == UNFINISHED_FOLDER.as_bytes(),
+                2 => is_staging(entry.name.to_bytes()),
+                _ => false,
+            };
+            if is_unfinished {
                 continue;
             }
             lengths.truncate(entry.depth);

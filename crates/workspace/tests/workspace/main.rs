@@ -7,6 +7,7 @@ mod files;
 mod folders;
 mod hostile;
 mod quotas;
+mod resumable;
 
 use std::convert::Infallible;
 use std::path::PathBuf;
