@@ -1,10 +1,14 @@
 // The script of the web application. Every page works without it: it lets an answer grow in place, sends a question with
-// Enter, shows times in the visitor's time zone, and copies keys.
+// Enter, shows times in the visitor's time zone, and copies keys, answers and code.
 
 "use strict";
 
 // The distance to the end of the page within which the page follows a growing answer, in pixels.
 const NEAR_END = 160;
+// The distance of a page that is at its end.
+const AT_END = 4;
+// The time for which a scroll is that of the visitor who has just turned a wheel, moved a finger or pressed a key.
+const STEERED_MS = 500;
 
 // Makes the children of `old` equal to those of `fresh`. What is equal stays, so that a selection survives; so do the first
 // children of a text that has not changed there, which `fresh` leaves out.
@@ -24,7 +28,8 @@ const sync = (old, fresh) => {
       }
     }
   });
-  had.slice(next.length).forEach((node) => node.remove());
+  // The rest of a long text comes with the next events.
+  if (fresh.dataset?.more === undefined) had.slice(next.length).forEach((node) => node.remove());
 };
 
 // A section that the visitor has opened stays open.
@@ -33,44 +38,75 @@ const syncAttributes = (old, fresh) => {
     if (name !== "open" && !fresh.hasAttribute(name)) old.removeAttribute(name);
   }
   for (const { name, value } of fresh.attributes) {
-    if (name !== "data-kept" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+    if (name !== "data-kept" && name !== "data-more" && old.getAttribute(name) !== value) old.setAttribute(name, value);
   }
 };
 
-const isNearEnd = () => {
-  const { scrollHeight } = document.documentElement;
-  return scrollHeight - window.innerHeight - window.scrollY < NEAR_END;
-};
+const fromEnd = () => document.documentElement.scrollHeight - window.innerHeight - window.scrollY;
+const isNearEnd = () => fromEnd() < NEAR_END;
 const toEnd = () => window.scrollTo({ top: document.documentElement.scrollHeight });
 
-// Follows an answer in progress. Each event has what has changed since the one before; the first has the whole answer.
+// The time of the main thread that events take in one turn, unless a single one takes longer, in milliseconds.
+const TURN_MS = 8;
+
+// Follows an answer in progress. Each event has what has changed since the one before; a long change comes in several.
 const follow = (article) => {
   const main = document.getElementById("main");
   const source = new EventSource(article.dataset.events);
   // The page is measured and moved once for each picture, however many events there are.
   let measured = false;
+  // It follows the end until its visitor scrolls up, and again once they are back. Heights out of view are estimates, so a
+  // distance from the end alone says little.
+  let follows = isNearEnd();
+  let top = window.scrollY;
+  let steered = -STEERED_MS;
+  for (const kind of ["wheel", "touchmove", "keydown"]) {
+    document.addEventListener(kind, () => { steered = performance.now(); }, { passive: true });
+  }
+  document.addEventListener("scroll", () => {
+    const isUp = window.scrollY < top;
+    top = window.scrollY;
+    // The first step of a visitor's way up counts. Without a visitor, heights have changed.
+    if (isUp && performance.now() - steered < STEERED_MS) follows = fromEnd() < AT_END;
+    else if (isUp || !follows) follows = isNearEnd();
+  }, { passive: true });
   const keepEndInView = () => {
     if (measured) return;
     measured = true;
-    const follows = isNearEnd();
     requestAnimationFrame(() => {
       measured = false;
-      if (follows) toEnd();
+      if (!follows) return;
+      toEnd();
+      // The event of this comes later, perhaps together with that of the visitor.
+      top = window.scrollY;
     });
   };
-  const show = ({ data }) => {
+  const show = (data) => {
     keepEndInView();
     const page = new DOMParser().parseFromString(JSON.parse(data).html, "text/html");
     const fresh = page.querySelector("article");
     syncAttributes(article, fresh);
     sync(article, fresh);
   };
-  source.addEventListener("message", show);
-  source.addEventListener("completed", (event) => {
+  // Many events may arrive at once. They are shown in turns, between which the page is painted and hears its visitor.
+  const waiting = [];
+  const showWaiting = () => {
+    const begun = performance.now();
+    while (waiting.length > 0 && performance.now() - begun < TURN_MS) waiting.shift()();
+    if (waiting.length > 0) window.setTimeout(showWaiting);
+  };
+  const later = (task) => {
+    waiting.push(task);
+    if (waiting.length === 1) window.setTimeout(showWaiting);
+  };
+  source.addEventListener("message", ({ data }) => later(() => show(data)));
+  source.addEventListener("completed", ({ data }) => {
     source.close();
-    show(event);
-    main.dataset.state = "idle";
-    document.querySelector("#side [aria-current] .dot")?.remove();
+    later(() => {
+      show(data);
+      main.dataset.state = "idle";
+      document.querySelector("#side [aria-current] .dot")?.remove();
+    });
   });
   // A stream that broke is opened again by the browser. One that was refused is not: the session may have ended.
   source.addEventListener("error", () => {
@@ -82,6 +118,8 @@ const follow = (article) => {
 const compose = (form) => {
   const input = form.querySelector("textarea");
   const main = document.getElementById("main");
+  // A text that is edited is continued at its end.
+  input.setSelectionRange(input.value.length, input.value.length);
   input.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
@@ -89,24 +127,82 @@ const compose = (form) => {
   });
 };
 
+// Shows the settings of the chosen model alone.
+const showSettings = (choice) => {
+  const show = () => document.querySelectorAll("[data-model]").forEach((group) => {
+    group.hidden = group.dataset.model !== choice.value;
+  });
+  choice.addEventListener("change", show);
+  show();
+};
+
 // Shows a time in the time zone of the visitor.
 const localise = (element) => {
-  const format = new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "medium", timeStyle: "short" });
+  // The service writes days as they are written in Britain.
+  const language = document.documentElement.lang.replace(/^en$/u, "en-GB");
+  const format = new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" });
   const at = new Date(element.dateTime);
   if (!Number.isNaN(at.getTime())) element.textContent = format.format(at);
+};
+
+// The text of an answer without its steps and reasoning, as it looks and as plain text.
+const copied = (article) => {
+  const texts = [...article.querySelectorAll(":scope > .prose")];
+  const of = (kind, contents) => new Blob([contents.join(kind === "text/html" ? "" : "\n\n")], { type: kind });
+  const withoutButtons = (text) => {
+    const copy = text.cloneNode(true);
+    copy.querySelectorAll(".copy-code").forEach((button) => button.remove());
+    return copy.innerHTML;
+  };
+  return new ClipboardItem({
+    "text/html": of("text/html", texts.map(withoutButtons)),
+    "text/plain": of("text/plain", texts.map((text) => text.innerText.trim())),
+  });
 };
 
 const offerCopy = (button) => {
   button.hidden = false;
   button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
-    button.textContent = button.dataset.done;
+    const source = document.getElementById(button.dataset.copy);
+    if (source.matches("article")) await navigator.clipboard.write([copied(source)]);
+    else await navigator.clipboard.writeText(source.textContent);
+    button.lastChild.textContent = button.dataset.done;
   });
+};
+
+// Copies a block of code. Answers that grow get further blocks, so the page listens for them all.
+const COPIED_MS = 2000;
+let forgetCopied = () => {};
+const copyCode = async ({ target }) => {
+  const button = target.closest(".copy-code");
+  if (!button) return;
+  try {
+    await navigator.clipboard.writeText(button.nextElementSibling.textContent.replace(/\n$/u, ""));
+  } catch {
+    // Not permitted here: the code can still be selected.
+    return;
+  }
+  forgetCopied();
+  button.classList.add("done");
+  const status = document.querySelector("[data-copied]");
+  status.textContent = status.dataset.copied;
+  const forget = () => {
+    window.clearTimeout(timer);
+    button.classList.remove("done");
+    status.textContent = "";
+  };
+  const timer = window.setTimeout(forget, COPIED_MS);
+  forgetCopied = forget;
 };
 
 document.querySelectorAll("article[data-events]").forEach(follow);
 document.querySelectorAll(".composer").forEach(compose);
+document.querySelectorAll(".home select[name=model]").forEach(showSettings);
 document.querySelectorAll("time[data-time]").forEach(localise);
 // Clipboards are closed to pages over plain HTTP.
-if (navigator.clipboard) document.querySelectorAll("[data-copy]").forEach(offerCopy);
-if (document.querySelector(".conversation") && !window.location.search) toEnd();
+if (navigator.clipboard) {
+  document.querySelectorAll("[data-copy]").forEach(offerCopy);
+  document.documentElement.classList.add("copies");
+  document.addEventListener("click", copyCode);
+}
+if (document.querySelector(".conversation") && !window.location.search && !window.location.hash) toEnd();

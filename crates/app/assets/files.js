@@ -7,10 +7,11 @@ const UPLOADS_AT_ONCE = 2;
 // Files from this size on are sent in pieces, which go on where a broken connection ended them.
 const PIECES_FROM_BYTES = 8 << 20;
 const PIECE_BYTES = 1 << 20;
-// The failures in a row after which an upload is given up: the last wait is half a minute.
+// The failures in a row after which an upload is given up: the last wait is half a minute. Choosing the file again goes on
+// with it, also in another page.
 const FAILURES_MAX = 8;
 const WAIT_MS = 250;
-const LATER = [408, 409, 429, 502, 503, 504];
+const LATER = [408, 429, 502, 503, 504];
 
 const wait = (ms) => new Promise((resolve) => { window.setTimeout(resolve, ms); });
 
@@ -25,27 +26,45 @@ const ask = async (path, body) => {
   }
 };
 
+// Tells a file from others of the same name, size and time: hashes samples that are spread over it (FNV-1a; pages over plain
+// HTTP have no better one).
+const SAMPLES = 64;
+const SAMPLE_BYTES = 16384;
+const digestOf = async (file) => {
+  let hash = 0x811c9dc5;
+  for (let sample = 0; sample < SAMPLES; sample += 1) {
+    const at = Math.floor((file.size - SAMPLE_BYTES) * sample / (SAMPLES - 1));
+    const bytes = new Uint8Array(await file.slice(at, at + SAMPLE_BYTES).arrayBuffer());
+    for (const byte of bytes) hash = Math.imul(hash ^ byte, 0x01000193);
+  }
+  return (hash >>> 0).toString(16);
+};
+
 // Sends a large file in pieces and resolves to its path, or rejects with the text of the reason.
 const sendPieces = async (file, destination, failed, onProgress) => {
+  const digest = await digestOf(file).catch(() => { throw failed; });
   let upload = null;
   let received = 0;
   for (let failures = 0; failures < FAILURES_MAX;) {
     const { status, said } = upload
       ? await ask(`${upload}/${received}`, file.slice(received, received + PIECE_BYTES))
-      : await ask("/workspace/uploads", new URLSearchParams({ name: file.name, size: file.size, destination }));
+      : await ask("/workspace/uploads", new URLSearchParams({
+        name: file.name, size: file.size, destination, modified: file.lastModified, digest,
+      }));
     if (status === 201 && said.files) return said.files[0];
     if (status === 201 && said.upload) {
       upload = `/workspace/uploads/${said.upload}`;
-      received = 0;
+      received = said.received;
     } else if (status === 200) {
       received = said.received;
       failures = 0;
       onProgress(received, file.size);
     } else {
       failures += 1;
-      // The service has forgotten the upload: it was restarted.
+      // The upload has expired, or others took its place.
       if (upload && status === 404) upload = null;
-      else if (status !== 0 && !LATER.includes(status)) throw said.error ?? failed;
+      // A conflict of offsets says how much has arrived.
+      else if (status !== 0 && said.received === undefined && !LATER.includes(status)) throw said.error ?? failed;
       await wait(WAIT_MS * 2 ** failures);
       const state = upload ? await ask(upload) : {};
       if (state.status === 200) received = state.said.received;

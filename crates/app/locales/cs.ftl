@@ -50,6 +50,14 @@ ask-placeholder = Položte otázku …
 ask-blank = Nejprve napište otázku.
 follow-up-placeholder = Zeptejte se dál …
 model = Model
+choices = Další volby
+choices-agent = Agent
+choices-usual-agent = Obvyklý
+choices-skills = Dovednosti
+choices-jurisdictions = Jurisdikce
+choices-more-skills = Dalších { $count } lze uvést v rozhraní.
+model-degraded = často selhává
+model-down = neodpovídá
 web = Hledat na webu
 send = Odeslat
 stop = Zastavit
@@ -61,8 +69,13 @@ delete-sure = Smazat tuto konverzaci se všemi odpověďmi?
 earlier = Starší zprávy
 later = Novější zprávy
 you-asked = Zeptali jste se
-ask-again = Zeptat se znovu
-ask-again-note = Položit otázku znovu v nové konverzaci, upravenou nebo jinému modelu
+edit = Upravit
+retry = Zkusit znovu
+retry-elsewhere = Jiným modelem
+cancel = Zrušit
+version = Verze
+version-previous = Předchozí verze
+version-next = Další verze
 answer = Odpověď
 working = Pracuji …
 reasoning = Úvaha
@@ -72,6 +85,17 @@ source-page = strana { $page }
 source-line = řádek { $line }
 source-lines = řádky { $lines }
 source-unproven = nedoloženo
+source-proven = Úryvek větu dokládá.
+source-unproven-quote = Nedoloženo: v úryvku nejsou citovaná slova „{ $text }“.
+source-unproven-number = Nedoloženo: v úryvku není číslo { $text }.
+source-unproven-date = Nedoloženo: v úryvku není datum ({ $text }).
+source-unproven-name = Nedoloženo: v úryvku není jméno { $text }.
+source-unproven-negation = Nedoloženo: úryvek říká opak.
+source-unproven-words = Nedoloženo: úryvek má s větou málo společného.
+cited-passage = Citovaný úryvek
+cited-back = Zpět k odpovědi
+found-more = další: { $count }
+source-open = Otevřít zdroj
 tool-search = Prohledání dokumentů
 tool-read = Čtení dokumentu
 tool-list = Výpis složky
@@ -144,7 +168,7 @@ files-pages = Stránky složky
 files-previous = Předchozí stránka
 files-next = Další stránka
 files-no-preview = Tento soubor se tu nezobrazuje. Stáhněte si ho.
-files-cut = Zobrazen je jen začátek. Celý soubor si stáhněte.
+files-cut = Zobrazena je jen část. Celý soubor si stáhněte.
 files-none-chosen = Nejprve vyberte soubor.
 files-too-many = Najednou lze nahrát nejvýše { $count } souborů.
 files-broken-off = Nahrávání se přerušilo. Zkuste to znovu.
@@ -190,12 +214,16 @@ keys-limit-hint = žádný
 keys-make = Vytvořit klíč
 keys-made = Klíč „{ $name }“ je připraven
 keys-made-note = Zkopírujte si ho teď. Znovu se nezobrazí.
+keys-first-question = Položte první otázku
+keys-example-question = Co je v mých dokumentech?
 keys-created = Vytvořen
 keys-used = Naposledy použit
 keys-never = nikdy
 keys-expires = Platí do
 keys-spent = Utraceno
 keys-revoke = Zneplatnit
+keys-revoke-named = Zneplatnit { $name }
+keys-credits = Kredity, 30 dní
 keys-revoke-sure = Programy s tímto klíčem okamžitě přestanou fungovat.
 keys-none = Nejsou tu žádné klíče.
 keys-bad-name = Klíč potřebuje název o nejvýše 256 bajtech a limit útraty alespoň 1.
@@ -207,6 +235,7 @@ permission-ask = pokládat otázky
 permission-files = používat soubory
 permission-machine = spouštět a zastavovat stroj
 copy = Kopírovat
+copy-code = Kopírovat kód
 copied = Zkopírováno
 
 # Stroj
@@ -236,7 +265,17 @@ machine-reason = Poslední změna
 credits-available = K dispozici
 credits-reserved = { $amount } rezervováno pro vznikající odpovědi
 credits-spent = Utraceno
-credits-span = za posledních 30 dní
+credits-span = { $count ->
+    [one] za poslední den
+    [few] za poslední { $count } dny
+   *[other] za posledních { $count } dní
+}
+credits-spans = Období
+credits-days-count = { $count ->
+    [one] Jeden den
+    [few] { $count } dny
+   *[other] { $count } dní
+}
 credits-licence = Licence do
 credits-by-day = Podle dne
 credits-by-model = Podle modelu
@@ -248,7 +287,6 @@ credits-none = Zatím se nic neutratilo.
 credits-by-key = Podle klíče
 credits-days = Den po dni
 credits-no-key = Aplikace
-credits-chart = Kredity podle dnů za posledních 30 dní
 credits-most = nejvýše { $amount } za den
 credits-amount = kredity: { $amount }
 ledger = Účetní kniha
@@ -377,3 +415,15 @@ error-rate-limited = Příliš mnoho požadavků. Zkuste to za chvíli.
 error-unavailable = Služba právě není dostupná. Zkuste to za chvíli.
 error-internal = Služba selhala. Zkuste to později.
 error-invalid = Služba to odmítla: { $reason }
+
+# Dokumenty, které ukazuje stroj
+document-page = Strana { $page }
+document-slide = Snímek { $page }
+document-sheet = List { $page }
+document-section = Oddíl { $page }
+document-pages = Strany dokumentu
+document-range = Strany { $pages }
+document-text = Text strany
+document-previous = Předchozí strany
+document-next = Další strany
+document-no-machine = Dokumenty ukazuje váš stroj, a ten neběží. Spusťte ho a načtěte stránku znovu, nebo soubor stáhněte.

@@ -50,6 +50,14 @@ ask-placeholder = Položte otázku …
 ask-blank = Najprv napíšte otázku.
 follow-up-placeholder = Pýtajte sa ďalej …
 model = Model
+choices = Ďalšie voľby
+choices-agent = Agent
+choices-usual-agent = Zvyčajný
+choices-skills = Zručnosti
+choices-jurisdictions = Jurisdikcie
+choices-more-skills = Ďalších { $count } možno uviesť v rozhraní.
+model-degraded = často zlyháva
+model-down = neodpovedá
 web = Hľadať na webe
 send = Odoslať
 stop = Zastaviť
@@ -61,8 +69,13 @@ delete-sure = Zmazať túto konverzáciu so všetkými odpoveďami?
 earlier = Staršie správy
 later = Novšie správy
 you-asked = Opýtali ste sa
-ask-again = Opýtať sa znova
-ask-again-note = Položiť otázku znova v novej konverzácii, upravenú alebo inému modelu
+edit = Upraviť
+retry = Skúsiť znova
+retry-elsewhere = Iným modelom
+cancel = Zrušiť
+version = Verzia
+version-previous = Predchádzajúca verzia
+version-next = Ďalšia verzia
 answer = Odpoveď
 working = Pracujem …
 reasoning = Úvaha
@@ -72,6 +85,17 @@ source-page = strana { $page }
 source-line = riadok { $line }
 source-lines = riadky { $lines }
 source-unproven = nedoložené
+source-proven = Úryvok vetu dokladá.
+source-unproven-quote = Nedoložené: v úryvku nie sú citované slová „{ $text }“.
+source-unproven-number = Nedoložené: v úryvku nie je číslo { $text }.
+source-unproven-date = Nedoložené: v úryvku nie je dátum ({ $text }).
+source-unproven-name = Nedoložené: v úryvku nie je meno { $text }.
+source-unproven-negation = Nedoložené: úryvok hovorí opak.
+source-unproven-words = Nedoložené: úryvok má s vetou málo spoločné.
+cited-passage = Citovaný úryvok
+cited-back = Späť k odpovedi
+found-more = ďalšie: { $count }
+source-open = Otvoriť zdroj
 tool-search = Prehľadanie dokumentov
 tool-read = Čítanie dokumentu
 tool-list = Výpis priečinka
@@ -144,7 +168,7 @@ files-pages = Stránky priečinka
 files-previous = Predchádzajúca stránka
 files-next = Ďalšia stránka
 files-no-preview = Tento súbor sa tu nezobrazuje. Stiahnite si ho.
-files-cut = Zobrazený je len začiatok. Celý súbor si stiahnite.
+files-cut = Zobrazená je len časť. Celý súbor si stiahnite.
 files-none-chosen = Najprv vyberte súbor.
 files-too-many = Naraz možno nahrať najviac { $count } súborov.
 files-broken-off = Nahrávanie sa prerušilo. Skúste to znova.
@@ -190,12 +214,16 @@ keys-limit-hint = žiadny
 keys-make = Vytvoriť kľúč
 keys-made = Kľúč „{ $name }“ je pripravený
 keys-made-note = Skopírujte si ho teraz. Znova sa nezobrazí.
+keys-first-question = Položte prvú otázku
+keys-example-question = Čo je v mojich dokumentoch?
 keys-created = Vytvorený
 keys-used = Naposledy použitý
 keys-never = nikdy
 keys-expires = Platí do
 keys-spent = Minuté
 keys-revoke = Zneplatniť
+keys-revoke-named = Zneplatniť { $name }
+keys-credits = Kredity, 30 dní
 keys-revoke-sure = Programy s týmto kľúčom okamžite prestanú fungovať.
 keys-none = Nie sú tu žiadne kľúče.
 keys-bad-name = Kľúč potrebuje názov s najviac 256 bajtmi a limit útraty aspoň 1.
@@ -207,6 +235,7 @@ permission-ask = klásť otázky
 permission-files = používať súbory
 permission-machine = spúšťať a zastavovať stroj
 copy = Kopírovať
+copy-code = Kopírovať kód
 copied = Skopírované
 
 # Stroj
@@ -236,7 +265,17 @@ machine-reason = Posledná zmena
 credits-available = K dispozícii
 credits-reserved = { $amount } rezervované pre vznikajúce odpovede
 credits-spent = Minuté
-credits-span = za posledných 30 dní
+credits-span = { $count ->
+    [one] za posledný deň
+    [few] za posledné { $count } dni
+   *[other] za posledných { $count } dní
+}
+credits-spans = Obdobie
+credits-days-count = { $count ->
+    [one] Jeden deň
+    [few] { $count } dni
+   *[other] { $count } dní
+}
 credits-licence = Licencia do
 credits-by-day = Podľa dňa
 credits-by-model = Podľa modelu
@@ -248,7 +287,6 @@ credits-none = Zatiaľ sa nič neminulo.
 credits-by-key = Podľa kľúča
 credits-days = Deň po dni
 credits-no-key = Aplikácia
-credits-chart = Kredity podľa dní za posledných 30 dní
 credits-most = najviac { $amount } za deň
 credits-amount = kredity: { $amount }
 ledger = Účtovná kniha
@@ -377,3 +415,15 @@ error-rate-limited = Príliš veľa požiadaviek. Skúste to o chvíľu.
 error-unavailable = Služba práve nie je dostupná. Skúste to o chvíľu.
 error-internal = Služba zlyhala. Skúste to neskôr.
 error-invalid = Služba to odmietla: { $reason }
+
+# Dokumenty, ktoré ukazuje stroj
+document-page = Strana { $page }
+document-slide = Snímka { $page }
+document-sheet = Hárok { $page }
+document-section = Oddiel { $page }
+document-pages = Strany dokumentu
+document-range = Strany { $pages }
+document-text = Text strany
+document-previous = Predchádzajúce strany
+document-next = Ďalšie strany
+document-no-machine = Dokumenty ukazuje váš stroj, a ten nebeží. Spustite ho a načítajte stránku znova, alebo súbor stiahnite.

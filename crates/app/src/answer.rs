@@ -7,12 +7,14 @@ use domain::answer::{Ending, ErrorCode, RunState};
 use domain::citation::Place;
 
 use crate::answer_html::AnswerHtml;
+use crate::cited::{self, CitingAnswer};
 use crate::growing::{OnPage, Prose};
+use crate::links::{name_of, view_href};
 use crate::paths;
 use crate::texts::Texts;
 
-/// The prefix of the public interface's files.
-const API_FILES: &str = "/api/v1/files";
+/// The files and pages of a call that are listed.
+const FOUND_MAX: usize = 20;
 
 /// An answer at one revision.
 #[derive(Template)]
@@ -22,6 +24,8 @@ pub(crate) struct AnswerView {
     id: String,
     /// The event stream, while the answer is in progress.
     events: Option<String>,
+    /// The prefix of the cards of its citations.
+    cards: String,
     blocks: Vec<Block>,
     /// The note about how the answer ended, unless it is simply done.
     note: Option<Note>,
@@ -43,6 +47,41 @@ struct Step {
     detail: String,
     /// `pending`, `done` or `failed`.
     state: &'static str,
+    /// The files and pages that it found, at most [`FOUND_MAX`], and how many more there are.
+    found: Vec<FoundView>,
+    more: usize,
+}
+
+/// A file or page that a call found.
+struct FoundView {
+    name: String,
+    href: Option<String>,
+    is_web: bool,
+}
+
+impl Step {
+    fn of(label: String, detail: &str, state: RunState, sources: &[Place]) -> Self {
+        let found: Vec<_> = sources.iter().take(FOUND_MAX).map(FoundView::of).collect();
+        let detail = match (detail, sources) {
+            ("", [_]) => found[0].name.clone(),
+            (detail, _) => detail.to_owned(),
+        };
+        let more = sources.len() - found.len();
+        Self { label, detail, state: word(state), found, more }
+    }
+}
+
+impl FoundView {
+    fn of(place: &Place) -> Self {
+        let (name, href, is_web) = match place {
+            Place::File { path, .. } => (name_of(path), Some(view_href(path)), false),
+            Place::Web { url, title } => {
+                let name = if title.is_empty() { url } else { title };
+                (name.as_str(), render::href(place), true)
+            }
+        };
+        Self { name: name.to_owned(), href, is_web }
+    }
 }
 
 struct Note {
@@ -63,53 +102,54 @@ impl AnswerView {
     /// Creates the view of a snapshot, as far as the page does not have it, and remembers what it then has.
     pub(crate) fn of(texts: Texts, snapshot: &Snapshot, page: &mut OnPage) -> Self {
         let mut blocks = Vec::new();
-        let mut fitted = AnswerHtml::new();
+        let meta = &snapshot.meta;
+        let of = CitingAnswer { conversation: meta.conversation, answer: meta.answer };
+        let mut fitted = AnswerHtml::of(of);
         let mut sources = Vec::<SourceView>::new();
         for part in &snapshot.parts {
             let block = match &part.shape {
                 PartKind::Text { html, citations } => {
-                    add_sources(texts, &mut sources, citations);
+                    add_sources(texts, of, &mut sources, citations);
                     Block::Text(page.show(part.id, blocks.len(), html, &mut fitted))
                 }
                 PartKind::Reasoning { html } => {
                     Block::Reasoning(page.show(part.id, blocks.len(), html, &mut fitted))
                 }
                 PartKind::Agent { agent, state, html, citations } => {
-                    add_sources(texts, &mut sources, citations);
+                    add_sources(texts, of, &mut sources, citations);
                     Block::Agent {
                         name: agent.name.clone(),
                         state: word(*state),
                         prose: page.show(part.id, blocks.len(), html, &mut fitted),
                     }
                 }
+                // Attached files, which come first, stand at the question.
+                PartKind::File { .. } if blocks.is_empty() => continue,
                 PartKind::File { path } => {
-                    Block::File { name: name_of(path).to_owned(), href: file_href(path) }
+                    Block::File { name: name_of(path).to_owned(), href: view_href(path) }
                 }
-                PartKind::Tool { tool, state, .. } => {
-                    add_step(
-                        &mut blocks,
-                        Step { label: tool_label(texts, tool), detail: String::new(), state: word(*state) },
-                    );
+                PartKind::Tool { tool, state, sources, .. } => {
+                    add_step(&mut blocks, Step::of(tool_label(texts, tool), "", *state, sources));
                     continue;
                 }
-                PartKind::WebSearch { query, state, .. } => {
+                PartKind::WebSearch { query, state, sources, .. } => {
                     let label = texts.get("tool-web-search");
-                    add_step(&mut blocks, Step { label, detail: query.clone(), state: word(*state) });
+                    add_step(&mut blocks, Step::of(label, query, *state, sources));
                     continue;
                 }
                 PartKind::Skill { skill, state } => {
                     let label = texts.get("tool-skill");
-                    add_step(&mut blocks, Step { label, detail: skill.name.clone(), state: word(*state) });
+                    add_step(&mut blocks, Step::of(label, &skill.name, *state, &[]));
                     continue;
                 }
             };
             blocks.push(block);
         }
         sources.sort_by_key(|source| source.number);
-        let meta = &snapshot.meta;
         let events = snapshot.ending.is_none().then(|| paths::events(meta.conversation, meta.answer));
         let note = snapshot.ending.as_ref().and_then(|ending| note(texts, ending));
-        Self { texts, id: meta.answer.to_string(), events, blocks, note, sources }
+        let cards = paths::cards(meta.conversation, meta.answer);
+        Self { texts, id: meta.answer.to_string(), events, cards, blocks, note, sources }
     }
 
     fn t(&self, key: &str) -> String {
@@ -126,36 +166,22 @@ fn add_step(blocks: &mut Vec<Block>, step: Step) {
     }
 }
 
-fn add_sources(texts: Texts, sources: &mut Vec<SourceView>, citations: &[Citation]) {
+fn add_sources(texts: Texts, of: CitingAnswer, sources: &mut Vec<SourceView>, citations: &[Citation]) {
     for citation in citations {
         if sources.iter().all(|source| source.number != citation.number) {
-            sources.push(source(texts, citation));
+            sources.push(source(texts, of, citation));
         }
     }
 }
 
-fn source(texts: Texts, citation: &Citation) -> SourceView {
-    let (name, mut detail, is_web) = match &citation.place {
-        Place::File { path, page, lines } => {
-            let detail = match (page, lines) {
-                (Some(page), _) => texts.with("source-page", "page", *page),
-                (None, Some((first, last))) if first == last => texts.with("source-line", "line", *first),
-                (None, Some((first, last))) => texts.with("source-lines", "lines", format!("{first}–{last}")),
-                (None, None) => String::new(),
-            };
-            (name_of(path).to_owned(), detail, false)
-        }
-        Place::Web { url, title } => {
-            let host = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
-            let host = host.split(['/', '?', '#']).next().unwrap_or_default();
-            (if title.is_empty() { url.clone() } else { title.clone() }, host.to_owned(), true)
-        }
-    };
+fn source(texts: Texts, of: CitingAnswer, citation: &Citation) -> SourceView {
+    let (name, mut detail) = cited::named(texts, &citation.place);
     if citation.verified == Some(false) {
         let unproven = texts.get("source-unproven");
         detail = if detail.is_empty() { unproven } else { format!("{detail} · {unproven}") };
     }
-    let href = render::href(&citation.place).map(|href| own_href(&href));
+    let href = of.href(citation.number, &citation.place);
+    let is_web = matches!(citation.place, Place::Web { .. });
     SourceView { number: citation.number, name, detail, href, is_web }
 }
 
@@ -193,31 +219,10 @@ const fn word(state: RunState) -> &'static str {
     }
 }
 
-fn name_of(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
-}
-
-/// Returns the link to a file of the workspace.
-pub(crate) fn file_href(path: &str) -> String {
-    let place = Place::File { path: path.to_owned(), page: None, lines: None };
-    render::href(&place).map(|href| own_href(&href)).unwrap_or_default()
-}
-
-/// Returns a link with the application's own path of files.
-fn own_href(href: &str) -> String {
-    href.strip_prefix(API_FILES).map_or_else(|| href.to_owned(), |path| format!("{}{path}", paths::FILES))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::language::Language;
-
-    #[test]
-    fn links_to_files_lead_to_the_application() {
-        assert_eq!(file_href("/uploads/a b.pdf"), "/files/uploads/a%20b.pdf");
-        assert_eq!(own_href("https://example.org/api/v1/files/x"), "https://example.org/api/v1/files/x");
-    }
 
     #[test]
     fn every_ending_and_every_tool_has_a_text() {

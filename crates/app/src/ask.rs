@@ -8,19 +8,12 @@ use control::questions::AskOutcome;
 use control::{Catalogs, Conversations, Environment, Questions, UseCaseError};
 use domain::id::ConversationId;
 
-use crate::composer::{Composer, QuestionForm};
+use crate::choices::Choices;
+use crate::composer::{Chosen, Composer, ModelOption, QuestionForm};
 use crate::conversation::{self, Pages};
 use crate::frame::Frame;
-use crate::language::Language;
 use crate::visit::User;
 use crate::{error, paths};
-
-/// A model to choose.
-struct ModelOption {
-    id: String,
-    label: String,
-    is_chosen: bool,
-}
 
 #[derive(Template)]
 #[template(path = "home.html")]
@@ -28,6 +21,7 @@ struct HomePage {
     frame: Frame,
     composer: Composer,
     models: Vec<ModelOption>,
+    choices: Choices,
     offers_web: bool,
     web: bool,
 }
@@ -77,7 +71,7 @@ pub(crate) async fn follow_up(
                 return Err(user.failed(refused));
             }
             let composer = state.again(&user, &form, &refused);
-            let page = pages.render(&user, conversation, None, composer).await?;
+            let page = pages.render(&user, conversation, None, composer, None).await?;
             Ok((status, page).into_response())
         }
     }
@@ -95,33 +89,26 @@ pub(crate) struct AskPages {
 impl AskPages {
     /// Returns the form of a refused question.
     fn again(&self, user: &User, form: &QuestionForm, refused: &UseCaseError) -> Composer {
-        let blank = form.input.trim().is_empty();
-        let texts = user.visitor.texts;
-        let error = if blank { texts.get("ask-blank") } else { error::text(texts, refused) };
         Composer {
             input: form.input.clone(),
             files: form.attached(),
-            error: Some(error),
+            chosen: Chosen::list(Some(&form.agent), &form.skills),
+            error: Some(form.reason(user.visitor.texts, refused, true)),
             ..Composer::new(&self.environment)
         }
     }
 
     async fn home(&self, user: &User, composer: Composer, form: &QuestionForm) -> Result<Response, Response> {
         let frame = Frame::load(&self.conversations, user, None).await?;
-        let models = self.catalogs.models(&user.signed_in.principal).map_err(|error| user.failed(error))?;
-        let usable = models.iter().filter(|model| !model.deprecated).map(|model| ModelOption {
-            id: model.id.clone(),
-            label: match user.visitor.texts.0 {
-                Language::English => model.label.en.clone(),
-                Language::Czech => model.label.cs.clone(),
-                Language::Slovak => model.label.sk.clone(),
-            },
-            is_chosen: if form.model.is_empty() { model.default } else { model.id == form.model },
-        });
+        let (principal, texts) = (&user.signed_in.principal, user.visitor.texts);
+        let models = self.catalogs.models(principal).map_err(|error| user.failed(error))?;
+        let choices = Choices::load(&self.catalogs, principal, texts, form).await;
+        let chosen = Some(form.model.as_str()).filter(|model| !model.is_empty());
         Ok(error::rendered(&HomePage {
             frame,
             composer,
-            models: usable.collect(),
+            models: ModelOption::list(texts, &models, |id| self.catalogs.model_status(id), chosen),
+            choices: choices.map_err(|error| user.failed(error))?,
             offers_web: self.questions.offers_web(),
             web: form.web,
         }))

@@ -1,34 +1,78 @@
 //! The style sheet, the script and the icon. Their addresses in pages contain their digests, so that browsers keep them for
 //! good and never mix versions.
+//!
+//! A browser that does not have the style sheet yet gets it within its first page, which saves a round trip before anything
+//! is shown; the security policy names its digest. It then loads the sheet without waiting for it, and a cookie says so.
 
 use std::sync::LazyLock;
 
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
 use crate::paths;
+use crate::session_cookie::{cookie, set_cookie};
 
 /// The style sheet.
-pub(crate) const STYLE: &str =
-    concat!(include_str!("../assets/app.css"), include_str!("../assets/files.css"));
-const SCRIPT: &str = concat!(include_str!("../assets/app.js"), include_str!("../assets/files.js"));
+pub(crate) const STYLE: &str = concat!(
+    include_str!("../assets/app.css"),
+    include_str!("../assets/files.css"),
+    include_str!("../assets/cards.css")
+);
+const SCRIPT: &str = concat!(
+    include_str!("../assets/app.js"),
+    include_str!("../assets/files.js"),
+    include_str!("../assets/cards.js")
+);
 const ICON: &str = include_str!("../assets/icon.svg");
 /// The digits of a digest in an address.
 const VERSION_DIGITS: usize = 12;
+/// The cookie with the version of the style sheet that the browser has, and its age: a browser may drop the sheet earlier.
+const COOKIE: &str = "causerie-style";
+const COOKIE_SECONDS: u32 = 30 * 24 * 3600;
 
 /// The addresses of the assets with their versions.
+#[derive(Debug)]
 pub(crate) struct Addresses {
     pub(crate) style: String,
     pub(crate) script: String,
     pub(crate) icon: String,
+    /// The style sheet itself, for a browser that does not have it.
+    pub(crate) sheet: Option<&'static str>,
 }
 
-pub(crate) static ADDRESSES: LazyLock<Addresses> = LazyLock::new(|| Addresses {
-    style: versioned(paths::STYLE, STYLE),
-    script: versioned(paths::SCRIPT, SCRIPT),
-    icon: versioned(paths::ICON, ICON),
-});
+impl Addresses {
+    fn new(sheet: Option<&'static str>) -> Self {
+        Self {
+            style: versioned(paths::STYLE, STYLE),
+            script: versioned(paths::SCRIPT, SCRIPT),
+            icon: versioned(paths::ICON, ICON),
+            sheet,
+        }
+    }
+}
+
+pub(crate) static ADDRESSES: LazyLock<Addresses> = LazyLock::new(|| Addresses::new(None));
+static FIRST: LazyLock<Addresses> = LazyLock::new(|| Addresses::new(Some(STYLE)));
+
+/// Returns the addresses for the pages of a browser with these headers.
+pub(crate) fn addresses(headers: &HeaderMap) -> &'static Addresses {
+    let has = cookie(headers, COOKIE).is_some_and(|had| ADDRESSES.style.ends_with(&format!("={had}")));
+    if has { &ADDRESSES } else { &FIRST }
+}
+
+/// Creates the cookie of a browser that has loaded the style sheet.
+pub(crate) fn keep() -> HeaderValue {
+    let version = ADDRESSES.style.rsplit('=').next().unwrap_or_default();
+    set_cookie(COOKIE, version, COOKIE_SECONDS, false)
+}
+
+/// Returns the style sheet's source in a security policy.
+pub(crate) fn style_source() -> String {
+    format!("'sha256-{}'", STANDARD.encode(Sha256::digest(STYLE.as_bytes())))
+}
 
 fn versioned(path: &str, content: &str) -> String {
     let digest = domain::hex::encode(&Sha256::digest(content.as_bytes()));

@@ -2,11 +2,20 @@
 
 use axum::extract::{FromRequest, RawForm, Request};
 use axum::response::{IntoResponse, Response};
-use control::Environment;
-use control::questions::{AskRequest, Idempotency};
-use domain::id::ConversationId;
+use control::questions::{AskPlace, AskRequest, Idempotency, Revision};
+use control::{Environment, UseCaseError};
+use domain::catalog::{ModelEntry, ModelStatus};
+use domain::id::{ConversationId, MessageId};
 use domain::limits::ATTACHMENTS_MAX;
 use sha2::{Digest, Sha256};
+
+use crate::error;
+use crate::texts::Texts;
+
+/// How the name of a setting's field begins. The setting's key and the model follow.
+const SETTING: &str = "setting/";
+/// The most skills, jurisdictions and settings that are read from a form, each: more than any catalog's form has.
+const CHOICES_MAX: usize = 500;
 
 /// The form of a question. It is shown again with a text that was refused.
 #[derive(Debug, Default)]
@@ -17,6 +26,8 @@ pub(crate) struct Composer {
     pub(crate) once: String,
     /// The files to attach.
     pub(crate) files: Vec<AttachedFile>,
+    /// The agent and the skills of a further question.
+    pub(crate) chosen: Vec<Chosen>,
     /// The reason why the question was refused.
     pub(crate) error: Option<String>,
 }
@@ -30,10 +41,76 @@ pub(crate) struct AttachedFile {
 }
 
 impl AttachedFile {
-    fn of(path: &str) -> Self {
+    pub(crate) fn of(path: &str) -> Self {
         let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
         Self { name: if name.is_empty() { "/".to_owned() } else { name.to_owned() }, path: path.to_owned() }
     }
+}
+
+/// An agent or a skill that a further question has unless it is taken away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Chosen {
+    /// The name of the field.
+    pub(crate) field: &'static str,
+    /// The full name.
+    pub(crate) value: String,
+    pub(crate) label: String,
+}
+
+impl Chosen {
+    /// Lists an agent and skills, by their full names.
+    pub(crate) fn list(agent: Option<&str>, skills: &[String]) -> Vec<Self> {
+        let of = |field, full_name: &str| Self {
+            field,
+            value: full_name.to_owned(),
+            label: full_name.rsplit(':').next().unwrap_or_default().to_owned(),
+        };
+        let agent = agent.filter(|agent| !agent.is_empty()).map(|agent| of("agent", agent));
+        agent.into_iter().chain(skills.iter().map(|skill| of("skill", skill))).collect()
+    }
+}
+
+/// A model to choose.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ModelOption {
+    pub(crate) id: String,
+    pub(crate) label: String,
+    pub(crate) is_chosen: bool,
+}
+
+impl ModelOption {
+    /// Lists the models that are not deprecated, and the chosen one in any case; by default the default is chosen. A model
+    /// whose calls fail says so.
+    pub(crate) fn list(
+        texts: Texts,
+        models: &[ModelEntry],
+        status: impl Fn(&str) -> ModelStatus,
+        chosen: Option<&str>,
+    ) -> Vec<Self> {
+        let is_chosen = |model: &ModelEntry| chosen.map_or(model.default, |chosen| model.id == chosen);
+        let usable = models.iter().filter(|model| !model.deprecated || is_chosen(model)).map(|model| Self {
+            id: model.id.clone(),
+            label: match status(&model.id) {
+                ModelStatus::Up | ModelStatus::Unknown => texts.of(&model.label),
+                ModelStatus::Degraded => {
+                    format!("{} ({})", texts.of(&model.label), texts.get("model-degraded"))
+                }
+                ModelStatus::Down => format!("{} ({})", texts.of(&model.label), texts.get("model-down")),
+            },
+            is_chosen: is_chosen(model),
+        });
+        usable.collect()
+    }
+}
+
+/// A form of an exchange that is being revised.
+pub(crate) struct RevisionForm {
+    /// The answer of the exchange.
+    pub(crate) of: MessageId,
+    /// True if the text is edited, too.
+    pub(crate) is_edit: bool,
+    pub(crate) composer: Composer,
+    pub(crate) models: Vec<ModelOption>,
 }
 
 impl Composer {
@@ -48,12 +125,24 @@ impl Composer {
 pub(crate) struct QuestionForm {
     pub(crate) input: String,
     once: String,
-    /// The model, for a new conversation only, like the next.
+    /// The model, for a new conversation only, like the next three.
     pub(crate) model: String,
+    /// The settings of all models, as the names and values of their fields.
+    pub(crate) settings: Vec<(String, String)>,
+    /// The identifiers of jurisdictions.
+    pub(crate) jurisdictions: Vec<String>,
     /// True if web search is permitted.
     pub(crate) web: bool,
+    /// The full name of the agent, or nothing.
+    pub(crate) agent: String,
+    /// The full names of skills.
+    pub(crate) skills: Vec<String>,
     /// Workspace paths to attach.
     files: Vec<String>,
+    /// The last answer of the page, whose branch goes on.
+    after: Option<MessageId>,
+    /// The first exchange of the page.
+    pub(crate) from: Option<u32>,
 }
 
 impl<S: Send + Sync> FromRequest<S> for QuestionForm {
@@ -76,6 +165,16 @@ impl QuestionForm {
                 "once" => form.once = value.into_owned(),
                 "model" => form.model = value.into_owned(),
                 "web" => form.web = true,
+                "agent" => form.agent = value.into_owned(),
+                "skill" if form.skills.len() < CHOICES_MAX => form.skills.push(value.into_owned()),
+                "jurisdiction" if form.jurisdictions.len() < CHOICES_MAX => {
+                    form.jurisdictions.push(value.into_owned());
+                }
+                name if name.starts_with(SETTING) && form.settings.len() < CHOICES_MAX => {
+                    form.settings.push((name.to_owned(), value.into_owned()));
+                }
+                "after" => form.after = value.parse().ok(),
+                "from" => form.from = value.parse().ok(),
                 // One more than permitted, so that the question is refused rather than asked without a file.
                 "file" if form.files.len() <= ATTACHMENTS_MAX => form.files.push(value.into_owned()),
                 _ => {}
@@ -89,27 +188,76 @@ impl QuestionForm {
         self.files.iter().map(|path| AttachedFile::of(path)).collect()
     }
 
-    /// Returns the question. Both the form and what it asks identify it, because it may be corrected and sent again.
+    /// Returns the question.
     pub(crate) fn request(&self, conversation: Option<ConversationId>) -> AskRequest {
-        let known = domain::hex::decode_array::<16>(&self.once).is_some();
-        let mut asked = Sha256::new_with_prefix(self.input.as_bytes());
-        for path in &self.files {
-            asked.update([0]);
-            asked.update(path.as_bytes());
-        }
-        let body_hash: [u8; 32] = asked.finalize().into();
-        let key = format!("page-{}-{}", self.once, domain::hex::encode(&body_hash[..16]));
         AskRequest {
-            // Forms have other line ends than texts.
-            input: self.input.replace("\r\n", "\n"),
+            input: self.text(),
             conversation,
+            place: self.after.map_or(AskPlace::Next, AskPlace::BranchOf),
             attachments: self.files.clone(),
-            model: Some(self.model.clone()).filter(|model| !model.is_empty()),
+            model: self.model(),
+            settings: settings_of(&self.settings, &self.model),
+            jurisdictions: self.jurisdictions.clone(),
             web_search: self.web,
-            idempotency: known.then_some(Idempotency { key, body_hash }),
+            agent: Some(self.agent.clone()).filter(|agent| !agent.is_empty()),
+            skills: self.skills.clone(),
+            idempotency: self.idempotency(&[]),
             ..AskRequest::default()
         }
     }
+
+    /// Returns another version of the question of an answer, with a text of its own if it is edited.
+    pub(crate) fn revision(&self, of: MessageId, is_edit: bool) -> Revision {
+        let kind = if is_edit { "edit" } else { "retry" };
+        Revision {
+            input: is_edit.then(|| self.text()),
+            attachments: is_edit.then(|| self.files.clone()),
+            model: self.model(),
+            idempotency: self.idempotency(&[kind, &of.to_string(), &self.model]),
+        }
+    }
+
+    /// Returns the reason why the question was refused, in the visitor's language.
+    pub(crate) fn reason(&self, texts: Texts, refused: &UseCaseError, has_text: bool) -> String {
+        let is_blank = has_text && self.input.trim().is_empty();
+        if is_blank { texts.get("ask-blank") } else { error::text(texts, refused) }
+    }
+
+    /// Returns the text. Forms have other line ends than texts.
+    fn text(&self) -> String {
+        self.input.replace("\r\n", "\n")
+    }
+
+    fn model(&self) -> Option<String> {
+        Some(self.model.clone()).filter(|model| !model.is_empty())
+    }
+
+    /// Returns what identifies the question: both the form and what it asks, because it may be corrected and sent again.
+    fn idempotency(&self, further: &[&str]) -> Option<Idempotency> {
+        domain::hex::decode_array::<16>(&self.once)?;
+        let mut asked = Sha256::new_with_prefix(self.input.as_bytes());
+        for text in self.files.iter().map(String::as_str).chain(further.iter().copied()) {
+            asked.update([0]);
+            asked.update(text.as_bytes());
+        }
+        let body_hash: [u8; 32] = asked.finalize().into();
+        let key = format!("page-{}-{}", self.once, domain::hex::encode(&body_hash[..16]));
+        Some(Idempotency { key, body_hash })
+    }
+}
+
+/// Returns the name of the field of a model's setting.
+pub(crate) fn setting_field(key: &str, model: &str) -> String {
+    format!("{SETTING}{key}/{model}")
+}
+
+/// Returns the settings of this model, as keys and values, among fields of settings.
+pub(crate) fn settings_of(fields: &[(String, String)], model: &str) -> Vec<(String, String)> {
+    let of_model = fields.iter().filter_map(|(name, value)| {
+        let (key, of) = name.strip_prefix(SETTING)?.split_once('/')?;
+        (of == model).then(|| (key.to_owned(), value.clone()))
+    });
+    of_model.collect()
 }
 
 #[cfg(test)]
@@ -125,5 +273,15 @@ mod tests {
         assert_eq!(form.request(None).attachments, ["/uploads/x.pdf", "/"]);
         let many = QuestionForm::parse("file=x&".repeat(ATTACHMENTS_MAX + 9).as_bytes());
         assert_eq!(many.files.len(), ATTACHMENTS_MAX + 1);
+    }
+
+    #[test]
+    fn settings_belong_to_their_model_whatever_its_name_has() {
+        let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let fields =
+            [field("setting/effort/a/b", "HIGH"), field("setting/effort/b", "LOW"), field("setting/x", "y")];
+        assert_eq!(settings_of(&fields, "a/b"), [field("effort", "HIGH")]);
+        assert_eq!(settings_of(&fields, "b"), [field("effort", "LOW")]);
+        assert!(settings_of(&fields, "c").is_empty());
     }
 }

@@ -6,14 +6,14 @@ use askama::Template;
 use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use control::conversations::{Message, Question};
-use control::{Answers, Authenticator, Conversations, Environment, Principal, UseCaseError};
-use domain::id::ConversationId;
+use control::conversations::Message;
+use control::{Answers, Authenticator, Catalogs, Conversations, Environment, Principal, UseCaseError};
+use domain::id::{ConversationId, MessageId};
 use http_common::{Budgets, Holder};
 use serde::Deserialize;
 
 use crate::answer::AnswerView;
-use crate::composer::Composer;
+use crate::composer::{AttachedFile, Chosen, Composer, ModelOption, RevisionForm};
 use crate::frame::Frame;
 use crate::growing::OnPage;
 use crate::shown_time::ShownTime;
@@ -22,9 +22,7 @@ use crate::visit::User;
 use crate::{error, paths};
 
 /// The most exchanges of a page.
-const SHOWN_MAX: usize = 40;
-/// The longest address of a question that is asked again.
-const ADDRESS_MAX_BYTES: usize = 6 << 10;
+pub(crate) const SHOWN_MAX: u32 = 40;
 /// The pages of messages that are read to find the last ones. Conversations are shorter.
 const PAGES_MAX: u32 = 500;
 
@@ -33,12 +31,33 @@ pub(crate) struct Exchange {
     pub(crate) question: String,
     pub(crate) attachments: Vec<Attachment>,
     pub(crate) asked_at: ShownTime,
-    /// The address at which the question can be asked again, changed or with another model; `None` for a long one.
-    pub(crate) again: Option<String>,
     /// Rendered; empty if there is none.
     pub(crate) answer: String,
+    /// The answer's identifier.
+    id: String,
+    /// The model that answers.
+    model: String,
+    /// The versions, if there are several.
+    versions: Option<VersionsView>,
+    /// The form with which it is being revised.
+    revision: Option<RevisionForm>,
     /// True if the answer is rendered in progress.
     is_open: bool,
+}
+
+impl Exchange {
+    /// Returns the form with which the question is being edited, or asked again.
+    fn revision(&self, is_edit: bool) -> Option<&RevisionForm> {
+        self.revision.as_ref().filter(|revision| revision.is_edit == is_edit)
+    }
+}
+
+/// The version of an exchange that is shown, and the ways to the others.
+struct VersionsView {
+    number: u32,
+    count: u32,
+    previous: Option<String>,
+    next: Option<String>,
 }
 
 pub(crate) struct Attachment {
@@ -55,6 +74,10 @@ struct ConversationPage {
     title: String,
     model: String,
     exchanges: Vec<Exchange>,
+    /// The first exchange of the page, unless it is the last page.
+    from: Option<u32>,
+    /// True if there are several models to choose from.
+    has_models: bool,
     /// The exchange from which an earlier page begins.
     earlier: Option<u32>,
     /// The exchange from which the next page begins.
@@ -64,11 +87,34 @@ struct ConversationPage {
     is_open: bool,
 }
 
+impl ConversationPage {
+    /// Returns the last answer of the page, if no page follows.
+    fn last(&self) -> Option<&str> {
+        self.exchanges.last().filter(|_| self.later.is_none()).map(|last| last.id.as_str())
+    }
+
+    /// Returns the address of the page at an exchange, with a field of the query.
+    fn at(&self, exchange: &Exchange, field: &str) -> String {
+        let is_form = !field.is_empty();
+        let field = is_form.then(|| format!("{field}={}", exchange.id));
+        let from = self.from.map(|from| format!("from={from}"));
+        let query = field.into_iter().chain(from).collect::<Vec<_>>().join("&");
+        let separator = if query.is_empty() { "" } else { "?" };
+        // At a fragment, no field would get the focus, which leads to the exchange as well.
+        let fragment = if is_form { String::new() } else { format!("#e-{}", exchange.id) };
+        format!("{}{separator}{query}{fragment}", self.href)
+    }
+}
+
 /// The query of the page.
 #[derive(Deserialize)]
 pub(crate) struct Position {
     /// The first exchange to show; the last ones if absent.
     from: Option<u32>,
+    /// The answer whose question is edited.
+    edit: Option<String>,
+    /// The answer whose question is asked of another model.
+    retry: Option<String>,
 }
 
 /// The use cases of the page.
@@ -77,6 +123,7 @@ pub(crate) struct Pages {
     pub(crate) conversations: Conversations,
     pub(crate) answers: Answers,
     pub(crate) access: Authenticator,
+    pub(crate) catalogs: Catalogs,
     pub(crate) budgets: Budgets,
     pub(crate) environment: Environment,
 }
@@ -104,7 +151,14 @@ pub(crate) async fn show(
 ) -> Result<Response, Response> {
     let conversation = id(&conversation).map_err(|error| user.failed(error))?;
     let composer = Composer::new(&pages.environment);
-    pages.render(&user, conversation, position.from, composer).await
+    // An answer that is no UUID does not exist.
+    let answer = |text: &Option<String>| text.as_ref().and_then(|text| text.parse::<MessageId>().ok());
+    let revision = match (answer(&position.edit), answer(&position.retry)) {
+        (Some(of), _) => Some(pages.revision(&user, conversation, of, true).await?),
+        (None, Some(of)) => Some(pages.revision(&user, conversation, of, false).await?),
+        (None, None) => None,
+    };
+    pages.render(&user, conversation, position.from, composer, revision).await
 }
 
 /// Stops the answer in progress.
@@ -145,13 +199,14 @@ pub(crate) fn id(text: &str) -> Result<ConversationId, UseCaseError> {
 }
 
 impl Pages {
-    /// Renders the page, from an exchange on or with the last ones.
+    /// Renders the page, from an exchange on or with the last ones, and the form with which one of them is revised.
     pub(crate) async fn render(
         &self,
         user: &User,
         conversation: ConversationId,
         from: Option<u32>,
-        composer: Composer,
+        mut composer: Composer,
+        revision: Option<RevisionForm>,
     ) -> Result<Response, Response> {
         let principal = &user.signed_in.principal;
         let failed = |error: UseCaseError| user.failed(error);
@@ -159,11 +214,37 @@ impl Pages {
         let frame = Frame::load(&self.conversations, user, Some(conversation)).await?;
         // A page of long answers takes memory and time. Few are made at once.
         let _place = self.budgets.made.enter(Holder::Account(principal.account())).await;
-        let window = self.window(principal, conversation, from, SHOWN_MAX).await.map_err(failed)?;
-        let later = (!window.is_last).then(|| window.first.saturating_add(window.exchanges()));
-        let earlier = (window.first > 0).then(|| window.first.saturating_sub(SHOWN_MAX as u32));
-        let exchanges =
+        let window = self.window(principal, conversation, from, SHOWN_MAX as usize).await.map_err(failed)?;
+        let first = window.first;
+        let later = (!window.is_last).then(|| first.saturating_add(window.exchanges()));
+        let earlier = (first > 0).then(|| first.saturating_sub(SHOWN_MAX));
+        let mut exchanges =
             self.exchanges(user.visitor.texts, principal, window.messages).await.map_err(failed)?;
+        let versions = self.conversations.versions(principal, conversation, first, SHOWN_MAX).await;
+        for versions in versions.map_err(failed)? {
+            let at = versions.position.saturating_sub(first) as usize;
+            if let Some(exchange) = exchanges.get_mut(at) {
+                exchange.versions = Some(VersionsView {
+                    number: versions.number,
+                    count: versions.count,
+                    previous: versions.previous.map(|answer| answer.to_string()),
+                    next: versions.next.map(|answer| answer.to_string()),
+                });
+            }
+        }
+        if let Some(revision) = revision {
+            let of = revision.of.to_string();
+            match exchanges.iter_mut().find(|exchange| exchange.id == of) {
+                Some(exchange) => exchange.revision = Some(revision),
+                // Another version is shown by now. What was written is not lost.
+                None if revision.composer.error.is_some() => composer = revision.composer,
+                None => {}
+            }
+        }
+        if later.is_none() && composer.error.is_none() {
+            composer.chosen =
+                self.chosen_before(principal, conversation, exchanges.last()).await.map_err(failed)?;
+        }
         // An answer may have ended since the summary was read: what the page shows decides.
         let is_open = match (later, exchanges.last()) {
             (None, Some(last)) => last.is_open,
@@ -176,12 +257,53 @@ impl Pages {
             title: summary.title,
             model: summary.model,
             exchanges,
+            from: later.and(Some(first)),
+            has_models: self.models(user, None).map_err(failed)?.len() > 1,
             earlier,
             later,
             is_pinned: summary.pinned,
             is_open,
         };
         Ok(error::rendered(&page))
+    }
+
+    /// Returns the agent and the skills of the last exchange, with which the conversation goes on.
+    async fn chosen_before(
+        &self,
+        principal: &Principal,
+        conversation: ConversationId,
+        last: Option<&Exchange>,
+    ) -> Result<Vec<Chosen>, UseCaseError> {
+        let Some(answer) = last.and_then(|last| last.id.parse().ok()) else { return Ok(Vec::new()) };
+        let asked = self.conversations.asked_exchange(principal, conversation, answer).await?;
+        Ok(Chosen::list(asked.agent.as_deref(), &asked.skills))
+    }
+
+    /// Creates the form with which a question is edited, or asked of another model.
+    pub(crate) async fn revision(
+        &self,
+        user: &User,
+        conversation: ConversationId,
+        of: MessageId,
+        is_edit: bool,
+    ) -> Result<RevisionForm, Response> {
+        let principal = &user.signed_in.principal;
+        let asked = self.conversations.asked_exchange(principal, conversation, of).await;
+        let asked = asked.map_err(|error| user.failed(error))?;
+        let models = self.models(user, Some(&asked.model)).map_err(|error| user.failed(error))?;
+        let composer = Composer {
+            input: asked.text,
+            files: asked.attachments.iter().map(|path| AttachedFile::of(path)).collect(),
+            ..Composer::new(&self.environment)
+        };
+        Ok(RevisionForm { of, is_edit, composer, models })
+    }
+
+    /// Returns the models to choose from, among them the chosen one, by default the default.
+    fn models(&self, user: &User, chosen: Option<&str>) -> Result<Vec<ModelOption>, UseCaseError> {
+        let models = self.catalogs.models(&user.signed_in.principal)?;
+        let status = |id: &str| self.catalogs.model_status(id);
+        Ok(ModelOption::list(user.visitor.texts, &models, status, chosen))
     }
 
     /// Renders the last exchanges, and tells whether there are earlier ones.
@@ -241,20 +363,26 @@ impl Pages {
             for message in messages {
                 match message {
                     Message::Question(question) => exchanges.push(Exchange {
-                        again: again(&question),
                         question: question.text,
                         attachments: question.attachments.iter().map(|path| attachment(path)).collect(),
                         asked_at: ShownTime::time(texts, question.created_at),
                         answer: String::new(),
+                        id: String::new(),
+                        model: String::new(),
+                        versions: None,
+                        revision: None,
                         is_open: false,
                     }),
                     Message::Answer(stored) => {
+                        let (id, model) = (stored.id, stored.model.clone());
                         let snapshot = answers.snapshot_of(&principal, *stored);
                         let html = AnswerView::of(texts, &snapshot, &mut OnPage::default())
                             .render()
                             .map_err(UseCaseError::internal)?;
                         if let Some(exchange) = exchanges.last_mut() {
                             exchange.answer = html;
+                            exchange.id = id.to_string();
+                            exchange.model = model;
                             exchange.is_open = snapshot.ending.is_none();
                         }
                     }
@@ -266,15 +394,7 @@ impl Pages {
     }
 }
 
-/// Returns the address of a new conversation with this question and its files, if it is short enough for an address.
-fn again(question: &Question) -> Option<String> {
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    query.append_pair("input", &question.text);
-    query.extend_pairs(question.attachments.iter().map(|path| ("file", path)));
-    Some(format!("/?{}", query.finish())).filter(|address| address.len() <= ADDRESS_MAX_BYTES)
-}
-
 fn attachment(path: &str) -> Attachment {
     let name = path.rsplit('/').next().unwrap_or(path).to_owned();
-    Attachment { name, href: crate::answer::file_href(path) }
+    Attachment { name, href: crate::links::view_href(path) }
 }

@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::response::Response;
 
-use crate::assets::{ADDRESSES, Addresses, STYLE};
+use crate::assets::{Addresses, STYLE};
 use crate::error;
 use crate::texts::Texts;
 use crate::visit::Visitor;
@@ -72,7 +72,7 @@ pub(crate) async fn show(visitor: Visitor) -> Response {
         dark: ratio(dark, (foreground, background)),
         least,
     });
-    let page = DesignPage { texts: visitor.texts, assets: &ADDRESSES, contrasts: contrasts.collect() };
+    let page = DesignPage { texts: visitor.texts, assets: visitor.assets, contrasts: contrasts.collect() };
     error::rendered(&page)
 }
 

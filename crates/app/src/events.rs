@@ -1,5 +1,7 @@
 //! The stream by which an answer grows on its page. Each event has the answer as HTML without the parts of its texts that the
-//! page has from the events before; the first has all.
+//! page has from the events before. What is long comes in several events, each of which the page shows quickly.
+
+use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::{Path, State};
@@ -49,10 +51,15 @@ fn events(
     principal: Principal,
     ending: Ending,
 ) -> impl Stream<Item = Event> {
-    let begin = (follower, OnPage::default());
-    let states = futures_util::stream::unfold(begin, move |(mut follower, mut page)| async move {
-        let snapshot = follower.next().await?;
-        Some((event(texts, &snapshot, &mut page)?, (follower, page)))
+    let begin = (follower, OnPage::default(), None::<Arc<Snapshot>>);
+    let states = futures_util::stream::unfold(begin, move |(mut follower, mut page, rest)| async move {
+        let snapshot = match rest {
+            Some(rest) => rest,
+            None => follower.next().await?,
+        };
+        let event = event(texts, &snapshot, &mut page)?;
+        let rest = page.is_behind().then_some(snapshot);
+        Some((event, (follower, page, rest)))
     });
     states.take_until(async move {
         tokio::select! {
@@ -64,10 +71,11 @@ fn events(
 
 /// Encodes a state; `None` after a failure, which ends the stream.
 fn event(texts: Texts, snapshot: &Snapshot, page: &mut OnPage) -> Option<Event> {
+    page.begin_event();
     let html = AnswerView::of(texts, snapshot, page).render();
     let html = html.map_err(UseCaseError::internal).ok()?;
     let data = serde_json::to_vec(&Data { html: &html }).map_err(UseCaseError::internal).ok()?;
-    let name = if snapshot.ending.is_some() { "completed" } else { "message" };
+    let name = if snapshot.ending.is_some() && !page.is_behind() { "completed" } else { "message" };
     let id = format!("{}.{}", snapshot.stamp.epoch, snapshot.stamp.revision);
     Some(Event::new(name, &id, &[Bytes::from(data)]))
 }

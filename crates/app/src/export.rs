@@ -18,7 +18,7 @@ use futures_util::stream;
 use http_common::{Until, attachment};
 use serde_json::json;
 
-use crate::assets::{ADDRESSES, Addresses};
+use crate::assets::Addresses;
 use crate::conversation::{self, Exchange, Pages};
 use crate::error;
 use crate::shown_time::ShownTime;
@@ -79,7 +79,7 @@ pub(crate) async fn print(
     let (exchanges, is_cut) = pages.last_exchanges(&user, id, PRINTED_MAX).await?;
     Ok(error::rendered(&PrintPage {
         texts,
-        assets: &ADDRESSES,
+        assets: user.visitor.assets,
         title: summary.title,
         model: summary.model,
         created: ShownTime::time(texts, summary.created_at),

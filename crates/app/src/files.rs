@@ -6,8 +6,10 @@
 
 mod archive;
 mod change;
+mod document;
 mod folder;
 mod indexing;
+mod passage;
 mod preview;
 mod resumable;
 mod table;
@@ -16,13 +18,13 @@ mod zip;
 use axum::extract::{OriginalUri, Query, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use control::{Authenticator, Conversations, Files, UseCaseError};
+use control::{Answers, Authenticator, Conversations, Files, UseCaseError};
 use http_common::Budgets;
 use serde::Deserialize;
 use workspace::{AskedPath, OpenFile, WorkspaceError};
 
 pub(crate) use change::{UploadLimits, create_folder, delete, upload};
-pub(crate) use resumable::{ResumableUploads, append, begin as begin_upload, progress as upload_progress};
+pub(crate) use resumable::{append, begin as begin_upload, progress as upload_progress};
 
 use crate::paths;
 use crate::visit::User;
@@ -35,6 +37,7 @@ const MAGIC_BYTES: u64 = 16;
 pub(crate) struct FilePages {
     pub(crate) files: Files,
     pub(crate) access: Authenticator,
+    pub(crate) answers: Answers,
     pub(crate) conversations: Conversations,
     pub(crate) budgets: Budgets,
 }
@@ -44,11 +47,17 @@ pub(crate) struct FilePages {
 pub(crate) struct Shown {
     /// Present to see a page about the file instead of downloading it.
     view: Option<String>,
+    /// The citation whose passage the page shows, `<conversation>.<answer>.<number>`.
+    cited: Option<String>,
     /// Present to get a picture with its type.
     image: Option<String>,
+    /// A page of a PDF, counted from 1, to get as a picture, and the version of the file that it is of.
+    drawn: Option<u32>,
+    #[serde(default)]
+    version: String,
     /// Present to download a folder as an archive.
     archive: Option<String>,
-    /// The page of a large folder, counted from 1.
+    /// The page of a large folder, or the first one shown of a document, counted from 1.
     #[serde(default)]
     page: usize,
 }
@@ -67,7 +76,12 @@ pub(crate) async fn show(
     let path = AskedPath::from_url(raw).map_err(|error| failed(error.into()))?;
     let workspace = pages.files.of(&user.signed_in.principal).map_err(|error| user.failed(error))?;
     match Box::pin(workspace.open_file(&path)).await {
-        Ok(file) if shown.view.is_some() => pages.preview(&user, &file).await,
+        Ok(file) if shown.view.is_some() => {
+            pages.preview(&user, &file, shown.cited.as_deref(), shown.page).await
+        }
+        Ok(file) if shown.drawn.is_some() => {
+            pages.drawn(&user, &file, shown.drawn.unwrap_or(1), &shown.version).await
+        }
         Ok(file) => pages.download(&user, &file, shown.image.is_some(), &method, &headers).await,
         Err(WorkspaceError::IsFolder) if shown.archive.is_some() => {
             pages.archive(&user, &workspace, &path).await

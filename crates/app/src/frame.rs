@@ -5,7 +5,7 @@ use control::Conversations;
 use domain::account::Role;
 use domain::id::ConversationId;
 
-use crate::assets::{ADDRESSES, Addresses};
+use crate::assets::Addresses;
 use crate::language::Language;
 use crate::paths;
 use crate::texts::Texts;
@@ -54,7 +54,7 @@ impl Frame {
         let path = current.map_or_else(|| user.visitor.path.clone(), paths::conversation);
         Ok(Self {
             texts: user.visitor.texts,
-            assets: &ADDRESSES,
+            assets: user.visitor.assets,
             email: user.signed_in.email.clone(),
             is_operator: user.signed_in.role == Role::Operator,
             path: match path.as_str() {

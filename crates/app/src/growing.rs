@@ -14,11 +14,22 @@ use crate::answer_html::AnswerHtml;
 pub(crate) struct Prose {
     pub(crate) kept: usize,
     pub(crate) segments: Vec<String>,
+    /// True if further segments follow in the next event. The page keeps those that it has in their place.
+    pub(crate) has_more: bool,
 }
+
+/// The HTML of texts in one event, in bytes, after which no further segment is begun. The page shows each event by itself,
+/// so that it stays responsive.
+const EVENT_MAX_BYTES: usize = 32 << 10;
 
 /// The texts of an answer that a page has. A new one is that of a page that has none.
 #[derive(Debug, Default)]
-pub(crate) struct OnPage(HashMap<PartId, OnPageText>);
+pub(crate) struct OnPage {
+    texts: HashMap<PartId, OnPageText>,
+    /// The bytes that the present event may still hold; `None` without a limit.
+    room: Option<usize>,
+    is_behind: bool,
+}
 
 #[derive(Debug, Default)]
 struct OnPageText {
@@ -36,10 +47,20 @@ struct OnPageSegment {
 }
 
 impl OnPage {
+    /// Begins an event, which has at most about [`EVENT_MAX_BYTES`] of texts.
+    pub(crate) fn begin_event(&mut self) {
+        (self.room, self.is_behind) = (Some(EVENT_MAX_BYTES), false);
+    }
+
+    /// Returns true if the event left something out.
+    pub(crate) const fn is_behind(&self) -> bool {
+        self.is_behind
+    }
+
     /// Returns what the page needs to show this text of a part as its block number `at`, and remembers that it has it. `fitted`
     /// is the state of headings up to here, and advances.
     pub(crate) fn show(&mut self, part: PartId, at: usize, html: &Rope, fitted: &mut AnswerHtml) -> Prose {
-        let text = self.0.entry(part).or_default();
+        let text = self.texts.entry(part).or_default();
         if text.at != at {
             *text = OnPageText { at, segments: Vec::new() };
         }
@@ -57,12 +78,19 @@ impl OnPage {
             .count();
         shown.truncate(kept);
         let mut segments = Vec::new();
+        let mut has_more = false;
         for segment in rest.segments() {
+            if self.room == Some(0) {
+                has_more = true;
+                break;
+            }
+            self.room = self.room.map(|room| room.saturating_sub(segment.text().len()));
             let before = fitted.clone();
             segments.push(fitted.fit(segment.text()));
             shown.push(OnPageSegment { segment, before, after: fitted.clone() });
         }
-        Prose { kept, segments }
+        self.is_behind |= has_more;
+        Prose { kept, segments, has_more }
     }
 }
 
@@ -106,7 +134,15 @@ impl<'a> Rest<'a> {
 
 #[cfg(test)]
 mod tests {
+    use domain::id::{ConversationId, MessageId};
+
     use super::*;
+    use crate::cited::CitingAnswer;
+
+    fn fitting() -> AnswerHtml {
+        let (conversation, answer) = (ConversationId::from_random(1), MessageId::from_random(2));
+        AnswerHtml::of(CitingAnswer { conversation, answer })
+    }
 
     fn rope(texts: &[&str]) -> Rope {
         let mut rope = Rope::default();
@@ -117,7 +153,7 @@ mod tests {
     }
 
     fn show(page: &mut OnPage, html: &Rope) -> (usize, Vec<String>) {
-        let Prose { kept, segments } = page.show(PartId::from_random(1), 0, html, &mut AnswerHtml::new());
+        let Prose { kept, segments, .. } = page.show(PartId::from_random(1), 0, html, &mut fitting());
         (kept, segments)
     }
 
@@ -131,6 +167,30 @@ mod tests {
         assert_eq!(show(&mut page, &html), (3, vec![]), "nothing has changed");
         let grown = rope(&["<p>a</p>", "<p>b</p>", "<p>c d</p>"]);
         assert_eq!(show(&mut page, &grown), (2, vec!["<p>c d</p>".to_owned()]), "the last one was not whole");
+    }
+
+    #[test]
+    fn a_long_text_comes_in_several_events() {
+        let mut page = OnPage::default();
+        let paragraphs: Vec<_> = (0..10).map(|at| format!("<p>{at}{}</p>", "x".repeat(10_000))).collect();
+        let html = rope(&paragraphs.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut sent = Vec::new();
+        for events in 1.. {
+            page.begin_event();
+            let Prose { kept, segments, has_more } =
+                page.show(PartId::from_random(1), 0, &html, &mut fitting());
+            assert_eq!(kept, sent.len(), "it goes on where it was cut");
+            assert!(segments.iter().map(String::len).sum::<usize>() < EVENT_MAX_BYTES + 11_000);
+            sent.extend(segments);
+            assert_eq!(page.is_behind(), has_more);
+            if !has_more {
+                assert_eq!(events, 3);
+                break;
+            }
+        }
+        assert_eq!(sent, paragraphs);
+        // A page that is loaded has all at once.
+        assert_eq!(show(&mut OnPage::default(), &html).1.len(), 10);
     }
 
     #[test]
@@ -155,8 +215,8 @@ mod tests {
     fn a_text_that_moves_because_a_block_before_it_is_gone_is_sent_whole() {
         let (mut page, part) = (OnPage::default(), PartId::from_random(1));
         let html = rope(&["<p>a</p>", "<p>b</p>"]);
-        page.show(part, 1, &html, &mut AnswerHtml::new());
-        let moved = page.show(part, 0, &html, &mut AnswerHtml::new());
+        page.show(part, 1, &html, &mut fitting());
+        let moved = page.show(part, 0, &html, &mut fitting());
         assert_eq!((moved.kept, moved.segments.len()), (0, 2));
     }
 
@@ -166,7 +226,7 @@ mod tests {
         show(&mut page, &rope(&["<h1>a</h1>"]));
         let html = rope(&["<h1>a</h1>", "<h6>b</h6>"]);
         assert_eq!(show(&mut page, &html), (1, vec!["<h4>b</h4>".to_owned()]));
-        let mut deeper = AnswerHtml::new();
+        let mut deeper = fitting();
         deeper.fit("<h1>0</h1><h2>0</h2>");
         assert_eq!(page.show(PartId::from_random(1), 0, &html, &mut deeper).kept, 0);
     }

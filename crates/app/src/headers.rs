@@ -1,14 +1,23 @@
 //! Headers of every page.
 
+use std::sync::LazyLock;
+
 use axum::http::header::{self, HeaderName};
 use axum::http::{HeaderMap, HeaderValue};
 
-/// The security policy: nothing but the application's own style, script, pictures and streams, and no frame around it.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
-                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+use crate::assets;
 
-const HEADERS: [(HeaderName, &str); 6] = [
-    (header::CONTENT_SECURITY_POLICY, POLICY),
+/// The security policy: nothing but the application's own style, script, pictures and streams, and no frame around it.
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
+    let policy = format!(
+        "default-src 'none'; script-src 'self'; style-src 'self' {}; img-src 'self'; connect-src 'self'; \
+         form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+        assets::style_source()
+    );
+    HeaderValue::try_from(policy).expect("a policy of plain ASCII is a header")
+});
+
+const HEADERS: [(HeaderName, &str); 5] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
     // With `no-referrer`, browsers would hide the origin of forms, too.
@@ -19,6 +28,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
 
 /// Adds the headers. A response's own policy, such as that of a download, remains.
 pub(crate) fn harden(headers: &mut HeaderMap) {
+    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert_with(|| POLICY.clone());
     for (name, value) in HEADERS {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }

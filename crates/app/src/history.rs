@@ -5,7 +5,7 @@ use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use control::conversations::ConversationChange;
-use control::history::HistoryEntry;
+use control::history::{FoundPiece, HistoryEntry};
 use control::{Conversations, History};
 use serde::Deserialize;
 
@@ -29,6 +29,8 @@ struct EntryView {
     key: Option<String>,
     is_pinned: bool,
     is_open: bool,
+    /// The passage with searched words.
+    passage: Vec<FoundPiece>,
 }
 
 #[derive(Template)]
@@ -96,6 +98,7 @@ impl EntryView {
             key: entry.key_name,
             is_pinned: summary.pinned,
             is_open: summary.open_answer.is_some(),
+            passage: entry.passage,
         }
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use askama::Template;
 use axum::Form;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use control::api_keys::KeyRestrictions;
-use control::owner::Key;
+use control::owner::{Key, KeyUsage};
 use control::{Conversations, Environment, ErrorKind, Owner, UseCaseError};
 use domain::credits::Credits;
 use domain::key::SecretKey;
@@ -16,10 +16,11 @@ use domain::scope::{Permission, Scope};
 use serde::Deserialize;
 
 use crate::frame::Frame;
+use crate::key_examples::{Example, examples};
 use crate::shown_time::ShownTime;
 use crate::texts::Texts;
 use crate::visit::User;
-use crate::{error, paths};
+use crate::{error, origin, paths, usage_chart};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// The lives of keys that the form offers, in days; 0 for the licence's own.
@@ -33,6 +34,8 @@ struct KeyView {
     used: Option<ShownTime>,
     expires: Option<ShownTime>,
     spending: Option<String>,
+    /// The credits of the last days, of keys that may ask.
+    credits: Option<String>,
     revoke: String,
 }
 
@@ -45,6 +48,8 @@ struct KeysPage {
     lives: Vec<(u32, String)>,
     /// The secret of the key that was just made, and its name.
     made: Option<(SecretKey, String)>,
+    /// Programs that ask with that key.
+    examples: Vec<Example>,
     error: Option<String>,
 }
 
@@ -97,27 +102,31 @@ impl NewKeyForm {
 
 /// Shows the keys.
 pub(crate) async fn show(State(keys): State<Keys>, user: User) -> Result<Response, Response> {
-    keys.page(&user, None, None).await
+    keys.page(&user, Made::Nothing).await
 }
 
 /// Makes a key, and shows its secret once.
 pub(crate) async fn create(
     State(keys): State<Keys>,
     user: User,
+    headers: HeaderMap,
     Form(form): Form<NewKeyForm>,
 ) -> Result<Response, Response> {
     let texts = user.visitor.texts;
     let refused = match form.restrictions(&keys.environment) {
         Ok(restrictions) => {
             match keys.owner.create_key(&user.signed_in.principal, &form.name, restrictions).await {
-                Ok(made) => return keys.page(&user, Some((made.key, form.name)), None).await,
+                Ok(made) => {
+                    let examples = examples(texts, &origin::of(&headers), made.key.reveal());
+                    return keys.page(&user, Made::Key { secret: made.key, name: form.name, examples }).await;
+                }
                 Err(error) if error.kind() != ErrorKind::Invalid => return Err(user.failed(error)),
                 Err(_) => texts.get("keys-bad-name"),
             }
         }
         Err(key) => texts.get(key),
     };
-    let page = keys.page(&user, None, Some(refused)).await?;
+    let page = keys.page(&user, Made::Refused(refused)).await?;
     Ok((StatusCode::BAD_REQUEST, page).into_response())
 }
 
@@ -133,36 +142,49 @@ pub(crate) async fn revoke(
     Ok(Redirect::to(paths::KEYS).into_response())
 }
 
+/// The outcome of the form that led to the page.
+enum Made {
+    Nothing,
+    Refused(String),
+    Key { secret: SecretKey, name: String, examples: Vec<Example> },
+}
+
 impl Keys {
-    async fn page(
-        &self,
-        user: &User,
-        made: Option<(SecretKey, String)>,
-        error: Option<String>,
-    ) -> Result<Response, Response> {
+    async fn page(&self, user: &User, made: Made) -> Result<Response, Response> {
+        let (made, examples, error) = match made {
+            Made::Nothing => (None, Vec::new(), None),
+            Made::Refused(reason) => (None, Vec::new(), Some(reason)),
+            Made::Key { secret, name, examples } => (Some((secret, name)), examples, None),
+        };
         let texts = user.visitor.texts;
         let frame = Frame::load(&self.conversations, user, None).await?;
         let keys = self.owner.list_keys(&user.signed_in.principal).await;
         let keys = keys.map_err(|error| user.failed(error))?;
+        let since = usage_chart::since(self.environment.now(), usage_chart::DAYS);
+        let used = self.owner.usage_by_key(&user.signed_in.principal, since).await;
+        let used = used.map_err(|error| user.failed(error))?;
         let permissions = Permission::ALL.map(|one| (one, permission(texts, one)));
         let lives = LIVES_DAYS.map(|days| match days {
             0 => (days, texts.get("keys-life-licence")),
             days => (days, texts.with("keys-life-days", "count", days)),
         });
-        let keys = keys.into_iter().rev().map(|key| KeyView::of(texts, key)).collect();
+        let keys = keys.into_iter().rev().map(|key| KeyView::of(texts, key, &used)).collect();
         let (permissions, lives) = (permissions.to_vec(), lives.to_vec());
-        Ok(error::rendered(&KeysPage { frame, keys, permissions, lives, made, error }))
+        Ok(error::rendered(&KeysPage { frame, keys, permissions, lives, made, examples, error }))
     }
 }
 
 impl KeyView {
-    fn of(texts: Texts, key: Key) -> Self {
+    fn of(texts: Texts, key: Key, used: &[KeyUsage]) -> Self {
         let all = key.scope == Scope::ALL;
         let names = key.scope.permissions().map(|one| permission(texts, one));
         let spending = key.spending.map(|spending| {
             format!("{} / {}", texts.number(spending.spent.0), texts.number(spending.limit.0))
         });
+        let credits = used.iter().find(|used| used.key == Some(key.id)).map_or(0, |used| used.credits.0);
+        let may_ask = key.scope.permissions().any(|one| one == Permission::Ask);
         Self {
+            credits: may_ask.then(|| texts.number(credits)),
             name: key.name,
             scope: if all { texts.get("keys-all") } else { names.collect::<Vec<_>>().join(", ") },
             created: ShownTime::day(texts, key.created_at),

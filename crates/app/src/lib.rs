@@ -10,6 +10,8 @@ mod answer;
 mod answer_html;
 mod ask;
 mod assets;
+mod choices;
+mod cited;
 mod composer;
 mod conversation;
 mod credentials;
@@ -23,15 +25,18 @@ mod frame;
 mod growing;
 mod headers;
 mod history;
+mod key_examples;
 mod keys;
 mod language;
 mod ledger;
 mod licence;
+mod links;
 mod machine;
 mod no_such_page;
 mod operator;
 mod origin;
 mod paths;
+mod revision;
 mod session_cookie;
 mod shown_size;
 mod shown_time;
@@ -59,7 +64,7 @@ use tokio_util::sync::CancellationToken;
 pub use crate::no_such_page::no_such_page;
 pub use crate::operator::SettingInForce;
 
-use crate::files::{ResumableUploads, UploadLimits};
+use crate::files::UploadLimits;
 use crate::sign_in::SignInLimits;
 use crate::visit::VisitLayer;
 
@@ -113,7 +118,6 @@ parts! {
     operators: Operators,
     owner: Owner,
     questions: Questions,
-    resumable_uploads: ResumableUploads,
     sessions: Sessions,
     settings: Arc<[SettingInForce]>,
     sign_in_limits: Arc<SignInLimits>,
@@ -135,9 +139,9 @@ macro_rules! composed {
 composed! {
     account::Account { owner, access, conversations, environment },
     ask::AskPages { questions, catalogs, conversations, environment },
-    files::FilePages { files, access, conversations, budgets },
+    files::FilePages { files, access, answers, conversations, budgets },
     credentials::CredentialPages { credentials, sessions, conversations, environment, sign_in_limits },
-    conversation::Pages { conversations, answers, access, budgets, environment },
+    conversation::Pages { conversations, answers, access, catalogs, budgets, environment },
     history::HistoryPages { history, conversations },
     keys::Keys { owner, conversations, environment },
     machine::MachineState { vm, files, conversations },
@@ -173,7 +177,6 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         operators: service.operators.clone(),
         owner: service.owner.clone(),
         questions: service.questions.clone(),
-        resumable_uploads: ResumableUploads::default(),
         sessions: service.sessions.clone(),
         settings: config.settings,
         sign_in_limits: Arc::default(),
@@ -199,6 +202,9 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         .route(paths::ASK, post(ask::ask))
         .route(paths::CONVERSATION, get(conversation::show))
         .route(paths::FOLLOW_UP, post(ask::follow_up))
+        .route(paths::EDIT, post(revision::revise::<true>))
+        .route(paths::RETRY, post(revision::revise::<false>))
+        .route(paths::SHOW_VERSION, post(revision::show))
         .route(paths::STOP, post(conversation::stop))
         .route(paths::DELETE, post(conversation::delete))
         .route(paths::CHANGE, post(history::change))
@@ -207,6 +213,7 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         .route(paths::PRINT, get(export::print))
         .route(paths::HISTORY, get(history::show))
         .route(paths::EVENTS, get(events::follow))
+        .route(paths::CARD, get(cited::card))
         .route(paths::FILES, get(files::show))
         .route(paths::FILE, get(files::show))
         .route(paths::UPLOAD, post(files::upload))

@@ -9,6 +9,7 @@ use domain::machine::MachineStatus;
 
 use crate::frame::Frame;
 use crate::shown_size::shown_size;
+use crate::texts::Texts;
 use crate::visit::User;
 use crate::{error, paths};
 
@@ -54,25 +55,28 @@ pub(crate) async fn show(State(state): State<MachineState>, user: User) -> Resul
     };
     let status = described.map(|described| {
         let status = described.status;
-        let (word, text, explanation) = match status {
-            MachineStatus::Running => {
-                ("running", texts.get("machine-running"), texts.get("machine-running-note"))
-            }
-            MachineStatus::Stopped => {
-                ("stopped", texts.get("machine-stopped"), texts.get("machine-stopped-note"))
-            }
-            MachineStatus::Starting => {
-                ("starting", texts.get("machine-starting"), texts.get("machine-changing-note"))
-            }
-            MachineStatus::Stopping => {
-                ("stopping", texts.get("machine-stopping"), texts.get("machine-changing-note"))
-            }
+        let text = state_in_words(texts, status);
+        let (word, explanation) = match status {
+            MachineStatus::Running => ("running", texts.get("machine-running-note")),
+            MachineStatus::Stopped => ("stopped", texts.get("machine-stopped-note")),
+            MachineStatus::Starting => ("starting", texts.get("machine-changing-note")),
+            MachineStatus::Stopping => ("stopping", texts.get("machine-changing-note")),
         };
         let is_changing = matches!(status, MachineStatus::Starting | MachineStatus::Stopping);
         let is_running = matches!(status, MachineStatus::Running | MachineStatus::Starting);
         StatusView { word, text, explanation, is_changing, is_running }
     });
     Ok(error::rendered(&MachinePage { frame, status, facts }))
+}
+
+/// Returns a state of a machine in words.
+pub(crate) fn state_in_words(texts: Texts, status: MachineStatus) -> String {
+    texts.get(match status {
+        MachineStatus::Running => "machine-running",
+        MachineStatus::Stopped => "machine-stopped",
+        MachineStatus::Starting => "machine-starting",
+        MachineStatus::Stopping => "machine-stopping",
+    })
 }
 
 impl MachineState {

@@ -21,6 +21,7 @@ pub use self::settings::SettingInForce;
 pub(crate) use self::settings::show as show_settings;
 
 use crate::frame::Frame;
+use crate::machine::state_in_words;
 use crate::shown_time::ShownTime;
 use crate::visit::User;
 use crate::{error, paths};
@@ -36,7 +37,7 @@ struct AccountRow {
     licence: Option<ShownTime>,
     available: String,
     conversations: String,
-    machine: Option<&'static str>,
+    machine: Option<String>,
 }
 
 /// A vendor of models.
@@ -97,7 +98,9 @@ pub(crate) async fn show(
         licence: account.licence.until.map(|until| ShownTime::last_day(texts, until)),
         available: texts.number(credits.available.0),
         conversations: texts.number(account.conversations),
-        machine: machine(account.id).and_then(|machine| machine.status).map(|status| status.as_str()),
+        machine: machine(account.id)
+            .and_then(|machine| machine.status)
+            .map(|status| state_in_words(texts, status)),
     });
     let accounts = accounts.collect();
     let vendors = pages.operators.vendors(&user.signed_in).map_err(|error| user.failed(error))?;

@@ -24,6 +24,19 @@ pub(crate) fn is_own(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
     host.is_some_and(|host| host.eq_ignore_ascii_case(origin))
 }
 
+/// Returns the origin of the page that sent the request, such as `https://causerie.example`; that of a service on this machine
+/// if the request names none that can be pasted into a program.
+pub(crate) fn of(headers: &HeaderMap) -> String {
+    let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let scheme = if is_https(headers) { "https" } else { "http" };
+    let named = text(header::ORIGIN).and_then(|origin| Some(origin.split_once("://")?.1));
+    let is_plain = |host: &&str| {
+        !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte))
+    };
+    let host = named.or_else(|| text(header::HOST)).filter(is_plain).unwrap_or("127.0.0.1:8080");
+    format!("{scheme}://{host}")
+}
+
 /// Returns true if the page that sent the request was loaded over HTTPS, as far as the request says so.
 pub(crate) fn is_https(headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -62,5 +75,21 @@ mod tests {
         assert!(!post(&both), "the more exact one decides");
         assert!(!post(&[("origin", "https://causerie.example")]));
         assert!(is_own(&Method::GET, &Uri::from_static("/"), &HeaderMap::new()));
+    }
+
+    #[test]
+    fn an_origin_can_be_pasted_into_a_program() {
+        let named = |headers: &[(&'static str, &'static str)]| {
+            let headers = headers
+                .iter()
+                .map(|(name, value)| (name.parse().expect("a name"), value.parse().expect("a value")));
+            of(&HeaderMap::from_iter(headers))
+        };
+        assert_eq!(named(&[("origin", "https://a.example"), ("host", "b.example")]), "https://a.example");
+        assert_eq!(named(&[("origin", "null"), ("host", "[::1]:8080")]), "http://[::1]:8080");
+        assert_eq!(named(&[("host", "a.example"), ("x-forwarded-proto", "https")]), "https://a.example");
+        for hostile in ["$(reboot)", "a\"; reboot #", "a b", ""] {
+            assert_eq!(named(&[("host", hostile)]), "http://127.0.0.1:8080");
+        }
     }
 }

@@ -13,6 +13,10 @@ pub(crate) const LANGUAGE: &str = "/language";
 pub(crate) const ASK: &str = "/ask";
 pub(crate) const CONVERSATION: &str = "/c/{conversation}";
 pub(crate) const FOLLOW_UP: &str = "/c/{conversation}/ask";
+/// Another version of the question of an answer, and the choice among versions.
+pub(crate) const EDIT: &str = "/c/{conversation}/{answer}/edit";
+pub(crate) const RETRY: &str = "/c/{conversation}/{answer}/retry";
+pub(crate) const SHOW_VERSION: &str = "/c/{conversation}/show";
 pub(crate) const STOP: &str = "/c/{conversation}/stop";
 pub(crate) const DELETE: &str = "/c/{conversation}/delete";
 pub(crate) const CHANGE: &str = "/c/{conversation}/change";
@@ -21,6 +25,8 @@ pub(crate) const JSON: &str = "/c/{conversation}/export.json";
 pub(crate) const PRINT: &str = "/c/{conversation}/print";
 pub(crate) const HISTORY: &str = "/history";
 pub(crate) const EVENTS: &str = "/c/{conversation}/{answer}/events";
+/// The card of a citation, by its number.
+pub(crate) const CARD: &str = "/c/{conversation}/{answer}/sources/{number}";
 /// The home folder, and the prefix of files; the rest is the path in the workspace.
 pub(crate) const FILES: &str = "/files";
 pub(crate) const FILE: &str = "/files/{*path}";
@@ -77,6 +83,11 @@ pub(crate) fn operator_account(id: AccountId) -> String {
 /// Returns the event stream of an answer.
 pub(crate) fn events(conversation: ConversationId, answer: MessageId) -> String {
     format!("/c/{conversation}/{answer}/events")
+}
+
+/// Returns the prefix of the cards of an answer's citations; their number follows.
+pub(crate) fn cards(conversation: ConversationId, answer: MessageId) -> String {
+    format!("/c/{conversation}/{answer}/sources/")
 }
 
 /// Returns the path if it leads to a page of this application, so that nobody is sent to another site after signing in.

@@ -16,7 +16,7 @@ use control::{Sessions, SingleSignOn};
 use http_common::GcraLimiter;
 use serde::Deserialize;
 
-use crate::assets::{ADDRESSES, Addresses};
+use crate::assets::Addresses;
 use crate::frame::languages;
 use crate::language::Language;
 use crate::texts::Texts;
@@ -169,7 +169,7 @@ impl SignInPages {
         let next = paths::own(next).unwrap_or_default();
         error::rendered(&SignInPage {
             texts,
-            assets: &ADDRESSES,
+            assets: visitor.assets,
             languages: languages(texts),
             provider: self.single_sign_on.button(),
             email,

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use domain::catalog::Localized;
 use fluent_bundle::concurrent::FluentBundle;
 use fluent_bundle::{FluentArgs, FluentResource, FluentValue};
 use unic_langid::LanguageIdentifier;
@@ -54,6 +55,15 @@ impl Texts {
     pub(crate) fn with<'a>(self, key: &str, argument: &'a str, value: impl Into<FluentValue<'a>>) -> String {
         let arguments = FluentArgs::from_iter([(argument, value)]);
         self.find(key, Some(&arguments)).unwrap_or_else(|| key.to_owned())
+    }
+
+    /// Returns the form of a catalog's text in this language.
+    pub(crate) fn of(self, text: &Localized) -> String {
+        match self.0 {
+            Language::English => text.en.clone(),
+            Language::Czech => text.cs.clone(),
+            Language::Slovak => text.sk.clone(),
+        }
     }
 
     /// Returns a number with separators between thousands.

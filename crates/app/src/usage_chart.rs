@@ -5,8 +5,9 @@ use domain::time::Timestamp;
 use crate::shown_time::ShownTime;
 use crate::texts::Texts;
 
-/// The days of the chart.
+/// The days of the chart, unless others are chosen, and those to choose from.
 pub(crate) const DAYS: u32 = 30;
+pub(crate) const SPANS_DAYS: [u32; 3] = [7, DAYS, 90];
 const DAY_MICROS: i64 = 86_400_000_000;
 /// The size of the chart in its own units: the place of a bar, the bar, the highest bar.
 const PLACE_WIDTH: u32 = 20;
@@ -34,16 +35,22 @@ pub(crate) struct UsageChart {
     pub(crate) last: ShownTime,
 }
 
+/// Returns a time on the first of this number of days up to now.
+pub(crate) fn since(now: Timestamp, days: u32) -> Timestamp {
+    let span = i64::from(days.saturating_sub(1)).saturating_mul(DAY_MICROS);
+    Timestamp::from_micros(now.micros().saturating_sub(span))
+}
+
 impl UsageChart {
-    /// Draws the days up to today. `spent` has the beginnings of days with their credits.
-    pub(crate) fn of(texts: Texts, now: Timestamp, spent: &[(Timestamp, u64)]) -> Self {
+    /// Draws this number of days up to today. `spent` has the beginnings of days with their credits.
+    pub(crate) fn of(texts: Texts, now: Timestamp, days: u32, spent: &[(Timestamp, u64)]) -> Self {
         let today = now.micros().div_euclid(DAY_MICROS);
         let day = |back: u32| Timestamp::from_micros((today - i64::from(back)).saturating_mul(DAY_MICROS));
         let credits =
             |day: Timestamp| spent.iter().find(|(at, _)| *at == day).map_or(0, |(_, credits)| *credits);
-        let most = (0..DAYS).map(|back| credits(day(back))).max().unwrap_or(0);
+        let most = (0..days).map(|back| credits(day(back))).max().unwrap_or(0);
         let bar = |place: u32| {
-            let day = day(DAYS - 1 - place);
+            let day = day(days - 1 - place);
             let credits = credits(day);
             // A day on which something was spent is seen.
             let height = (credits.saturating_mul(HEIGHT) / most.max(1)).max(u64::from(credits > 0) * 2);
@@ -56,12 +63,12 @@ impl UsageChart {
             }
         };
         Self {
-            bars: (0..DAYS).map(bar).collect(),
-            width: DAYS * PLACE_WIDTH,
+            bars: (0..days).map(bar).collect(),
+            width: days * PLACE_WIDTH,
             height: HEIGHT,
             bar_width: BAR_WIDTH,
             most: texts.number(most),
-            first: ShownTime::day(texts, day(DAYS - 1)),
+            first: ShownTime::day(texts, day(days - 1)),
             last: ShownTime::day(texts, day(0)),
         }
     }
@@ -78,8 +85,12 @@ mod tests {
         let today = Timestamp::from_micros(now.micros() / DAY_MICROS * DAY_MICROS);
         let before = Timestamp::from_micros(today.micros() - 29 * DAY_MICROS);
         let older = Timestamp::from_micros(today.micros() - 30 * DAY_MICROS);
-        let chart =
-            UsageChart::of(Texts(Language::English), now, &[(today, 10_000), (before, 1), (older, 99_999)]);
+        let chart = UsageChart::of(
+            Texts(Language::English),
+            now,
+            DAYS,
+            &[(today, 10_000), (before, 1), (older, 99_999)],
+        );
         let heights: Vec<_> = chart.bars.iter().map(|bar| (bar.y, bar.height)).collect();
         assert_eq!((heights.len(), heights[0], heights[1], heights[29]), (30, (118, 2), (120, 0), (0, 120)));
         assert_eq!(

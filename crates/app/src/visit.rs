@@ -8,13 +8,14 @@ use std::time::Duration;
 use axum::body::{Body, HttpBody as _, to_bytes};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use control::sessions::SignedIn;
 use control::{ErrorKind, PublicCode, Sessions, UseCaseError};
 use http_common::{BudgetExceeded, HeldShares, Holder, RateLimiter, Share};
 
+use crate::assets::{self, Addresses};
 use crate::language::Language;
 use crate::texts::Texts;
 use crate::{error, headers, origin, paths, session_cookie};
@@ -37,6 +38,8 @@ pub(crate) struct VisitLayer {
 #[derive(Clone)]
 pub(crate) struct Visitor {
     pub(crate) texts: Texts,
+    /// The style and the script of its pages.
+    pub(crate) assets: &'static Addresses,
     /// The signed-in user, if any.
     pub(crate) user: Option<SignedIn>,
     /// The address that attempts to sign in count for.
@@ -70,6 +73,7 @@ impl User {
 
 /// Passes a request on with its [`Visitor`], within the limits.
 pub(crate) async fn visit(State(layer): State<VisitLayer>, request: Request, next: Next) -> Response {
+    let is_first = assets::addresses(request.headers()).sheet.is_some();
     let mut response = match layer.admit(request).await {
         Ok((request, held)) => {
             let mut response = next.run(request).await;
@@ -83,6 +87,10 @@ pub(crate) async fn visit(State(layer): State<VisitLayer>, request: Request, nex
         }
         Err(refused) => refused,
     };
+    let is_page = |media_type: &HeaderValue| media_type.as_bytes().starts_with(b"text/html");
+    if is_first && response.headers().get(header::CONTENT_TYPE).is_some_and(is_page) {
+        response.headers_mut().append(header::SET_COOKIE, assets::keep());
+    }
     headers::harden(response.headers_mut());
     response
 }
@@ -101,8 +109,14 @@ impl VisitLayer {
             return Err(error::page(texts, StatusCode::FORBIDDEN, &texts.get("error-foreign-origin")));
         }
         let https = self.tls || origin::is_https(request.headers());
-        let mut visitor =
-            Visitor { texts, user: None, address, https, path: request.uri().path().to_owned() };
+        let mut visitor = Visitor {
+            texts,
+            assets: assets::addresses(request.headers()),
+            user: None,
+            address,
+            https,
+            path: request.uri().path().to_owned(),
+        };
         // Style and script are the same for everybody.
         let secret = session_cookie::secret(request.headers(), https);
         if let Some(secret) = secret.filter(|_| !visitor.path.starts_with(paths::ASSETS)) {

@@ -10,7 +10,7 @@ use control::first_owner::FirstOwnerError;
 use control::{FirstOwner, Sessions, UseCaseError};
 use serde::Deserialize;
 
-use crate::assets::{ADDRESSES, Addresses};
+use crate::assets::Addresses;
 use crate::texts::Texts;
 use crate::visit::Visitor;
 use crate::{error, paths, session_cookie};
@@ -99,5 +99,5 @@ fn not_invited(visitor: &Visitor) -> Response {
 
 fn form(visitor: &Visitor, invitation: &str, email: &str, error: Option<String>) -> Response {
     let texts = visitor.texts;
-    error::rendered(&WelcomePage { texts, assets: &ADDRESSES, invitation, email, error })
+    error::rendered(&WelcomePage { texts, assets: visitor.assets, invitation, email, error })
 }

@@ -9,9 +9,9 @@ use workspace::{AskedPath, Entry, EntryKind, Workspace, WorkspacePath};
 
 use super::FilePages;
 use super::indexing::{IndexingView, indexed};
-use crate::answer::file_href;
 use crate::error;
 use crate::frame::Frame;
+use crate::links::file_href;
 use crate::shown_size::shown_size;
 use crate::shown_time::ShownTime;
 use crate::texts::Texts;

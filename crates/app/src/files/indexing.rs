@@ -43,7 +43,7 @@ impl IndexingView {
     }
 }
 
-const fn reason_key(reason: UnreadReason) -> &'static str {
+pub(super) const fn reason_key(reason: UnreadReason) -> &'static str {
     match reason {
         UnreadReason::Encrypted => "unread-encrypted",
         UnreadReason::NoText => "unread-no-text",

@@ -4,13 +4,17 @@ use askama::Template;
 use axum::response::Response;
 use control::UseCaseError;
 use domain::answer::Source;
+use domain::citation::Place;
 use futures_util::TryStreamExt;
 use workspace::OpenFile;
 
 use super::FilePages;
+use super::document::{DocumentView, Shown};
 use super::folder::{Crumb, crumbs, folder_href};
 use super::indexing::{IndexingView, indexed};
+use super::passage::MarkedText;
 use super::table::{Table, table};
+use crate::cited::CitedPassage;
 use crate::error;
 use crate::frame::Frame;
 use crate::shown_size::shown_size;
@@ -20,16 +24,22 @@ use crate::visit::User;
 /// The beginning of a file that is shown.
 const SHOWN_MAX_BYTES: u64 = 256 << 10;
 
+/// The part of a long text in which a cited line is looked for.
+const SCANNED_MAX_BYTES: u64 = 64 << 20;
+/// The lines that are shown before a cited one of a long text.
+const LINES_BEFORE: u32 = 100;
+
 /// The part of a file that is shown.
 enum Preview {
     /// Safe HTML of Markdown.
     Markdown(String),
-    Text(String),
+    Text(MarkedText),
     Table(Table),
     /// The address of the picture.
     Image(String),
-    /// Nothing: it must be downloaded.
-    None,
+    Document(DocumentView),
+    /// Nothing, with the reason in words: it must be downloaded.
+    None(String),
 }
 
 #[derive(Template)]
@@ -44,19 +54,56 @@ struct FilePage {
     modified: ShownTime,
     indexing: Option<IndexingView>,
     preview: Preview,
+    /// The citation that led here.
+    cited: Option<CitedPassage>,
     /// True if only the beginning is shown.
     is_cut: bool,
 }
 
+impl FilePage {
+    /// Returns true if the cited passage is not marked in what is shown of the file, which may have changed.
+    fn is_mark_missing(&self) -> bool {
+        match &self.preview {
+            Preview::Text(text) => text.marked.is_empty(),
+            Preview::Document(document) => !document.pages.iter().any(|page| page.is_cited),
+            Preview::Markdown(_) | Preview::Table(_) | Preview::Image(_) | Preview::None(_) => true,
+        }
+    }
+}
+
 impl FilePages {
     /// Shows a file.
-    pub(super) async fn preview(&self, user: &User, file: &OpenFile) -> Result<Response, Response> {
+    pub(super) async fn preview(
+        &self,
+        user: &User,
+        file: &OpenFile,
+        cited: Option<&str>,
+        page: usize,
+    ) -> Result<Response, Response> {
         let texts = user.visitor.texts;
         let path = file.path.to_string();
+        let cited = match cited {
+            Some(named) => CitedPassage::find(&self.answers, &user.signed_in.principal, texts, named).await,
+            None => None,
+        };
+        let cited = cited.filter(|cited| matches!(&cited.place, Place::File { path: of, .. } if *of == path));
         let href = folder_href(&path);
-        let preview = preview(file, &href).await.map_err(|error| user.failed(error))?;
-        let is_text = !matches!(preview, Preview::Image(_) | Preview::None);
-        let is_short = matches!(&preview, Preview::Table(table) if table.is_cut);
+        let preview = match preview(file, &href, cited.as_ref()).await.map_err(|error| user.failed(error))? {
+            Some(preview) => preview,
+            None => {
+                let shown = self.document(user, file, &href, cited.as_ref(), page).await;
+                match shown.map_err(|error| user.failed(error))? {
+                    Shown::Document(document) => Preview::Document(document),
+                    Shown::Unreadable(reason) => Preview::None(reason),
+                }
+            }
+        };
+        let is_text = matches!(preview, Preview::Markdown(_) | Preview::Text(_) | Preview::Table(_));
+        let is_short = match &preview {
+            Preview::Table(table) => table.is_cut,
+            Preview::Document(document) => document.is_cut,
+            Preview::Markdown(_) | Preview::Text(_) | Preview::Image(_) | Preview::None(_) => false,
+        };
         let mut crumbs = crumbs(texts, &file.path);
         crumbs.pop();
         let folder = file.path.split().map(|(folder, _)| folder);
@@ -74,33 +121,85 @@ impl FilePages {
             modified: ShownTime::time(texts, file.modified),
             indexing: IndexingView::of(texts, indexing),
             preview,
+            cited,
             is_cut: is_short || (is_text && file.size > SHOWN_MAX_BYTES),
         };
         Ok(error::rendered(&page))
     }
 }
 
-async fn preview(file: &OpenFile, href: &str) -> Result<Preview, UseCaseError> {
+/// Returns the preview of a file that is a text or a picture; `None` if the machine has to read it.
+async fn preview(
+    file: &OpenFile,
+    href: &str,
+    cited: Option<&CitedPassage>,
+) -> Result<Option<Preview>, UseCaseError> {
     if super::image_type(file).await?.is_some() {
-        return Ok(Preview::Image(format!("{href}?image")));
+        return Ok(Some(Preview::Image(format!("{href}?image"))));
     }
-    let Some(text) = text(beginning(file, SHOWN_MAX_BYTES).await?) else { return Ok(Preview::None) };
-    let extension = file.name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
-    // Parsing takes milliseconds.
-    let made = tokio::task::spawn_blocking(move || match extension.as_deref() {
-        Some("md" | "markdown") => {
-            let none: &[Source] = &[];
-            Preview::Markdown(render::whole(&text, &none))
+    let from = match cited.map(|cited| &cited.place) {
+        Some(Place::File { lines: Some((first, _)), .. }) if file.size > SHOWN_MAX_BYTES => {
+            start_of_line(file, first.saturating_sub(LINES_BEFORE)).await?
         }
-        Some("csv" | "tsv") => table(&text).map_or(Preview::Text(text), Preview::Table),
-        _ => Preview::Text(text),
+        _ => 0,
+    };
+    let Some(text) = text(part(file, from, SHOWN_MAX_BYTES).await?) else { return Ok(None) };
+    let extension = file.name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+    let cited = cited.map(|cited| (cited.place.clone(), cited.text.clone()));
+    // Parsing takes milliseconds.
+    let made = tokio::task::spawn_blocking(move || {
+        let marked = cited.map(|(place, passage)| mark(&text, &place, passage.as_deref()));
+        // Lines of the file are marked in its text.
+        if let Some(marked) = marked.filter(|marked| !marked.marked.is_empty()) {
+            return Preview::Text(marked);
+        }
+        match extension.as_deref() {
+            Some("md" | "markdown") => {
+                let none: &[Source] = &[];
+                Preview::Markdown(render::whole(&text, &none))
+            }
+            Some("csv" | "tsv") => {
+                table(&text).map_or_else(|| Preview::Text(MarkedText::plain(text)), Preview::Table)
+            }
+            _ => Preview::Text(MarkedText::plain(text)),
+        }
     });
-    made.await.map_err(UseCaseError::internal)
+    made.await.map(Some).map_err(UseCaseError::internal)
+}
+
+/// Marks a cited passage in the text of its file, or its lines, unless the file has other ones by now.
+fn mark(text: &str, place: &Place, passage: Option<&str>) -> MarkedText {
+    match (passage, place) {
+        (Some(passage), _) => MarkedText::mark(text.to_owned(), passage),
+        (None, Place::File { lines: Some(lines), .. }) => MarkedText::mark_lines(text.to_owned(), *lines),
+        (None, _) => MarkedText::default(),
+    }
+}
+
+/// Returns where a line of a file begins, counted from 1; 0 if it is not among the first [`SCANNED_MAX_BYTES`].
+async fn start_of_line(file: &OpenFile, line: u32) -> Result<u64, UseCaseError> {
+    let mut stream = file.stream(0..SCANNED_MAX_BYTES.min(file.size));
+    let (mut at, mut number) = (0, 1);
+    while let Some(bytes) = stream.try_next().await.map_err(UseCaseError::internal)? {
+        for (offset, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
+            number += 1;
+            if number == line {
+                return Ok(at + offset as u64 + 1);
+            }
+        }
+        at += bytes.len() as u64;
+    }
+    Ok(0)
 }
 
 /// Returns the beginning of a file: at most `bytes_max` bytes.
 pub(super) async fn beginning(file: &OpenFile, bytes_max: u64) -> Result<Vec<u8>, UseCaseError> {
-    let mut stream = file.stream(0..bytes_max);
+    part(file, 0, bytes_max).await
+}
+
+/// Returns at most `bytes_max` bytes of a file.
+async fn part(file: &OpenFile, from: u64, bytes_max: u64) -> Result<Vec<u8>, UseCaseError> {
+    let mut stream = file.stream(from..from.saturating_add(bytes_max).min(file.size));
     let mut read = Vec::new();
     while let Some(bytes) = stream.try_next().await.map_err(UseCaseError::internal)? {
         read.extend_from_slice(&bytes);

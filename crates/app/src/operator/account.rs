@@ -18,7 +18,7 @@ use crate::{error, paths};
 
 /// The machine of an account.
 struct MachineRow {
-    status: &'static str,
+    status: String,
     driver: Option<String>,
     reason: Option<String>,
     is_running: bool,
@@ -81,7 +81,7 @@ pub(crate) async fn show(
         false => None,
     };
     let machine = machine.map(|machine| MachineRow {
-        status: machine.status.as_str(),
+        status: crate::machine::state_in_words(texts, machine.status),
         driver: machine.driver,
         reason: machine.reason,
         is_running: machine.status == domain::machine::MachineStatus::Running,

@@ -1,0 +1,228 @@
+//! The passages that answers cite: the card that a page shows beside a citation, and the place in a file that it leads to.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use control::live::{Citation, PartKind, Snapshot, Unproven};
+use control::{Answers, Principal, UseCaseError};
+use domain::citation::Place;
+use domain::id::{ConversationId, MessageId};
+
+use crate::error;
+use crate::links::{file_href, name_of, own_href};
+use crate::paths;
+use crate::texts::Texts;
+use crate::visit::User;
+
+/// The field of a query that names a citation.
+const FIELD: &str = "cited";
+/// The place of the passage in the page of its file.
+pub(crate) const FRAGMENT: &str = "cited";
+/// The characters of a passage that a card shows.
+const CARD_MAX_CHARS: usize = 420;
+
+/// An answer that cites.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CitingAnswer {
+    pub(crate) conversation: ConversationId,
+    pub(crate) answer: MessageId,
+}
+
+impl CitingAnswer {
+    /// Returns the field of a query that names a citation, with the fragment of its passage.
+    pub(crate) fn field(&self, number: &str) -> String {
+        format!("{FIELD}={}.{}.{number}#{FRAGMENT}", self.conversation, self.answer)
+    }
+
+    /// Returns the link to a cited place: the page of the file, or the web page. `None` if nothing may be linked.
+    pub(crate) fn href(&self, number: u32, place: &Place) -> Option<String> {
+        match place {
+            Place::File { path, .. } => {
+                Some(format!("{}?view&{}", file_href(path), self.field(&number.to_string())))
+            }
+            Place::Web { .. } => render::href(place).map(|href| own_href(&href)),
+        }
+    }
+}
+
+/// A citation that a page of a file was opened from.
+pub(crate) struct CitedPassage {
+    pub(crate) number: u32,
+    pub(crate) place: Place,
+    /// The text of the passage, if the answer has it.
+    pub(crate) text: Option<Arc<str>>,
+    /// The place in words: page or lines.
+    pub(crate) detail: String,
+    pub(crate) proof: Option<CitationCheck>,
+    /// The address of the answer.
+    pub(crate) answer_href: String,
+}
+
+/// The result of comparing a passage with the sentences that cite it.
+pub(crate) struct CitationCheck {
+    pub(crate) is_proven: bool,
+    pub(crate) text: String,
+}
+
+impl CitedPassage {
+    /// Finds the citation that a query names, `<conversation>.<answer>.<number>`. `None` if there is none any more.
+    pub(crate) async fn find(
+        answers: &Answers,
+        principal: &Principal,
+        texts: Texts,
+        named: &str,
+    ) -> Option<Self> {
+        let mut parts = named.splitn(3, '.');
+        let of =
+            CitingAnswer { conversation: parts.next()?.parse().ok()?, answer: parts.next()?.parse().ok()? };
+        let number = parts.next()?.parse().ok()?;
+        let live = answers.find(principal, of.conversation, of.answer).await.ok()?;
+        let snapshot = live.snapshot();
+        let citation = citation(&snapshot, number)?;
+        Some(Self {
+            number,
+            place: citation.place.clone(),
+            text: citation.passage.clone(),
+            detail: place_in_words(texts, &citation.place),
+            proof: CitationCheck::of(texts, citation),
+            answer_href: format!("{}#a-{}", paths::conversation(of.conversation), of.answer),
+        })
+    }
+}
+
+impl CitationCheck {
+    fn of(texts: Texts, citation: &Citation) -> Option<Self> {
+        let is_proven = citation.verified?;
+        let text = match &citation.reason {
+            None if is_proven => texts.get("source-proven"),
+            None => texts.get("source-unproven-words"),
+            Some(Unproven::Quote(quote)) => texts.with("source-unproven-quote", "text", quote.as_str()),
+            Some(Unproven::Number(number)) => texts.with("source-unproven-number", "text", number.as_str()),
+            Some(Unproven::Date(month)) => texts.with("source-unproven-date", "text", month.as_str()),
+            Some(Unproven::Name(name)) => texts.with("source-unproven-name", "text", name.as_str()),
+            Some(Unproven::Negation) => texts.get("source-unproven-negation"),
+            Some(Unproven::Words) => texts.get("source-unproven-words"),
+        };
+        Some(Self { is_proven, text })
+    }
+}
+
+/// The card of a citation.
+#[derive(Template)]
+#[template(path = "cited.html")]
+struct Card {
+    texts: Texts,
+    number: u32,
+    name: String,
+    detail: String,
+    is_web: bool,
+    href: Option<String>,
+    passage: Option<String>,
+    proof: Option<CitationCheck>,
+}
+
+/// Shows the card of a citation: a piece of HTML that the page of the answer includes.
+pub(crate) async fn card(
+    State(answers): State<Answers>,
+    user: User,
+    Path((conversation, answer, number)): Path<(String, String, String)>,
+) -> Result<Response, Response> {
+    let unknown = || user.failed(UseCaseError::no_conversation());
+    let ids = conversation.parse().ok().zip(answer.parse().ok()).zip(number.parse().ok());
+    let ((conversation, answer), number) = ids.ok_or_else(unknown)?;
+    let live = answers.find(&user.signed_in.principal, conversation, answer).await;
+    let snapshot = live.map_err(|error| user.failed(error))?.snapshot();
+    let citation = citation(&snapshot, number).ok_or_else(unknown)?;
+    let texts = user.visitor.texts;
+    let (name, detail) = named(texts, &citation.place);
+    Ok(error::rendered(&Card {
+        texts,
+        number,
+        name,
+        detail,
+        is_web: matches!(citation.place, Place::Web { .. }),
+        href: CitingAnswer { conversation, answer }.href(number, &citation.place),
+        passage: citation.passage.as_deref().map(excerpt),
+        proof: CitationCheck::of(texts, citation),
+    }))
+}
+
+/// Returns the name of a cited place, and its place in words.
+pub(crate) fn named(texts: Texts, place: &Place) -> (String, String) {
+    let name = match place {
+        Place::File { path, .. } => name_of(path).to_owned(),
+        Place::Web { url, title } if title.is_empty() => url.clone(),
+        Place::Web { title, .. } => title.clone(),
+    };
+    (name, place_in_words(texts, place))
+}
+
+fn place_in_words(texts: Texts, place: &Place) -> String {
+    match place {
+        Place::File { page: Some(page), .. } => texts.with("source-page", "page", *page),
+        Place::File { lines: Some((first, last)), .. } if first == last => {
+            texts.with("source-line", "line", *first)
+        }
+        Place::File { lines: Some((first, last)), .. } => {
+            texts.with("source-lines", "lines", format!("{first}–{last}"))
+        }
+        Place::File { .. } => String::new(),
+        Place::Web { url, .. } => {
+            let host = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
+            host.split(['/', '?', '#']).next().unwrap_or_default().to_owned()
+        }
+    }
+}
+
+fn citation(snapshot: &Snapshot, number: u32) -> Option<&Citation> {
+    snapshot.parts.iter().find_map(|part| match &part.shape {
+        PartKind::Text { citations, .. } | PartKind::Agent { citations, .. } => {
+            citations.iter().find(|citation| citation.number == number)
+        }
+        PartKind::Reasoning { .. }
+        | PartKind::Tool { .. }
+        | PartKind::Skill { .. }
+        | PartKind::WebSearch { .. }
+        | PartKind::File { .. } => None,
+    })
+}
+
+/// Returns the beginning of a passage without blank lines, cut between words.
+fn excerpt(passage: &str) -> String {
+    let lines = passage.lines().map(str::trim_end).filter(|line| !line.is_empty());
+    let passage = lines.collect::<Vec<_>>().join("\n").trim_start().to_owned();
+    let Some((end, _)) = passage.char_indices().nth(CARD_MAX_CHARS) else { return passage };
+    let cut = &passage[..end];
+    let cut = cut.rsplit_once(char::is_whitespace).map_or(cut, |(words, _)| words);
+    format!("{} …", cut.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_passage_is_cut_between_words() {
+        assert_eq!(excerpt(" Rent\n \n\nThe rent is due. \n"), "Rent\nThe rent is due.");
+        let cut = excerpt(&"žluťoučký kůň ".repeat(100));
+        assert!(cut.ends_with("kůň …") || cut.ends_with("žluťoučký …"), "{cut}");
+        assert!(cut.chars().count() <= CARD_MAX_CHARS + 2, "{cut}");
+        assert_eq!(excerpt(&"x".repeat(1000)).chars().count(), CARD_MAX_CHARS + 2);
+    }
+
+    #[test]
+    fn a_citation_leads_to_the_page_of_its_file() {
+        let of =
+            CitingAnswer { conversation: ConversationId::from_random(1), answer: MessageId::from_random(2) };
+        let file = Place::File { path: "/uploads/a b.pdf".to_owned(), page: Some(2), lines: None };
+        let href = of.href(7, &file).unwrap();
+        assert_eq!(
+            href,
+            format!("/files/uploads/a%20b.pdf?view&cited={}.{}.7#cited", of.conversation, of.answer)
+        );
+        let web = Place::Web { url: "javascript:alert(1)".to_owned(), title: String::new() };
+        assert_eq!(of.href(1, &web), None);
+    }
+}

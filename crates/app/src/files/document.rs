@@ -1,0 +1,231 @@
+//! Documents that the account's machine shows: PDFs as pictures of their pages with their text, others as text.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use control::UseCaseError;
+use control::preview::{CitedOnPage, Mark, PAGES_MAX, PageSize, Preview};
+use domain::citation::Place;
+use domain::unread::UnreadReason;
+use http_common::Holder;
+use sha2::{Digest, Sha256};
+use workspace::OpenFile;
+
+use super::FilePages;
+use super::indexing::reason_key;
+use super::passage::MarkedText;
+use crate::cited::CitedPassage;
+use crate::texts::Texts;
+use crate::visit::User;
+
+/// The digits of a digest in the address of a picture.
+const VERSION_DIGITS: usize = 16;
+
+/// A document, or some of its pages.
+pub(super) struct DocumentView {
+    pub(super) pages: Vec<PageView>,
+    /// The number of its pages, if it has more than are shown.
+    pub(super) range: Option<String>,
+    pub(super) previous: Option<u32>,
+    pub(super) next: Option<u32>,
+    /// True if text was left out.
+    pub(super) is_cut: bool,
+}
+
+/// A page, or a document without pages.
+pub(super) struct PageView {
+    pub(super) title: Option<String>,
+    pub(super) picture: Option<Picture>,
+    pub(super) text: MarkedText,
+    /// True of the page with the cited passage.
+    pub(super) is_cited: bool,
+}
+
+impl PageView {
+    /// Returns true of the page with the cited passage, if no part of its picture shows it.
+    pub(super) fn is_cited_whole(&self) -> bool {
+        self.is_cited && self.picture.as_ref().is_none_or(|picture| picture.marks.is_empty())
+    }
+}
+
+/// A page as a picture.
+pub(super) struct Picture {
+    pub(super) address: String,
+    pub(super) alt: String,
+    pub(super) width: u32,
+    pub(super) height: u32,
+    /// The size of the page, in points, and the areas of the cited passage on it.
+    pub(super) size: PageSize,
+    pub(super) marks: Vec<Mark>,
+}
+
+/// The outcome of asking the machine for a document.
+pub(super) enum Shown {
+    Document(DocumentView),
+    /// The reason why it is not shown, in words.
+    Unreadable(String),
+}
+
+impl FilePages {
+    /// Has the machine read a document, from a page on; 0 for the one of the cited passage, or the first.
+    pub(super) async fn document(
+        &self,
+        user: &User,
+        file: &OpenFile,
+        href: &str,
+        cited: Option<&CitedPassage>,
+        page: usize,
+    ) -> Result<Shown, UseCaseError> {
+        let texts = user.visitor.texts;
+        let principal = &user.signed_in.principal;
+        let cited_page = cited.and_then(|cited| match &cited.place {
+            Place::File { page, .. } => *page,
+            Place::Web { .. } => None,
+        });
+        let page = u32::try_from(page).ok().filter(|page| *page > 0).or(cited_page).unwrap_or(1);
+        let first = (page - 1) / PAGES_MAX * PAGES_MAX + 1;
+        let preview = {
+            let _place = self.budgets.previews.enter(Holder::Account(principal.account())).await;
+            let passage = cited.and_then(|cited| cited.text.as_deref()).map(str::to_owned);
+            let cited = cited_page.zip(passage).map(|(page, passage)| CitedOnPage { page, passage });
+            self.files.preview(principal, &file.path, first, cited).await?
+        };
+        Ok(match preview {
+            None => Shown::Unreadable(texts.get("document-no-machine")),
+            Some(preview) => match (&preview.reason, preview.sizes.is_empty()) {
+                (Some(reason), true) => {
+                    let reason = UnreadReason::of_code(reason).unwrap_or(UnreadReason::Broken);
+                    Shown::Unreadable(match reason {
+                        UnreadReason::UnknownForm | UnreadReason::Image => texts.get("files-no-preview"),
+                        reason => texts.get(reason_key(reason)),
+                    })
+                }
+                _ => Shown::Document(view(texts, file, href, cited, first, preview)),
+            },
+        })
+    }
+
+    /// Sends a page of a PDF as a picture that the machine draws.
+    pub(super) async fn drawn(
+        &self,
+        user: &User,
+        file: &OpenFile,
+        page: u32,
+        of: &str,
+    ) -> Result<Response, Response> {
+        let principal = &user.signed_in.principal;
+        // The picture of another version would be kept as that of this one.
+        if of != version(file) {
+            return Err(StatusCode::NOT_FOUND.into_response());
+        }
+        let picture = {
+            let _place = self.budgets.previews.enter(Holder::Account(principal.account())).await;
+            self.files.page_picture(principal, &file.path, page).await
+        };
+        let picture = picture.map_err(|error| user.failed(error))?;
+        let Some(picture) = picture else { return Err(StatusCode::SERVICE_UNAVAILABLE.into_response()) };
+        let mut response = picture.into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("image/png"));
+        let kept = HeaderValue::from_static("private, max-age=31536000, immutable");
+        headers.insert(header::CACHE_CONTROL, kept);
+        Ok(response)
+    }
+}
+
+/// Returns the version of a file's content in addresses.
+fn version(file: &OpenFile) -> String {
+    let digest = domain::hex::encode(&Sha256::digest(file.etag.as_bytes()));
+    digest[..VERSION_DIGITS].to_owned()
+}
+
+fn view(
+    texts: Texts,
+    file: &OpenFile,
+    href: &str,
+    cited: Option<&CitedPassage>,
+    first: u32,
+    preview: Preview,
+) -> DocumentView {
+    let total = preview.pages.unwrap_or_default();
+    let version = version(file);
+    let unit = match preview.unit.as_str() {
+        "slide" => "document-slide",
+        "sheet" => "document-sheet",
+        "section" => "document-section",
+        _ => "document-page",
+    };
+    let mut pages = Vec::<PageView>::new();
+    let mut numbers = Vec::<Option<u32>>::new();
+    for (number, size) in (first..).zip(&preview.sizes) {
+        let (width, height) = size.picture();
+        let title = texts.with("document-page", "page", number);
+        let picture = Picture {
+            address: format!("{href}?drawn={number}&version={version}"),
+            alt: format!("{title}, {}", file.name),
+            width,
+            height,
+            size: *size,
+            marks: Vec::new(),
+        };
+        numbers.push(Some(number));
+        pages.push(PageView {
+            title: Some(title),
+            picture: Some(picture),
+            text: MarkedText::default(),
+            is_cited: false,
+        });
+    }
+    for text in preview.texts {
+        let at = numbers.iter().position(|number| *number == text.page).unwrap_or_else(|| {
+            numbers.push(text.page);
+            pages.push(PageView {
+                title: text.page.map(|page| texts.with(unit, "page", page)),
+                picture: None,
+                text: MarkedText::default(),
+                is_cited: false,
+            });
+            pages.len() - 1
+        });
+        let shown = &mut pages[at].text.before;
+        if !shown.is_empty() {
+            shown.push_str("\n\n");
+        }
+        shown.push_str(&text.text);
+    }
+    if let Some(cited) = cited {
+        mark(&mut pages, &numbers, cited, preview.marks);
+    }
+    let last = first.saturating_add(PAGES_MAX - 1).min(total);
+    let is_range =
+        total > PAGES_MAX && numbers.iter().all(|number| number.is_none_or(|number| number <= last));
+    DocumentView {
+        pages,
+        range: is_range.then(|| texts.with("document-range", "pages", format!("{first}–{last} / {total}"))),
+        previous: (is_range && first > PAGES_MAX).then(|| first - PAGES_MAX),
+        next: (is_range && last < total).then_some(last + 1),
+        is_cut: preview.truncated,
+    }
+}
+
+/// Marks the cited passage on its page, or in the first text that has it, and the page.
+fn mark(pages: &mut [PageView], numbers: &[Option<u32>], cited: &CitedPassage, marks: Vec<Mark>) {
+    let page = match &cited.place {
+        Place::File { page, .. } => *page,
+        Place::Web { .. } => None,
+    };
+    for (view, number) in pages.iter_mut().zip(numbers) {
+        if page.is_some() && *number != page {
+            continue;
+        }
+        if let Some(passage) = &cited.text {
+            view.text = MarkedText::mark(std::mem::take(&mut view.text.before), passage);
+        }
+        if page.is_some() || !view.text.marked.is_empty() {
+            view.is_cited = true;
+            if let Some(picture) = &mut view.picture {
+                picture.marks = marks;
+            }
+            return;
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Versions of a question: edited, or asked again, also of another model; and the way between them.
+
+use axum::Form;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use control::{Conversations, UseCaseError};
+use domain::id::{ConversationId, MessageId};
+use serde::Deserialize;
+
+use crate::ask::AskPages;
+use crate::composer::{Composer, QuestionForm};
+use crate::conversation::{self, Pages, SHOWN_MAX};
+use crate::visit::User;
+use crate::{error, paths};
+
+/// Asks a question again, edited or as it was.
+pub(crate) async fn revise<const IS_EDIT: bool>(
+    State(asking): State<AskPages>,
+    State(pages): State<Pages>,
+    user: User,
+    Path((conversation, answer)): Path<(String, String)>,
+    form: QuestionForm,
+) -> Result<Response, Response> {
+    let (conversation, answer) = ids(&conversation, &answer).map_err(|error| user.failed(error))?;
+    let revision = form.revision(answer, IS_EDIT);
+    let asked = asking.questions.revise(&user.signed_in.principal, conversation, answer, revision).await;
+    let refused = match asked {
+        Ok(_) => return Ok(Redirect::to(&paths::conversation(conversation)).into_response()),
+        Err(refused) => refused,
+    };
+    let status = error::status(refused.kind());
+    let reason = form.reason(user.visitor.texts, &refused, IS_EDIT);
+    // The exchange may be on no page any more. Then its conversation is not, either.
+    let mut revision = pages.revision(&user, conversation, answer, IS_EDIT).await?;
+    revision.composer.error = Some(reason);
+    if IS_EDIT {
+        revision.composer.input.clone_from(&form.input);
+        revision.composer.files = form.attached();
+    }
+    let from = form.from;
+    let page =
+        pages.render(&user, conversation, from, Composer::new(&pages.environment), Some(revision)).await?;
+    Ok((status, page).into_response())
+}
+
+/// The form that shows a version.
+#[derive(Deserialize)]
+pub(crate) struct ShowForm {
+    /// The answer of the version.
+    answer: String,
+}
+
+/// Shows a version of an exchange, with what followed it.
+pub(crate) async fn show(
+    State(conversations): State<Conversations>,
+    user: User,
+    Path(conversation): Path<String>,
+    Form(form): Form<ShowForm>,
+) -> Result<Response, Response> {
+    let (conversation, answer) = ids(&conversation, &form.answer).map_err(|error| user.failed(error))?;
+    let shown = conversations.show_branch(&user.signed_in.principal, conversation, answer).await;
+    let shown = shown.map_err(|error| user.failed(error))?;
+    let page = paths::conversation(conversation);
+    let is_on_last_page = shown.exchanges - shown.position <= SHOWN_MAX;
+    let from = if is_on_last_page { String::new() } else { format!("?from={}", shown.position) };
+    Ok(Redirect::to(&format!("{page}{from}#e-{answer}")).into_response())
+}
+
+/// Parses the conversation and the answer of a path. Those that are not UUIDs do not exist.
+fn ids(conversation: &str, answer: &str) -> Result<(ConversationId, MessageId), UseCaseError> {
+    let answer = answer.parse().map_err(|_| UseCaseError::no_conversation())?;
+    Ok((conversation::id(conversation)?, answer))
+}
