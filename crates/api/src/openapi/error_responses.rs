@@ -159,7 +159,7 @@ fn limited() -> Response {
 }
 
 /// Returns the meaning of a code and an example of its message.
-const fn meaning(code: Code) -> (&'static str, &'static str) {
+pub(super) const fn meaning(code: Code) -> (&'static str, &'static str) {
     match code {
         Code::UseCase(code) => use_case_meaning(code),
         Code::MethodNotAllowed => ("the path has no such method", "the path does not have this method"),

@@ -356,7 +356,7 @@ pub(crate) struct Citation<'a> {
     /// What does not stand in the passage, if it is not verified.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false, examples("the passage does not contain the number 30"))]
-    reason: Option<&'a str>,
+    reason: Option<String>,
 }
 
 /// Where something was found, tagged by its `type`.
@@ -583,7 +583,7 @@ impl<'a> From<&'a live::Citation> for Citation<'a> {
             citation_id: citation.id(),
             source: Source::from(&citation.place),
             verified: citation.verified,
-            reason: citation.reason.as_deref(),
+            reason: citation.reason.as_ref().map(ToString::to_string),
         }
     }
 }

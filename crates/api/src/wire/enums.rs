@@ -55,11 +55,7 @@ words! {
     EventName = [false, true].map(event_word);
 
     /// The reasons that this version knows for an answer that could not be finished.
-    KnownAnswerErrorCode = [
-        AnswerError::ModelUnavailable, AnswerError::ModelRejected, AnswerError::ContextTooLong,
-        AnswerError::InsufficientCredits, AnswerError::SpendingLimit, AnswerError::MachineFailed,
-        AnswerError::TooManySteps, AnswerError::OutputExhausted, AnswerError::ModelRefused, AnswerError::Internal,
-    ].map(AnswerError::as_str);
+    KnownAnswerErrorCode = AnswerError::ALL.map(AnswerError::as_str);
 
     /// The states that this version knows for the indexing of a file.
     KnownIndexingState = IndexState::ALL.map(IndexState::code);

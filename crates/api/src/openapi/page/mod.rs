@@ -1,6 +1,8 @@
 //! Renders the schema as an HTML page without external resources. It is complete without its script, which adds tabs,
 //! search, and trying calls.
 
+mod errors;
+mod guides;
 mod operations;
 mod samples;
 mod shapes;
@@ -27,8 +29,8 @@ pub(super) const SCRIPT: &str = include_str!("page.js");
 const BAR: &str = "<header class=\"bar\"><a class=\"brand\" href=\"#top\">Causerie</a>\
     <button id=\"menu\" type=\"button\" aria-expanded=\"false\" aria-controls=\"contents\" data-scripted hidden>Menu</button>\
     <input id=\"search\" type=\"search\" placeholder=\"Search ( / )\" aria-label=\"Search\" autocomplete=\"off\" data-scripted hidden>\
-    <input id=\"key\" type=\"password\" placeholder=\"Key to try calls: api-…\" aria-label=\"API key, kept in this page only\" \
-    title=\"Kept in this page only\" autocomplete=\"off\" spellcheck=\"false\" data-scripted hidden>\
+    <form id=\"key-form\" autocomplete=\"off\" data-scripted hidden><input id=\"key\" type=\"password\" placeholder=\"Key to try calls: api-…\" aria-label=\"API key, kept in this page only\" \
+    title=\"Kept in this page only\" autocomplete=\"off\" spellcheck=\"false\"></form>\
     <button id=\"theme\" type=\"button\" aria-label=\"Light or dark\" title=\"Light or dark\" data-scripted hidden>◐</button></header>";
 
 /// The document, and the same as JSON, which does not preserve the order of fields.
@@ -71,6 +73,7 @@ impl DocumentationPage<'_> {
             Description(info.description.as_deref().unwrap_or_default()),
             samples::overview(),
         );
+        out.push_str(&guides::guides());
         for tag in self.document.tags.iter().flatten() {
             let description = tag.description.as_deref().unwrap_or_default();
             let _ = write!(
@@ -93,12 +96,13 @@ impl DocumentationPage<'_> {
         let mut out = String::from(
             "<nav id=\"contents\" aria-label=\"Contents\"><p id=\"none\" hidden>Nothing found</p>",
         );
+        out.push_str(&guides::contents());
         for tag in self.document.tags.iter().flatten() {
             let _ = write!(out, "<a href=\"#tag-{0}\"><b>{0}</b></a><ul>", Plain(&tag.name));
             for one in self.of_tag(&tag.name) {
                 let _ = write!(
                     out,
-                    "<li><a href=\"#{}\" title=\"{} {}\">{}</a></li>",
+                    "<li><a href=\"#{0}\" title=\"{1} {2}\"><b class=\"{1}\">{1}</b> {3}</a></li>",
                     Plain(one.id()),
                     one.method,
                     Plain(one.path),

@@ -37,8 +37,13 @@ for (const samples of all(".samples")) {
   const tabs = make("div", "", { role: "tablist", "aria-label": "Language" });
   for (const panel of all("[data-panel]", samples)) {
     const language = panel.dataset.panel;
+    const caption = panel.querySelector("figcaption");
+    const name = caption.textContent;
+    // The tab is its caption; with both it could not be a panel.
+    caption.remove();
     panel.setAttribute("role", "tabpanel");
-    const tab = make("button", panel.querySelector("figcaption").textContent, { type: "button", role: "tab" });
+    panel.setAttribute("aria-label", name);
+    const tab = make("button", name, { type: "button", role: "tab" });
     tab.dataset.language = language;
     tab.addEventListener("click", () => {
       const before = tab.getBoundingClientRect().top;
@@ -61,6 +66,9 @@ for (const samples of all(".samples")) {
 }
 const languages = all("[data-panel]").map((panel) => panel.dataset.panel);
 choose(languages.includes(setting.get("language")) ? setting.get("language") : "curl");
+
+// Samples name the service that shows them.
+for (const address of all("[data-origin]")) address.textContent = location.origin;
 
 if (navigator.clipboard) {
   for (const block of all("figure pre")) {
@@ -111,6 +119,19 @@ search.addEventListener("input", () => {
 });
 search.addEventListener("keydown", (event) => {
   if (event.key === "Enter") find()?.link.click();
+  if (event.key === "Escape") {
+    search.value = "";
+    find();
+  }
+});
+// From the field, arrows lead through what was found.
+addEventListener("keydown", (event) => {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  const from = event.target;
+  if (!step || !(from === search || from.closest?.("nav li a"))) return;
+  event.preventDefault();
+  const stops = [search, ...all("nav li:not([hidden]) a")];
+  stops[Math.min(Math.max(stops.indexOf(from) + step, 0), stops.length - 1)].focus();
 });
 addEventListener("keydown", (event) => {
   const typing = event.target.closest("input, textarea, select");
@@ -139,6 +160,8 @@ document.getElementById("theme").addEventListener("click", () => {
   showTheme(dark ? "light" : "dark");
   setting.set("theme", root.dataset.theme);
 });
+
+document.getElementById("key-form").addEventListener("submit", (event) => event.preventDefault());
 
 // Trying a call. The key is in the field of this page and nowhere else.
 const RESULT_MAX = 200_000;

@@ -8,6 +8,8 @@ use super::operations::Placed;
 use super::text::Plain;
 
 const SAMPLES: &str = include_str!("samples.txt");
+/// The address of the service in the samples.
+const ADDRESS: &str = "http://127.0.0.1:8080";
 /// The languages besides `curl`: their names in the file, and on the page.
 pub(super) const LANGUAGES: [(&str, &str); 2] = [("python", "Python"), ("typescript", "TypeScript")];
 
@@ -18,7 +20,12 @@ pub(super) fn samples(placed: &Placed<'_>, operation: &Value) -> String {
 
 /// Renders the samples that begin the page: how a client is made.
 pub(super) fn overview() -> String {
-    figures("overview", sample("overview", "curl").unwrap_or_default())
+    guide("overview")
+}
+
+/// Renders the samples of a guide, which has one in `curl` too.
+pub(super) fn guide(id: &str) -> String {
+    figures(id, sample(id, "curl").unwrap_or_default())
 }
 
 fn figures(id: &str, curl: &str) -> String {
@@ -34,10 +41,11 @@ fn figures(id: &str, curl: &str) -> String {
 }
 
 fn figure(language: &str, name: &str, code: &str, out: &mut String) {
+    // The script writes the address of the service that shows the page.
+    let code = Plain(code).to_string().replace(ADDRESS, &format!("<span data-origin>{ADDRESS}</span>"));
     let _ = write!(
         out,
-        "<figure data-panel=\"{language}\"><figcaption>{name}</figcaption><pre tabindex=\"0\"><code>{}</code></pre></figure>",
-        Plain(code)
+        "<figure data-panel=\"{language}\"><figcaption>{name}</figcaption><pre tabindex=\"0\"><code>{code}</code></pre></figure>",
     );
 }
 

@@ -91,7 +91,11 @@ fn every_operation_has_samples_and_a_form() {
     let operations = crate::operations::OPERATIONS.len();
     for language in ["curl", "python", "typescript"] {
         let shown = page.matches(&format!("data-panel=\"{language}\"")).count();
-        assert_eq!(shown, operations + 1, "{language}: each operation's, and the overview's");
+        assert_eq!(
+            shown,
+            operations + 5,
+            "{language}: each operation's, the four guides', and the overview's"
+        );
     }
     for operation in &crate::operations::OPERATIONS {
         for (language, _) in LANGUAGES {

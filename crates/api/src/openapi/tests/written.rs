@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use control::conversations::Question;
-use control::live::{Citation, Meta, PartKind, Rope, Snapshot, SnapshotPart};
+use control::live::{Citation, Meta, PartKind, Rope, Snapshot, SnapshotPart, Unproven};
 use domain::agent::AgentName;
 use domain::answer::{AnswerError, Ending, ErrorCode, RunState, Stamp};
 use domain::catalog::{Language, Localized, ModelEntry, ModelStatus, ProviderName, Setting};
@@ -85,8 +85,8 @@ fn every_shape() -> Vec<PartKind> {
 /// Returns a citation that is verified, not verified or not checked, by its number.
 fn citation(number: u32, place: Place) -> Citation {
     let verified = [None, Some(true), Some(false)][number as usize % 3];
-    let reason = (verified == Some(false)).then(|| "the passage does not contain the number 30".to_owned());
-    Citation { number, place, verified, reason }
+    let reason = (verified == Some(false)).then(|| Unproven::Number("30".to_owned()));
+    Citation { number, place, verified, reason, passage: None }
 }
 
 fn tool(state: RunState, sources: Vec<Place>) -> PartKind {
