@@ -34,12 +34,10 @@ fn places(at: &Where) -> Result<Places, CliError> {
     read.map_err(|error| CliError::new("INVALID_CONFIGURATION", error.to_string()))?
 }
 
-fn unusable(data: &Path, error: &std::io::Error) -> CliError {
-    let mend = match error.kind() {
-        ErrorKind::PermissionDenied => "; run the command as the user of the service, or as root",
-        _ => "",
-    };
-    CliError::new("DATA_FOLDER_UNUSABLE", format!("the data folder {}: {error}{mend}", data.display()))
+/// Says that the data folder cannot be used, and what to do.
+pub(crate) fn unusable(data: &Path, error: &std::io::Error) -> CliError {
+    let why = data::unusable(data, error);
+    CliError::new("DATA_FOLDER_UNUSABLE", format!("the data folder {}: {why}", data.display()))
 }
 
 /// Executes a command and prints its result.
@@ -82,8 +80,14 @@ pub(crate) async fn carry_out(places: &Places, request: Request) -> Result<Value
         Err(_) => Ok(true),
     };
     if !first && places.database.is_none() && is_missing()? && socket::connect(data).await.is_none() {
+        // A service that uses PostgreSQL leaves its identity, but no database.
+        let elsewhere = if data.join(data::NODE).exists() {
+            "; a service with PostgreSQL used this folder: CAUSERIE_DATABASE or the configuration names its database"
+        } else {
+            ""
+        };
         let message = format!(
-            "there is no database {}: --data (or CAUSERIE_DATA) names the data folder",
+            "there is no database {}: --data (or CAUSERIE_DATA) names the data folder{elsewhere}",
             data.join(data::DATABASE).display()
         );
         return Err(CliError::new("NO_DATABASE", message));

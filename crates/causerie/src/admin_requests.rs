@@ -33,7 +33,7 @@ pub(crate) struct ServiceFacts {
 }
 
 fn no_service() -> CliError {
-    CliError::new("SERVICE_UNREACHABLE", "no service runs here")
+    CliError::new("SERVICE_UNREACHABLE", "no service runs on this data folder; `causerie serve` starts one")
 }
 
 /// Carries out a request and returns the result as one JSON object.

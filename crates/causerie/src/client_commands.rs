@@ -71,12 +71,17 @@ pub(crate) enum ClientCommand {
         #[command(flatten)]
         to: Service,
     },
-    /// Copy a file to the workspace or from it
-    #[command(after_help = "Examples:\n  causerie cp lease.pdf :/uploads\n  causerie cp :/report.docx .")]
+    /// Copy files to the workspace or from it
+    #[command(after_help = "Examples:\n  \
+        causerie cp lease.pdf :/uploads\n  \
+        causerie cp *.pdf :/contracts\n  \
+        causerie cp :/report.docx .\n  \
+        causerie cp :/notes.txt - | less")]
     Cp {
-        /// The file; a path of the workspace has a colon before it
-        from: String,
-        /// The folder of the workspace, or the local file or folder
+        /// The files; a path of the workspace has a colon before it
+        #[arg(required = true)]
+        from: Vec<String>,
+        /// The folder of the workspace, or the local file or folder; `-` prints one file to standard output
         to: String,
         #[command(flatten)]
         service: Service,
@@ -110,15 +115,20 @@ pub(crate) struct Service {
     url: String,
     /// The key
     #[arg(long, env = "CAUSERIE_API_KEY", hide_env_values = true)]
-    key: String,
+    key: Option<String>,
     /// A file with the certificates (PEM) to trust besides the system's
     #[arg(long, env = "CAUSERIE_CACERT", value_name = "FILE")]
     cacert: Option<PathBuf>,
 }
 
-impl From<Service> for Connection {
-    fn from(Service { url, key, cacert }: Service) -> Self {
-        Self { url, key, certificates: cacert }
+impl TryFrom<Service> for Connection {
+    type Error = Error;
+
+    fn try_from(Service { url, key, cacert }: Service) -> Result<Self, Error> {
+        let missing = "there is no key: set CAUSERIE_API_KEY, or give --key; the owner of an account creates keys in the web \
+                       application, an operator with `causerie key create`";
+        let key = key.filter(|key| !key.trim().is_empty()).ok_or_else(|| Error::Usage(missing.to_owned()))?;
+        Ok(Self { url, key, certificates: cacert })
     }
 }
 
@@ -154,23 +164,25 @@ pub(crate) async fn run(command: ClientCommand) -> ExitCode {
 async fn execute(command: ClientCommand) -> Result<u8, Error> {
     match command {
         ClientCommand::Ask { text, files, model, chat, output: Output { json, plain }, to } => {
+            let connection = to.try_into()?;
             let text = terminal::question_text(text)?;
-            let connection = to.into();
             let asked = AskOptions { connection, text, files, model, chat, json, plain, grows: false };
             return Ok(terminal::ask(asked).await?.exit_code());
         }
         ClientCommand::Chat { model, chat, plain, to } => {
-            terminal::chat(ChatOptions { connection: to.into(), model, chat, plain }).await
+            terminal::chat(ChatOptions { connection: to.try_into()?, model, chat, plain }).await
         }
         ClientCommand::Ls { chats: true, json, to, .. } => {
-            terminal::list_conversations(&to.into(), json).await
+            terminal::list_conversations(&to.try_into()?, json).await
         }
-        ClientCommand::Ls { folder, json, to, .. } => terminal::list_files(&to.into(), &folder, json).await,
+        ClientCommand::Ls { folder, json, to, .. } => {
+            terminal::list_files(&to.try_into()?, &folder, json).await
+        }
         ClientCommand::Show { chat, output: Output { json, plain }, to } => {
-            terminal::show_conversation(&to.into(), &chat, json, plain).await
+            terminal::show_conversation(&to.try_into()?, &chat, json, plain).await
         }
-        ClientCommand::Cp { from, to, service } => terminal::copy(&service.into(), &from, &to).await,
-        ClientCommand::Stop { chat, to } => terminal::stop_answer(&to.into(), &chat).await,
+        ClientCommand::Cp { from, to, service } => terminal::copy(&service.try_into()?, &from, &to).await,
+        ClientCommand::Stop { chat, to } => terminal::stop_answer(&to.try_into()?, &chat).await,
     }?;
     Ok(0)
 }

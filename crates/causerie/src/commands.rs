@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use control::DatabaseUrl;
 
 use crate::client_commands::ClientCommand;
@@ -17,6 +17,11 @@ use crate::settings::{MachineDriver, listen_address};
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Returns the command line with the examples of all its commands.
+pub(crate) fn command_line() -> clap::Command {
+    examples::with_examples(Cli::command(), "")
 }
 
 #[derive(Debug, Subcommand)]

@@ -14,6 +14,8 @@ use crate::socket;
 
 /// The database in the data folder.
 pub(crate) const DATABASE: &str = "causerie.db";
+/// The identity of the data folder, which a service leaves there.
+pub(crate) const NODE: &str = "node";
 /// The name of the lock file.
 const LOCK: &str = "lock";
 /// The maximum wait for another process to release the lock, and the polling interval.
@@ -45,6 +47,28 @@ pub(crate) fn prepare(data: &Path) -> io::Result<PathBuf> {
         std::fs::set_permissions(&data, PermissionsExt::from_mode(mode & !OTHERS))?;
     }
     Ok(data)
+}
+
+/// Says why a data folder cannot be used, and what to do.
+pub(crate) fn unusable(data: &Path, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("{error}; run the command as the user of the service, or as root")
+        }
+        _ if data.exists() && !data.is_dir() => "it is a file, not a folder".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// Tries to enter the data folder; a missing one is no error.
+///
+/// # Errors
+/// When it or a folder above it cannot be entered.
+pub(crate) fn enter(data: &Path) -> io::Result<()> {
+    match data.join(DATABASE).symlink_metadata() {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn is_empty(folder: &Path) -> io::Result<bool> {

@@ -105,7 +105,7 @@ fn questions(variable: impl Fn(&str) -> Option<String>) -> Questions {
 
 async fn introduce(running: &serve::Running) -> Result<(), String> {
     let (key, password) = access(running).await.map_err(|error| error.to_string())?;
-    let url = format!("http://{}", running.address);
+    let url = format!("http://{}", serve::local_address(running.address));
     print_line(&format!("The agent's machine: {}", machine(running).await?));
     let attached = upload(&url, &key).await?;
     print_line(&format!("{} documents are in the workspace: {}\n", attached.len(), attached.join(", ")));

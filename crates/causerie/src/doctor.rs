@@ -12,9 +12,11 @@ use serde_json::{Value, json};
 
 use crate::commands::Where;
 use crate::machine_driver::{self, Chosen};
+use crate::output::counted;
+use crate::printers::vendor_trouble;
 use crate::request::Request;
 use crate::settings::{self, MachineDriver, Settings};
-use crate::{admin, model_list, output, socket};
+use crate::{admin, data, model_list, output, socket};
 
 /// The programs that tools of the agent use for documents, with the Debian packages that have them.
 const TOOL_PROGRAMS: [(&str, &str); 6] = [
@@ -51,7 +53,7 @@ pub(crate) async fn run(at: &Where) -> bool {
         let rows: Vec<Value> = checks.iter().map(row).collect();
         output::table(&["", "check", "finding"], &rows);
         let warnings = checks.iter().filter(|check| check.status == CheckStatus::Warn).count();
-        output::line(format_args!("\n{failures} problems, {warnings} warnings"));
+        output::line(format_args!("\n{}, {}", counted(failures, "problem"), counted(warnings, "warning")));
     }
     failures == 0
 }
@@ -80,9 +82,11 @@ fn failed(name: &str, reason: impl std::fmt::Display) -> Check {
 async fn of_settings(at: &Where, settings: &Settings) -> Vec<Check> {
     let mut checks = vec![host()];
     let service = socket::connect(&settings.data).await;
-    checks.push(match &service {
-        Some(_) => passed("service", format_args!("runs on {}", settings.data.display())),
-        None => passed("service", format_args!("none runs on {}", settings.data.display())),
+    let data = settings.data.display();
+    checks.push(match (&service, data::enter(&settings.data)) {
+        (Some(_), _) => passed("service", format_args!("runs on {data}")),
+        (None, Ok(())) => passed("service", format_args!("none runs on {data}")),
+        (None, Err(error)) => failed("service", admin::unusable(&settings.data, &error)),
     });
     checks.push(disk(settings));
     checks.push(database(at).await);
@@ -102,7 +106,13 @@ fn host() -> Check {
     let gibibytes = u64::from(memory.mem_unit).saturating_mul(memory.totalram) >> 30;
     let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
     let (release, machine) = (text(name.release()), text(name.machine()));
-    passed("host", format_args!("Linux {release}, {machine}, {processors} processors, {gibibytes} GiB"))
+    passed(
+        "host",
+        format_args!(
+            "Linux {release}, {machine}, {}, {gibibytes} GiB of memory",
+            counted(processors, "processor")
+        ),
+    )
 }
 
 fn disk(settings: &Settings) -> Check {
@@ -133,7 +143,7 @@ async fn database(at: &Where) -> Check {
     match admin::carry_out_at(at, Request::ListMachines).await {
         Ok(answer) => {
             let machines = answer["machines"].as_array().map_or(0, Vec::len);
-            passed("database", format_args!("answers, {machines} machines"))
+            passed("database", format_args!("answers, {}", counted(machines, "machine")))
         }
         Err(error) if error.code == "NO_DATABASE" => {
             warned("database", "there is none yet: `causerie account create` or the first start makes it")
@@ -291,7 +301,7 @@ async fn models(settings: &Settings, service: Option<tokio::net::UnixStream>) ->
                  OPENAI_API_KEY, GEMINI_API_KEY or OPENAI_BASE_URL"
             ),
         ),
-        Some(id) => passed("models", format_args!("{} models, {id} by default", models.len())),
+        Some(id) => passed("models", format_args!("{}, {id} by default", counted(models.len(), "model"))),
         None => failed("models", "there is no default model"),
     });
     checks
@@ -309,10 +319,10 @@ fn vendor(vendor: &Value) -> Check {
     let (address, status) = (text("baseUrl"), text("status"));
     let name = format!("vendor_{}", text("vendor").to_ascii_lowercase());
     if status == ModelStatus::Up.as_str() {
-        return passed(&name, format_args!("{address} answers, {} models", vendor["models"]));
+        let models = vendor["models"].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
+        return passed(&name, format_args!("{address} answers, {}", counted(models, "model")));
     }
-    let why = [text("trouble"), text("cause")].into_iter().filter(|part| !part.is_empty());
-    let why = why.collect::<Vec<_>>().join(": ");
+    let why = vendor_trouble(vendor).unwrap_or_else(|| "it was not asked yet".to_owned());
     failed(&name, format_args!("{address} is {status}: {why}"))
 }
 
@@ -328,7 +338,7 @@ async fn web(settings: &Settings) -> Check {
     }
     let query = Query { text: "Debian".to_owned(), ..Query::default() };
     match search.search(&query).await {
-        Ok(found) => passed(NAME, format_args!("answers, {} results", found.len())),
+        Ok(found) => passed(NAME, format_args!("answers, {}", counted(found.len(), "result"))),
         Err(error) => failed(NAME, error),
     }
 }

@@ -41,9 +41,9 @@ mod usage;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{CommandFactory, Parser};
+use clap::FromArgMatches;
 
-use commands::{Cli, Command, ServeOptions};
+use commands::{Cli, Command, ServeOptions, command_line};
 use error::CliError;
 use settings::{Log, LogFormat, Settings};
 
@@ -58,7 +58,8 @@ fn main() -> ExitCode {
         // This must come first: the launcher needs a single thread and must not return.
         machine::sandbox::launch_main();
     }
-    let cli = match Cli::try_parse() {
+    let parsed = command_line().try_get_matches().and_then(|found| Cli::from_arg_matches(&found));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => return misused(&error),
     };
@@ -115,11 +116,11 @@ async fn run(command: Command) -> ExitCode {
                 .await
                 .map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
         }
-        Command::Manual { folder } => clap_mangen::generate_to(Cli::command(), &folder)
+        Command::Manual { folder } => clap_mangen::generate_to(command_line(), &folder)
             .map_err(|error| format!("{}: {error}", folder.display())),
         Command::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "causerie", &mut script);
+            clap_complete::generate(shell, &mut command_line(), "causerie", &mut script);
             output::line(String::from_utf8_lossy(&script).trim_end());
             Ok(())
         }

@@ -64,6 +64,21 @@ const VENDOR_FAILURES: Metric =
     metric("causerie_vendor_failures_total", Counter, "Failed model discoveries, by vendor and cause.");
 const TOKENS: Metric = metric("causerie_tokens_total", Counter, "Tokens that models read and wrote.");
 const CREDITS: Metric = metric("causerie_credits_settled_total", Counter, "Credits settled for model steps.");
+const EMBEDDED: Metric = metric(
+    "causerie_embedded_passages_total",
+    Counter,
+    "Passages of documents sent to the model of embeddings, by outcome.",
+);
+const EMBEDDING_FAILURES: Metric = metric(
+    "causerie_embedding_failures_total",
+    Counter,
+    "Requests for embeddings that failed or were not made, by cause.",
+);
+const SEARCHES: Metric = metric(
+    "causerie_searches_total",
+    Counter,
+    "Searches of documents while embeddings are configured, by what they searched with.",
+);
 const MACHINES: Metric = metric("causerie_machines", Gauge, "Machines in use, by state and driver.");
 const STORE_SECONDS: Metric = metric(
     "causerie_store_operation_duration_seconds",
@@ -112,6 +127,7 @@ pub(crate) async fn show(State(sources): State<Sources>) -> impl IntoResponse {
         page.metric(&OPEN).value(&[], open);
     }
     vendors(&mut page, &sources.service);
+    embeddings(&mut page, &sources.service);
     machines(&mut page, &sources.service);
     store(&mut page, &sources.service);
     jobs(&mut page, &sources.service, counted.ok());
@@ -180,6 +196,19 @@ fn vendors(page: &mut TextEncoder, service: &Service) {
             failures.value(&labels, count);
         }
     }
+}
+
+fn embeddings(page: &mut TextEncoder, service: &Service) {
+    let Some(metrics) = service.embedding_metrics() else { return };
+    page.metric(&EMBEDDED)
+        .value(&[("outcome", "embedded")], metrics.passages.get())
+        .value(&[("outcome", "rejected")], metrics.rejected.get());
+    page.metric(&EMBEDDING_FAILURES)
+        .value(&[("cause", "vendor")], metrics.failures.get())
+        .value(&[("cause", "credits")], metrics.no_credits.get());
+    page.metric(&SEARCHES)
+        .value(&[("with", "words_and_vectors")], metrics.queries.get())
+        .value(&[("with", "words")], metrics.words_alone.get());
 }
 
 fn machines(page: &mut TextEncoder, service: &Service) {
@@ -259,7 +288,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [&Metric; 29] = [
+    const ALL: [&Metric; 32] = [
         &BUILD,
         &REQUESTS,
         &REQUEST_SECONDS,
@@ -275,6 +304,9 @@ mod tests {
         &VENDOR_FAILURES,
         &TOKENS,
         &CREDITS,
+        &EMBEDDED,
+        &EMBEDDING_FAILURES,
+        &SEARCHES,
         &MACHINES,
         &STORE_SECONDS,
         &STORE_WAITING,

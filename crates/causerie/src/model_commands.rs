@@ -6,7 +6,7 @@ use crate::commands::Where;
 use crate::error::CliError;
 use crate::request::Request;
 use crate::settings::{self, Settings};
-use crate::{config, model_list, output, socket};
+use crate::{admin, config, data, model_list, output, printers, socket};
 
 /// Asks the running service or, without one, the vendors directly.
 pub(crate) async fn run(at: &Where) -> Result<(), CliError> {
@@ -15,6 +15,8 @@ pub(crate) async fn run(at: &Where) -> Result<(), CliError> {
     let answer = match socket::connect(&places.data).await {
         Some(service) => socket::ask(service, &Request::ListModels).await?,
         None => {
+            // A service may run there, for which this user cannot ask.
+            data::enter(&places.data).map_err(|error| admin::unusable(&places.data, &error))?;
             let vendors = Settings::load(sources()).map_err(config::invalid)?.settings.vendors;
             let catalog = Catalog::new(vendors, Environment::system().clock())
                 .map_err(|error| CliError::new("INVALID_CONFIGURATION", error.to_string()))?;
@@ -22,6 +24,7 @@ pub(crate) async fn run(at: &Where) -> Result<(), CliError> {
             model_list::to_json(&catalog, failure.as_ref())
         }
     };
-    output::print(&answer, at.json);
+    let print = if at.json { output::print } else { printers::of(&Request::ListModels) };
+    print(&answer, at.json);
     Ok(())
 }

@@ -31,8 +31,9 @@ pub(crate) fn print(answer: &Value, as_json: bool) {
     }
     let Value::Object(fields) = answer else { return };
     for (name, value) in fields {
+        let name = words(name);
         match value {
-            Value::Array(rows) => {
+            Value::Array(rows) if rows.iter().any(Value::is_object) => {
                 for row in rows {
                     line(columns(row));
                 }
@@ -43,28 +44,103 @@ pub(crate) fn print(answer: &Value, as_json: bool) {
     }
 }
 
-/// Prints objects as a table: a head of their fields' names, and a line for each.
+/// Prints objects as a table: a head of their fields' names, and a line for each. Columns of numbers are aligned right.
 pub(crate) fn table(heads: &[&str], rows: &[Value]) {
+    for row in table_lines(heads, rows) {
+        line(row);
+    }
+}
+
+fn table_lines(heads: &[&str], rows: &[Value]) -> Vec<String> {
     let cells = rows.iter().map(|row| heads.iter().map(|head| plain(&row[head])).collect::<Vec<_>>());
     let lines: Vec<Vec<String>> =
-        std::iter::once(heads.iter().map(|head| head.to_uppercase()).collect()).chain(cells).collect();
+        std::iter::once(heads.iter().map(|head| words(head).to_uppercase()).collect()).chain(cells).collect();
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
-    for cells in &lines {
-        let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        line(padded.collect::<Vec<_>>().join("  ").trim_end());
-    }
+    let is_number = |head: &&str| {
+        rows.iter().any(|row| row[*head].is_number())
+            && rows.iter().all(|row| row[*head].is_number() || row[*head].is_null())
+    };
+    let columns: Vec<(usize, bool)> =
+        heads.iter().enumerate().map(|(column, head)| (width(column), is_number(head))).collect();
+    let padded = |cells: &Vec<String>| {
+        let cells = cells.iter().zip(&columns).map(|(cell, &(width, right))| {
+            if right { format!("{cell:>width$}") } else { format!("{cell:width$}") }
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    lines.iter().map(padded).collect()
 }
 
 fn columns(row: &Value) -> String {
     let columns = row.as_object().into_iter().flatten();
-    columns.map(|(name, value)| format!("{name} {}", plain(value))).collect::<Vec<_>>().join("  ")
+    columns.map(|(name, value)| format!("{} {}", words(name), plain(value))).collect::<Vec<_>>().join("  ")
 }
 
+/// Returns the name of a field for people: `licence until` for `licenceUntil`.
+pub(crate) fn words(name: &str) -> String {
+    let mut words = String::with_capacity(name.len() + 4);
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() {
+            words.push(' ');
+        }
+        words.push(letter.to_ascii_lowercase());
+    }
+    words
+}
+
+/// Returns a value for people. A list is joined; a time is shown to the second: `2026-11-21 08:37:00Z`.
 pub(crate) fn plain(value: &Value) -> String {
     match value {
-        Value::String(text) => text.clone(),
+        Value::String(text) => time(text).unwrap_or_else(|| text.clone()),
         Value::Null => "-".to_owned(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::Array(parts) => parts.iter().map(plain).collect::<Vec<_>>().join(" "),
         other => other.to_string(),
+    }
+}
+
+/// Shortens a time as this program writes it: `2026-11-21T08:37:00.000Z`.
+fn time(text: &str) -> Option<String> {
+    let (day, time) = text.strip_suffix('Z')?.split_once('T')?;
+    let (second, millis) = time.split_once('.')?;
+    let is_time = text.len() == 24
+        && day.parse::<jiff::civil::Date>().is_ok()
+        && second.parse::<jiff::civil::Time>().is_ok()
+        && millis.bytes().all(|digit| digit.is_ascii_digit());
+    is_time.then(|| format!("{day} {second}Z"))
+}
+
+/// Returns a count with its noun, in the singular or the plural: `1 machine`, `2 machines`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn people_read_words_and_short_times() {
+        assert_eq!(words("licenceUntil"), "licence until");
+        assert_eq!(plain(&json!("2026-11-21T08:37:00.123Z")), "2026-11-21 08:37:00Z");
+        for other in
+            ["2026-11-21T08:37:00Z", "THE.REST IS Z", "2026-11-21T99:37:00.123Z", "it", "Z", "T.Z", ""]
+        {
+            assert_eq!(plain(&json!(other)), other);
+        }
+        assert_eq!(plain(&json!(["a", 1, null, true])), "a 1 - yes");
+        assert_eq!((counted(1, "machine"), counted(0, "machine")), ("1 machine".into(), "0 machines".into()));
+    }
+
+    #[test]
+    fn numbers_of_a_table_are_aligned_right() {
+        let rows =
+            [json!({"id": "a", "steps": 5, "at": null}), json!({"id": "bcd", "steps": 12_345, "at": 1})];
+        let lines = table_lines(&["id", "steps", "at"], &rows);
+        assert_eq!(lines, ["ID   STEPS  AT", "a        5   -", "bcd  12345   1"]);
+        assert_eq!(table_lines(&["accountId"], &[]), ["ACCOUNT ID"]);
     }
 }

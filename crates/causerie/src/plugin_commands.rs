@@ -18,7 +18,7 @@ pub(crate) fn run(command: &PluginsCommand) -> Result<(), String> {
             let library = plugins::read_one(path);
             show(&library, *json);
             let skipped = library.notices.iter().filter(|notice| notice.skipped).count();
-            if skipped == 0 { Ok(()) } else { Err(format!("{skipped} items were skipped")) }
+            if skipped == 0 { Ok(()) } else { Err(format!("{} skipped", output::counted(skipped, "item"))) }
         }
     }
 }

@@ -1,9 +1,22 @@
 //! Prints answers to people: tables and lines instead of JSON.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::output;
 use crate::request::Request;
+
+/// The fields of a report of usage.
+const USAGE: [&str; 9] = [
+    "steps",
+    "credits",
+    "summaries",
+    "summaryCredits",
+    "inputTokens",
+    "cachedTokens",
+    "outputTokens",
+    "reasoningTokens",
+    "estimatedTokens",
+];
 
 /// Returns what prints the answer to this request.
 pub(crate) fn of(request: &Request) -> fn(&Value, bool) {
@@ -12,6 +25,7 @@ pub(crate) fn of(request: &Request) -> fn(&Value, bool) {
             rows(
                 answer,
                 "accounts",
+                "accounts",
                 &["email", "accountId", "licenceUntil", "balance", "reserved", "conversations"],
             );
         },
@@ -19,25 +33,30 @@ pub(crate) fn of(request: &Request) -> fn(&Value, bool) {
             rows(
                 answer,
                 "keys",
+                "keys",
                 &["name", "keyId", "scope", "expiresAt", "lastUsedAt", "spendingLimit", "spent"],
             );
         },
         Request::ListMachines => {
-            |answer, _| rows(answer, "machines", &["account", "status", "driver", "pids"])
+            |answer, _| rows(answer, "machines", "machines", &["account", "status", "driver", "pids"])
         }
         Request::ListAudit { .. } => |answer, _| {
-            rows(answer, "entries", &["entry", "at", "actor", "action", "subject", "detail"]);
+            rows(answer, "entries", "entries", &["entry", "at", "actor", "action", "subject", "detail"]);
             if let Some(next) = answer["next"].as_i64() {
                 output::line(format_args!("\nmore: --before {next}"));
             }
         },
         Request::ListFailedJobs { .. } => |answer, _| {
-            rows(answer, "jobs", &["jobId", "kind", "accountId", "attempts", "failedAt", "error"]);
+            rows(
+                answer,
+                "jobs",
+                "failed jobs",
+                &["jobId", "kind", "accountId", "attempts", "failedAt", "error"],
+            );
         },
-        Request::ShowAccount { .. } | Request::ShowMachine { .. } | Request::StopAllMachines => {
-            |answer, _| fields(answer)
-        }
         Request::ShowStatus => status,
+        Request::ListModels => |answer, _| models(answer),
+        Request::ShowUsage { .. } => |answer, _| usage(answer),
         Request::ShowMachineLog { .. } => |answer, _| {
             for line in answer["log"].as_str().unwrap_or_default().lines() {
                 output::line(visible(line));
@@ -55,29 +74,73 @@ pub(crate) fn print_run(answer: &Value) {
     }
 }
 
-/// Prints a table of these fields of a list.
-fn rows(answer: &Value, list: &str, heads: &[&str]) {
-    let rows = answer[list].as_array().map_or(&[][..], Vec::as_slice);
-    let shown: Vec<Value> = rows.iter().map(joined).collect();
-    output::table(heads, &shown);
-}
-
-/// Joins the lists in an object to texts.
-fn joined(row: &Value) -> Value {
-    let fields = row.as_object().into_iter().flatten().map(|(name, value)| {
-        let value = match value {
-            Value::Array(parts) => parts.iter().map(output::plain).collect::<Vec<_>>().join(" ").into(),
-            other => other.clone(),
-        };
-        (name.clone(), value)
-    });
-    Value::Object(fields.collect())
-}
-
-fn fields(answer: &Value) {
-    for (name, value) in joined(answer).as_object().into_iter().flatten() {
-        output::line(format_args!("{name}: {}", output::plain(value)));
+/// Prints a table of these fields of a list, or that the list is empty.
+fn rows(answer: &Value, list: &str, what: &str, heads: &[&str]) {
+    match answer[list].as_array().map_or(&[][..], Vec::as_slice) {
+        [] => output::line(format_args!("no {what}")),
+        rows => output::table(heads, rows),
     }
+}
+
+/// Prints the models and the health of their vendors.
+fn models(answer: &Value) {
+    let listed = answer["models"].as_array().map_or(&[][..], Vec::as_slice);
+    let rows: Vec<Value> = listed.iter().map(model).collect();
+    output::table(
+        &["model", "vendor", "status", "context", "output", "base", "read", "written", "settings", "notes"],
+        &rows,
+    );
+    output::line(
+        "\nContext and output in tokens; prices in credits: base, per thousand tokens read and written.",
+    );
+    for vendor in answer["vendors"].as_array().map_or(&[][..], Vec::as_slice) {
+        output::line(vendor_line(vendor));
+    }
+    if let Some(failure) = answer["failure"].as_str() {
+        output::line(format_args!("model discovery failed: {failure}"));
+    }
+}
+
+fn model(model: &Value) -> Value {
+    let is_builtin = model["builtin"] == true;
+    let vendor = if is_builtin { "-".to_owned() } else { output::plain(&model["vendor"]).to_lowercase() };
+    let notes = [
+        ("default", "default"),
+        ("builtin", "built in"),
+        ("deprecated", "deprecated"),
+        ("seesImages", "sees images"),
+    ];
+    let notes = notes.iter().filter(|(field, _)| model[*field] == true).map(|(_, note)| *note);
+    json!({
+        "model": model["id"], "vendor": vendor, "status": model["status"], "context": model["contextTokens"],
+        "output": model["outputMaxTokens"], "base": model["priceBase"], "read": model["priceThousandTokensRead"],
+        "written": model["priceThousandTokensWritten"], "settings": model["settings"],
+        "notes": notes.collect::<Vec<_>>().join(", "),
+    })
+}
+
+/// Prints usage by day, by model, and in total.
+fn usage(answer: &Value) {
+    if answer["complete"] == false {
+        output::line("the oldest days are left out; --since limits the period\n");
+    }
+    let named = |list: &str, name: &str| -> Vec<Value> {
+        let rows = answer[list].as_array().map_or(&[][..], Vec::as_slice);
+        rows.iter().map(|row| first_column(row, &row[name])).collect()
+    };
+    let total = first_column(&answer["total"], &"total".into());
+    let rows: Vec<Value> =
+        named("days", "day").into_iter().chain(named("models", "model")).chain([total]).collect();
+    let heads: Vec<&str> = ["of"].into_iter().chain(USAGE).collect();
+    output::table(&heads, &rows);
+}
+
+fn first_column(row: &Value, name: &Value) -> Value {
+    let mut row = row.clone();
+    if let Value::Object(fields) = &mut row {
+        fields.insert("of".to_owned(), name.clone());
+    }
+    row
 }
 
 fn status(answer: &Value, _: bool) {
@@ -91,7 +154,7 @@ fn status(answer: &Value, _: bool) {
     output::line(format_args!("accounts: {}", text("accounts")));
     let machines = answer["machines"].as_object().into_iter().flatten();
     let machines: Vec<String> =
-        machines.map(|(state, count)| format!("{} {count}", state.to_lowercase())).collect();
+        machines.map(|(state, count)| format!("{count} {}", state.to_lowercase())).collect();
     let machines = if machines.is_empty() { "none".to_owned() } else { machines.join(", ") };
     output::line(format_args!("machines: {machines} ({})", text("driver")));
     output::line(format_args!("default model: {}", text("defaultModel")));
@@ -105,11 +168,25 @@ fn status(answer: &Value, _: bool) {
 fn vendor_line(vendor: &Value) -> String {
     let text = |name: &str| output::plain(&vendor[name]);
     let health = format!("{}: {} at {}", text("vendor").to_lowercase(), text("status"), text("baseUrl"));
-    if vendor["trouble"].is_null() {
-        return health;
+    match vendor_trouble(vendor) {
+        None => health,
+        Some(trouble) => format!("{health} since {}: {trouble}", text("since")),
     }
-    let cause = vendor["cause"].as_str().map(|cause| format!(", {cause}")).unwrap_or_default();
-    format!("{health} since {}: {}{cause}", text("since"), text("trouble"))
+}
+
+/// Says why a vendor does not answer.
+pub(crate) fn vendor_trouble(vendor: &Value) -> Option<String> {
+    let cause = vendor["cause"].as_str().filter(|cause| !cause.is_empty());
+    let what = match vendor["trouble"].as_str()? {
+        // The cause says that, too.
+        "unreachable" => return Some(cause.unwrap_or("it cannot be reached").to_owned()),
+        "key" => "it does not accept the key",
+        "refused" => "it refuses to list its models",
+        "unreadable" => "its answer is no list of models",
+        "empty" => "it lists no models",
+        other => other,
+    };
+    Some(cause.map_or_else(|| what.to_owned(), |cause| format!("{what}: {cause}")))
 }
 
 /// Replaces control characters: a tool may have written what a terminal would obey.
@@ -134,11 +211,17 @@ mod tests {
     fn a_vendor_that_does_not_answer_is_named_with_address_reason_and_time() {
         let mut vendor = json!({
             "vendor": "OPENAI", "status": "DOWN", "baseUrl": "http://127.0.0.1:9/v1", "trouble": "unreachable",
-            "cause": "connection refused", "since": "2026-11-23T08:00:00.000Z",
+            "cause": "it cannot be reached: the connection was refused", "since": "2026-11-23T08:00:00.000Z",
         });
-        assert_eq!(
-            vendor_line(&vendor),
-            "openai: DOWN at http://127.0.0.1:9/v1 since 2026-11-23T08:00:00.000Z: unreachable, connection refused"
+        let line = vendor_line(&vendor);
+        let expected = "openai: DOWN at http://127.0.0.1:9/v1 since 2026-11-23 08:00:00Z: it cannot be reached: the \
+                        connection was refused";
+        assert_eq!(line, expected);
+        vendor["trouble"] = "key".into();
+        vendor["cause"] = "401: no such key".into();
+        assert!(
+            vendor_line(&vendor).ends_with("Z: it does not accept the key: 401: no such key"),
+            "{vendor}"
         );
         vendor["trouble"] = Value::Null;
         vendor["status"] = "UP".into();

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin_requests::ServiceFacts;
@@ -39,7 +40,7 @@ const BACKLOG: u32 = 1024;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
     /// The data folder cannot be used.
-    #[error("the data folder {0}: {1}")]
+    #[error("the data folder {}: {}", .0.display(), data::unusable(.0, .1))]
     Data(PathBuf, #[source] io::Error),
     /// Another service runs on the data folder.
     #[error("another service runs on the data folder {0}")]
@@ -51,8 +52,8 @@ pub(crate) enum ServeError {
     #[error("machine driver unavailable: {0}")]
     Driver(String),
     /// The address cannot be used.
-    #[error("cannot listen on {0}: {1}")]
-    Listen(std::net::SocketAddr, #[source] io::Error),
+    #[error("cannot listen on {0}: {1}{remedy}", remedy = listen_remedy(.1))]
+    Listen(SocketAddr, #[source] io::Error),
     /// The certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -64,12 +65,22 @@ pub(crate) enum ServeError {
     Start(#[from] StartError),
 }
 
+/// Returns what to do about an address that cannot be used.
+fn listen_remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; another program listens there: choose another port with --listen",
+        io::ErrorKind::AddrNotAvailable => "; it is no address of this host",
+        io::ErrorKind::PermissionDenied => "; ports below 1024 need root or CAP_NET_BIND_SERVICE",
+        _ => "",
+    }
+}
+
 /// A running service.
 pub(crate) struct Running {
     /// Every use case.
     pub(crate) service: Arc<Service>,
     /// The address it listens on.
-    pub(crate) address: std::net::SocketAddr,
+    pub(crate) address: SocketAddr,
     tls: Option<Tls>,
     traces: Traces,
     ending: CancellationToken,
@@ -83,6 +94,7 @@ pub(crate) async fn run(loaded: Loaded) -> Result<(), ServeError> {
     // Installs the signal handlers before anything announces the service.
     let signalled = wait_for_signal();
     let mut signalled = pin!(signalled);
+    let hangup = signal(SignalKind::hangup());
     report_panics();
     let running = tokio::select! {
         started = start(loaded) => started?,
@@ -95,7 +107,7 @@ pub(crate) async fn run(loaded: Loaded) -> Result<(), ServeError> {
     let ended = tokio::select! {
         () = signalled => Ok(()),
         () = running.service.lock_lost() => Err(ServeError::Ousted),
-        () = reload_on_sighup(running.tls.clone()) => Ok(()),
+        () = reload_on_sighup(hangup, running.tls.clone()) => Ok(()),
     };
     tracing::info!("ending");
     notify::notify("STOPPING=1");
@@ -109,26 +121,37 @@ pub(crate) async fn run(loaded: Loaded) -> Result<(), ServeError> {
 /// Logs what a person who started the service needs next.
 async fn say_what_next(running: &Running, scheme: &str) {
     let Running { service, address, data, .. } = running;
+    let url = format!("{scheme}://{}", local_address(*address));
     let entries = service.catalog.entries();
     if let Some(model) = entries.iter().find(|entry| entry.default) {
         tracing::info!("questions are answered by {} unless they name another model", model.id);
     }
-    tracing::info!("the interface is described at {scheme}://{address}/docs");
+    tracing::info!("the web application is at {url}/, the reference of the interface at {url}/docs");
     // A failing store is reported by the readiness checks.
     if let Ok(Some(invitation)) = service.first_owner.invite().await {
         let secret = invitation.reveal();
         tracing::info!(
-            "there is no account yet; create the first one at {scheme}://{address}/welcome?invitation={secret} within \
-             24 hours, or with `causerie account create --data {} --email YOU@EXAMPLE.ORG --licence-until 2030-12-31 \
-             --credits 10000`, then a key with `causerie key create`",
+            "there is no account yet; create the first one at {url}/welcome?invitation={secret} within 24 hours, or with \
+             `causerie account create --data {} --email YOU@EXAMPLE.ORG --licence-until 2030-12-31 --credits 10000`, then \
+             a key with `causerie key create --data {} --account YOU@EXAMPLE.ORG --name NAME`",
+            data.display(),
             data.display()
         );
     }
 }
 
+/// Returns an address by which this host reaches the service: one that stands for all addresses is none that a browser opens.
+pub(crate) fn local_address(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::from((Ipv4Addr::LOCALHOST, address.port())),
+        IpAddr::V6(ip) if ip.is_unspecified() => SocketAddr::from((Ipv6Addr::LOCALHOST, address.port())),
+        _ => address,
+    }
+}
+
 /// Reloads the certificate on SIGHUP. Never returns.
-async fn reload_on_sighup(tls: Option<Tls>) {
-    let Ok(mut hangup) = signal(SignalKind::hangup()) else { return std::future::pending().await };
+async fn reload_on_sighup(hangup: io::Result<Signal>, tls: Option<Tls>) {
+    let Ok(mut hangup) = hangup else { return std::future::pending().await };
     while hangup.recv().await.is_some() {
         match tls.as_ref().map(Tls::reload) {
             Some(Ok(())) => tracing::info!("TLS certificate reloaded"),
@@ -339,5 +362,34 @@ async fn ready(State(sources): State<Sources>, RawQuery(query): RawQuery) -> Res
         (status, Json(json!({ "ready": is_ready, "checks": checks }))).into_response()
     } else {
         status.into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_is_given_an_address_that_a_browser_opens() {
+        for (address, shown) in [
+            ("0.0.0.0:8080", "127.0.0.1:8080"),
+            ("[::]:8080", "[::1]:8080"),
+            ("192.0.2.1:80", "192.0.2.1:80"),
+            ("[::1]:80", "[::1]:80"),
+        ] {
+            assert_eq!(local_address(address.parse().unwrap()).to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn an_address_that_cannot_be_used_is_named_with_the_remedy() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap();
+        let error = std::net::TcpListener::bind(address).unwrap_err();
+        let text = ServeError::Listen(address, error).to_string();
+        assert!(
+            text.contains(&address.to_string()) && text.contains("choose another port with --listen"),
+            "{text}"
+        );
     }
 }

@@ -20,7 +20,7 @@ pub enum Error {
         retry_after: Option<Duration>,
     },
     /// The service could not be reached, or the exchange broke.
-    #[error("the service could not be reached")]
+    #[error("{}", unreachable(.0))]
     Transport(#[source] reqwest::Error),
     /// A local file could not be read or written.
     #[error("{}", .path.display())]
@@ -34,7 +34,7 @@ pub enum Error {
     #[error("the service answered in an unknown form")]
     Form(#[source] serde_json::Error),
     /// The base address is not an `http` or `https` URL.
-    #[error("{0:?} is no http or https address")]
+    #[error("{0:?} is no http or https address such as http://127.0.0.1:8080")]
     Address(String),
     /// The key contains invalid characters.
     #[error("the key holds characters that no key has")]
@@ -88,6 +88,14 @@ impl Error {
             | Self::Certificates
             | Self::TooLong { .. } => false,
         }
+    }
+}
+
+/// Names the service that could not be reached, by its address without the path.
+fn unreachable(error: &reqwest::Error) -> String {
+    match error.url() {
+        Some(url) => format!("the service at {} could not be reached", url.origin().ascii_serialization()),
+        None => "the service could not be reached".to_owned(),
     }
 }
 

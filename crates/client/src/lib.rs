@@ -81,6 +81,10 @@ impl Client {
         let headers = HeaderMap::from_iter([(reqwest::header::HeaderName::from_static("x-api-key"), key)]);
         // Fails if a provider is already installed, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
+        let certificates = reqwest::Certificate::from_pem_bundle(pem).unwrap_or_default();
+        if certificates.is_empty() && !pem.is_empty() {
+            return Err(Error::Certificates);
+        }
         let mut builder = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             // A redirect must not send the key to another host.
@@ -92,11 +96,7 @@ impl Client {
                 .with_root_certificates(rustls::RootCertStore::empty())
                 .with_no_client_auth();
             builder = builder.tls_backend_preconfigured(none);
-        } else if !pem.is_empty() {
-            let certificates = reqwest::Certificate::from_pem_bundle(pem).unwrap_or_default();
-            if certificates.is_empty() {
-                return Err(Error::Certificates);
-            }
+        } else if !certificates.is_empty() {
             builder = builder.tls_certs_merge(certificates);
         }
         Ok(Self { http: builder.build().map_err(Error::Transport)?, base: Arc::from(base) })

@@ -168,8 +168,10 @@ impl<O: Write, E: Write> Printer<O, E> {
         }
         self.out.flush()?;
         if let Some(error) = &answer.error {
-            let message = if error.message.is_empty() { &error.code } else { &error.message };
-            self.note(&format!("the answer failed: {message} ({})", error.code))?;
+            // The text of the answer usually ends with the message.
+            let is_said = error.message.is_empty() || answer.text.contains(&error.message);
+            let message = if is_said { String::new() } else { format!(": {}", error.message) };
+            self.note(&format!("the answer failed ({}){message}", error.code))?;
         }
         Ok(())
     }
@@ -340,6 +342,19 @@ mod tests {
         }
         assert!(out.contains("e\tf"), "{out:?}");
         assert_eq!(err.lines().count(), 1, "a tool stays on its line: {err:?}");
+    }
+
+    #[test]
+    fn the_reason_of_a_failure_is_said_once() {
+        let error = |message: &str| client::Failure {
+            code: "MODEL_REJECTED".to_owned(),
+            message: message.to_owned(),
+        };
+        let mut answer = state("The vendor refused.", true);
+        answer.error = Some(error("The vendor refused."));
+        assert_eq!(printed(&[answer.clone()], PIPE).1, "· the answer failed (MODEL_REJECTED)\n");
+        answer.error = Some(error("It is full."));
+        assert_eq!(printed(&[answer], PIPE).1, "· the answer failed (MODEL_REJECTED): It is full.\n");
     }
 
     #[test]

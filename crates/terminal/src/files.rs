@@ -38,62 +38,93 @@ fn line(entry: &Entry) -> String {
     format!("{length:>12}  {}  {}{slash}", one_line(&changed), one_line(&entry.name))
 }
 
-/// The two ends of a copy.
+/// The local path that stands for standard output.
+const STANDARD_OUTPUT: &str = "-";
+
+/// The ends of a copy.
 #[derive(Debug, PartialEq, Eq)]
 enum Copy<'a> {
-    Upload { file: &'a Path, folder: &'a str },
-    Download { file: &'a str, to: &'a Path },
+    Upload { files: Vec<&'a Path>, folder: &'a str },
+    Download { files: Vec<&'a str>, to: &'a Path },
+    Print { file: &'a str },
 }
 
 impl<'a> Copy<'a> {
-    fn parse(from: &'a str, to: &'a str) -> Result<Self, Error> {
-        match (from.strip_prefix(WORKSPACE_MARK), to.strip_prefix(WORKSPACE_MARK)) {
-            (None, Some(folder)) => Ok(Self::Upload { file: Path::new(from), folder }),
-            (Some(file), None) => Ok(Self::Download { file, to: Path::new(to) }),
-            _ => Err(Error::Usage(
-                "one of the two is a path of the workspace, with a colon before it: `cp lease.pdf :/uploads`, \
-                 `cp :/report.docx .`"
-                    .to_owned(),
-            )),
+    fn parse(from: &'a [String], to: &'a str) -> Result<Self, Error> {
+        let refused = |text: &str| Err(Error::Usage(text.to_owned()));
+        let remote: Vec<&str> = from.iter().filter_map(|path| path.strip_prefix(WORKSPACE_MARK)).collect();
+        match (to.strip_prefix(WORKSPACE_MARK), remote.len()) {
+            (Some(folder), 0) => Ok(Self::Upload { files: from.iter().map(Path::new).collect(), folder }),
+            (None, count) if count == from.len() && to == STANDARD_OUTPUT => match remote[..] {
+                [file] => Ok(Self::Print { file }),
+                _ => refused("only one file can be printed to standard output"),
+            },
+            (None, count) if count == from.len() => {
+                let to = Path::new(to);
+                if count > 1 && !to.is_dir() {
+                    return refused(&format!(
+                        "{} is no folder; several files are copied into one",
+                        to.display()
+                    ));
+                }
+                Ok(Self::Download { files: remote, to })
+            }
+            _ => refused(
+                "one side is in the workspace, with a colon before each path: `cp lease.pdf :/uploads`, \
+                 `cp :/report.docx .`",
+            ),
         }
     }
 }
 
-/// Copies a local file into a folder of the workspace, or a file of the workspace to a local file or folder. A path of the
-/// workspace has a colon before it. Existing local files are not replaced.
+/// Copies local files into a folder of the workspace, or files of the workspace to a local file or folder, or one to standard
+/// output. A path of the workspace has a colon before it. Existing local files are not replaced.
 ///
 /// # Errors
-/// As [`Error`] says.
-pub async fn copy(connection: &Connection, from: &str, to: &str) -> Result<(), Error> {
+/// As [`Error`] says. The files before the one that failed are copied.
+pub async fn copy(connection: &Connection, from: &[String], to: &str) -> Result<(), Error> {
     let copy = Copy::parse(from, to)?;
     let client = connection.client()?;
     let mut interrupts = Interrupts::new()?;
     let mut printer = Printer::new(io::stdout(), io::stderr(), Style::of_process(true));
-    let note = match copy {
-        Copy::Upload { file, folder } => {
-            check_uploadable(file)?;
-            let progress = printer.progress(file);
-            let folder = if folder.is_empty() { "/" } else { folder };
-            let uploaded = tokio::select! {
-                uploaded = client.upload_observed(file, Some(folder), move |sent| progress.show(sent)) => uploaded,
-                () = interrupts.next() => return Err(Error::Interrupted),
-            };
-            printer.end_progress()?;
-            let uploaded = uploaded?;
-            format!("uploaded {} ({})", uploaded.path, size(uploaded.size))
+    let copied = async {
+        match copy {
+            Copy::Upload { files, folder } => {
+                files.iter().try_for_each(|file| check_uploadable(file))?;
+                let folder = if folder.is_empty() { "/" } else { folder };
+                for file in files {
+                    let progress = printer.progress(file);
+                    let uploaded =
+                        client.upload_observed(file, Some(folder), move |sent| progress.show(sent)).await;
+                    printer.end_progress()?;
+                    let uploaded = uploaded?;
+                    printer.note(&format!("uploaded {} ({})", uploaded.path, size(uploaded.size)))?;
+                }
+            }
+            Copy::Download { files, to } => {
+                for file in files {
+                    let target = target(file, to);
+                    let mut download = Download::create(&target)?;
+                    let bytes = client.download(file, &mut download.file).await?;
+                    download.complete = true;
+                    printer.note(&format!("downloaded {} ({})", target.display(), size(bytes)))?;
+                }
+            }
+            Copy::Print { file } => {
+                let mut out = io::stdout();
+                match client.download(file, &mut out).await {
+                    Err(client::Error::File { source, .. }) => return Err(Error::Output(source)),
+                    printed => printed?,
+                };
+                out.flush()?;
+            }
         }
-        Copy::Download { file, to } => {
-            let target = target(file, to);
-            let mut download = Download::create(&target)?;
-            let bytes = tokio::select! {
-                bytes = client.download(file, &mut download.file) => bytes?,
-                () = interrupts.next() => return Err(Error::Interrupted),
-            };
-            download.complete = true;
-            format!("downloaded {} ({})", target.display(), size(bytes))
-        }
+        Ok(())
     };
-    Ok(printer.note(&note)?)
+    tokio::select! {
+        copied = copied => copied,
+        () = interrupts.next() => Err(Error::Interrupted),
+    }
 }
 
 /// Returns the local file that a download makes.
@@ -132,12 +163,21 @@ mod tests {
 
     #[test]
     fn the_colon_decides_about_the_direction() {
-        let upload = Copy::Upload { file: Path::new("a.pdf"), folder: "/uploads" };
-        assert_eq!(Copy::parse("a.pdf", ":/uploads").unwrap(), upload);
-        let download = Copy::Download { file: "/a.pdf", to: Path::new(".") };
-        assert_eq!(Copy::parse(":/a.pdf", ".").unwrap(), download);
-        for (from, to) in [("a", "b"), (":a", ":b")] {
-            assert!(matches!(Copy::parse(from, to), Err(Error::Usage(_))), "{from} {to}");
+        let paths = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>();
+        let upload = Copy::Upload { files: vec![Path::new("a.pdf"), Path::new("b")], folder: "/uploads" };
+        assert_eq!(Copy::parse(&paths(&["a.pdf", "b"]), ":/uploads").unwrap(), upload);
+        let download = Copy::Download { files: vec!["/a.pdf", "/b"], to: Path::new(".") };
+        assert_eq!(Copy::parse(&paths(&[":/a.pdf", ":/b"]), ".").unwrap(), download);
+        assert_eq!(Copy::parse(&paths(&[":/a.pdf"]), "-").unwrap(), Copy::Print { file: "/a.pdf" });
+        for (from, to) in [
+            (&["a"][..], "b"),
+            (&[":a"], ":b"),
+            (&[":a", "b"], "."),
+            (&["a", ":b"], ":c"),
+            (&[":a", ":b"], "-"),
+            (&[":a", ":b"], "/no/such/folder"),
+        ] {
+            assert!(matches!(Copy::parse(&paths(from), to), Err(Error::Usage(_))), "{from:?} {to}");
         }
     }
 

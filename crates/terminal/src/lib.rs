@@ -100,28 +100,73 @@ impl Error {
         }
     }
 
-    /// Returns the message with its causes, on one line.
+    /// Returns the message with its causes, on one line. Of what the network says, only the last cause is shown.
     #[must_use]
     pub fn message(&self) -> String {
         let error: &dyn std::error::Error = self;
         let mut text = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
+        let causes: Vec<String> =
+            std::iter::successors(error.source(), |cause| cause.source()).map(ToString::to_string).collect();
+        let is_unreachable = matches!(self, Self::Client(client::Error::Transport(_)));
+        let first = if is_unreachable { causes.len().saturating_sub(1) } else { 0 };
+        for cause in causes.iter().skip(first) {
             text.push_str(": ");
-            text.push_str(&cause.to_string());
-            source = cause.source();
+            text.push_str(cause);
+        }
+        if is_unreachable && let Some(remedy) = causes.last().and_then(|cause| remedy(cause)) {
+            text.push_str("; ");
+            text.push_str(remedy);
         }
         text
     }
 }
 
-/// Opens a local file that is to be uploaded.
+/// Returns what to do when a service cannot be reached for this reason.
+fn remedy(cause: &str) -> Option<&'static str> {
+    const KNOWN: [(&str, &str); 7] = [
+        ("Connection refused", "start it (`causerie serve`), or name another with --url or CAUSERIE_URL"),
+        ("dns error", "--url or CAUSERIE_URL names the service"),
+        ("failed to lookup address", "--url or CAUSERIE_URL names the service"),
+        ("InvalidContentType", "it does not speak HTTPS there: try http://"),
+        ("invalid HTTP version", "it speaks HTTPS there: try https://"),
+        (
+            "CaUsedAsEndEntity",
+            "its certificate is that of an authority, which must not be a server's: make one with \
+             `openssl req -x509 -addext basicConstraints=critical,CA:FALSE`",
+        ),
+        ("invalid peer certificate", "--cacert names a file with the certificates to trust"),
+    ];
+    KNOWN.iter().find(|(words, _)| cause.contains(words)).map(|(_, remedy)| *remedy)
+}
+
+/// Checks that a local file can be uploaded: that it exists and has some content. Leaves pipes alone.
 fn check_uploadable(path: &Path) -> Result<(), Error> {
     let metadata =
         std::fs::metadata(path).map_err(|source| Error::LocalFile { path: path.to_owned(), source })?;
     if metadata.is_dir() {
         let path = path.display();
-        return Err(Error::Usage(format!("{path} is a folder; name the files in it, as in {path}/*")));
+        return Err(Error::Usage(format!("{path} is a folder; name each file in it, as in {path}/NAME")));
+    }
+    if metadata.is_file() && metadata.len() == 0 {
+        return Err(Error::Usage(format!("{} is empty; the service takes no empty files", path.display())));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_unreachable_service_is_named_with_the_cause_and_the_remedy() {
+        let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let connection =
+            Connection { url: format!("http://{unused}"), key: "api-x".to_owned(), certificates: None };
+        let error = list_files(&connection, "/", false).await.unwrap_err();
+        let expected = format!(
+            "the service at http://{unused} could not be reached: Connection refused (os error 111); start it \
+             (`causerie serve`), or name another with --url or CAUSERIE_URL"
+        );
+        assert_eq!((error.message(), error.exit_code()), (expected, 1));
+    }
 }

@@ -106,7 +106,9 @@ pub(crate) fn address() -> Form<SocketAddr> {
 /// # Errors
 /// A description of the expected form.
 pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    let expected = || "expected an address like \"127.0.0.1:8080\", \":8080\" or \"[::]:8080\"".to_owned();
+    let expected = || {
+        "expected an address like \"127.0.0.1:8080\", \"localhost:8080\", \":8080\" or \"8080\"".to_owned()
+    };
     let of_port = |host: Ipv4Addr, port: &str| port.parse().map(|port| SocketAddr::from((host, port)));
     match text.rsplit_once(':') {
         None => of_port(Ipv4Addr::LOCALHOST, text),

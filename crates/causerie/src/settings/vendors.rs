@@ -4,10 +4,12 @@ use control::Environment;
 use domain::catalog::ProviderName;
 use domain::credits::Price;
 use models::catalog::{DEFAULT_PRICE, OUTPUT_MAX_TOKENS};
-use models::{Catalog, Format, Options, Secret, VendorConfig, VendorsConfig};
+use models::{
+    Catalog, EmbeddingModel, EmbeddingsConfig, Format, Options, Secret, VendorConfig, VendorsConfig,
+};
 
 use super::described::{self, Configured};
-use super::form::{choice, credits, flag, path, quoted, text};
+use super::form::{choice, count, credits, flag, path, quoted, text};
 use super::source::{Sources, bounded};
 
 /// The keys of a vendor: its server, its key, and a file that holds the key.
@@ -16,6 +18,18 @@ type Keys = (&'static str, &'static str, &'static str);
 const ANTHROPIC: Keys = ("anthropic.base_url", "anthropic.api_key", "anthropic.api_key_file");
 const OPENAI: Keys = ("openai.base_url", "openai.api_key", "openai.api_key_file");
 const GOOGLE: Keys = ("google.base_url", "google.api_key", "google.api_key_file");
+
+/// The key of the model of embeddings.
+const EMBEDDINGS: &str = "embeddings.model";
+/// The default price of a thousand tokens that are embedded, in thousandths of a credit.
+const EMBEDDED_MILLIS: u64 = 5;
+
+/// The vendors of embeddings.
+const VENDORS: &[(&str, ProviderName)] = &[
+    ("openai", ProviderName::OpenAi),
+    ("google", ProviderName::Google),
+    ("anthropic", ProviderName::Anthropic),
+];
 
 /// The wire format of OpenAI or a compatible server; `None` decides by its address.
 const OPENAI_FORMATS: &[(&str, Option<Format>)] = &[
@@ -44,6 +58,7 @@ pub(super) fn read(from: &mut Sources) -> VendorsConfig {
         models,
         only_configured: from.key("models.only_configured", false, flag()),
         options: options(from),
+        embeddings: embeddings(from),
         output_max_tokens: Some(super::narrow(
             from,
             "models.output_max_tokens",
@@ -65,8 +80,29 @@ pub(super) fn read(from: &mut Sources) -> VendorsConfig {
         };
         from.refuse(base_url, wrong.error);
     }
+    if let Some(Err(wrong)) = vendors.embeddings.as_ref().map(|config| EmbeddingModel::new(config, &vendors))
+    {
+        from.refuse(EMBEDDINGS, wrong);
+    }
     warn_of_absent(from, &vendors);
     vendors
+}
+
+/// Reads the model of embeddings; without one there are none.
+fn embeddings(from: &mut Sources) -> Option<EmbeddingsConfig> {
+    let model = from.optional(EMBEDDINGS, text());
+    let show: fn(&ProviderName) -> String = |provider| {
+        let named = VENDORS.iter().find(|(_, known)| known == provider);
+        quoted(named.map_or("openai", |(name, _)| name))
+    };
+    let provider = from.key("embeddings.vendor", ProviderName::OpenAi, choice(VENDORS, show));
+    let most = domain::embedding::DIMENSION_MAX as u64;
+    let dimensions = from.optional("embeddings.dimensions", count(1..=most));
+    let input_millis = from.key("prices.thousand_tokens_embedded", EMBEDDED_MILLIS, credits());
+    let dimensions = dimensions.and_then(|dimensions| u32::try_from(dimensions).ok());
+    let passage_prefix = from.optional("embeddings.passage_prefix", text()).unwrap_or_default();
+    let query_prefix = from.optional("embeddings.query_prefix", text()).unwrap_or_default();
+    Some(EmbeddingsConfig { provider, model: model?, dimensions, input_millis, passage_prefix, query_prefix })
 }
 
 /// Warns of configured models without a vendor. Not an error, because keys may come from other sources.
