@@ -74,6 +74,22 @@ def test_a_client_of_the_callers_waits_as_long_as_the_service_holds_a_response()
     assert [request.extensions["timeout"]["read"] for request in seen] == [90, 45]
 
 
+def test_a_wait_is_added_to_the_timeout() -> None:
+    seen: list[dict[str, float]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request.extensions["timeout"])
+        return httpx.Response(200, json=answered())
+
+    http = httpx.Client(transport=httpx.MockTransport(answer))
+    client = Causerie(base_url="http://test", api_key="api-x", timeout=5, http_client=http)
+    client.ask("Hello", wait=30)
+    client.answers.get("c", "m", wait=100)
+    client.answers.get("c", "m")
+    assert [timeout["read"] for timeout in seen] == [35, 65, 5]
+    assert all(timeout["connect"] == 5 for timeout in seen)
+
+
 def test_attempts_are_bounded_and_what_may_not_be_repeated_is_not() -> None:
     client, seen = client_of([httpx.ReadError("reset") for _ in range(9)])
     with pytest.raises(ConnectionFailedError):

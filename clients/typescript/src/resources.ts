@@ -183,12 +183,13 @@ export class Answers extends Resource {
     const headers = { "idempotency-key": idempotencyKey, ...prefer(wait) };
     const pairs = settings && Object.entries(settings).map(([key, value]) => ({ key, value }));
     const json = { input, ...question, ...(pairs ? { settings: pairs } : {}) };
-    return this.transport.json({ method: "POST", path: "/chats", headers, json, signal });
+    return this.transport.json({ method: "POST", path: "/chats", headers, json, held: held(wait), signal });
   }
 
   /** Returns the answer as it stands, or as it is when completed within `wait` seconds (at most 60). */
   async get(chatId: string, messageId: string, { wait, signal }: WaitOptions = {}): Promise<Answer> {
-    return this.transport.json({ method: "GET", path: answerPath(chatId, messageId), headers: prefer(wait), signal });
+    const path = answerPath(chatId, messageId);
+    return this.transport.json({ method: "GET", path, headers: prefer(wait), held: held(wait), signal });
   }
 
   /** Waits until the answer is completed, however long that takes. */
@@ -220,8 +221,12 @@ function answerPath(chatId: string, messageId: string): string {
   return `${chatPath(chatId)}/messages/${encodeURIComponent(messageId)}`;
 }
 
+function held(wait = 0): number {
+  return Math.min(Math.floor(wait), WAIT_MAX);
+}
+
 function prefer(wait: number | undefined): Record<string, string> {
-  return wait ? { prefer: `wait=${Math.min(Math.floor(wait), WAIT_MAX)}` } : {};
+  return wait ? { prefer: `wait=${held(wait)}` } : {};
 }
 
 /** Encodes a path of the workspace. Bytes of names that are not UTF-8 come percent-encoded; those stay. */

@@ -77,6 +77,7 @@ export class EventStream implements AsyncIterable<AnswerEvent> {
     const { signal } = this.options;
     const response = await this.transport.once({ method: "GET", path: this.path, headers, signal }, SILENCE);
     if (response.status === 204 || !response.body) {
+      this.transport.release(response);
       this.#isOver = true;
       return;
     }
@@ -92,6 +93,7 @@ export class EventStream implements AsyncIterable<AnswerEvent> {
       }
     } finally {
       await reader.cancel().catch(() => undefined);
+      this.transport.release(response);
     }
   }
 

@@ -14,15 +14,20 @@ export interface Call extends CallOptions {
   headers?: Record<string, string>;
   json?: unknown;
   form?: FormData;
+  /** For so many seconds the service may hold the response, as it was asked to. */
+  held?: number;
   /** It may be sent again when its response was lost. */
   repeatable?: boolean;
 }
 
-/** Of calls, in seconds; the service holds a response for 60 at most. */
+/** Of calls, in seconds, besides the time for which the service was asked to hold the response. */
 export const TIMEOUT = 90;
 
 /** Sends calls with a key, and repeats them. */
 export class Transport {
+  /** Ends the listening to a caller's signal, which may outlive many responses. */
+  readonly #releases = new WeakMap<Response, () => void>();
+
   constructor(
     readonly retries: Retries,
     private readonly timeout: number,
@@ -57,7 +62,14 @@ export class Transport {
       call.signal?.throwIfAborted();
       if (cause instanceof CauserieError) throw cause;
       throw new ConnectionFailedError("the response broke off", { cause });
+    } finally {
+      this.release(response);
     }
+  }
+
+  /** Lets go of the signal of a response whose body was read. */
+  release(response: Response): void {
+    this.#releases.get(response)?.();
   }
 
   /** Sends a call, again if need be; the body of the response can be read within no time limit. */
@@ -66,7 +78,7 @@ export class Transport {
     for (let attempt = 1; ; attempt += 1) {
       let wait: number | undefined;
       try {
-        return await this.once(call, this.timeout);
+        return await this.once(call, this.timeout + (call.held ?? 0));
       } catch (error) {
         call.signal?.throwIfAborted();
         wait =
@@ -86,6 +98,7 @@ export class Transport {
     if (call.json !== undefined) headers["content-type"] = "application/json";
     const abort = new AbortController();
     const aborted = () => abort.abort(call.signal?.reason);
+    const release = () => call.signal?.removeEventListener("abort", aborted);
     call.signal?.throwIfAborted();
     call.signal?.addEventListener("abort", aborted, { once: true });
     const late = () => abort.abort(new Error(`no response within ${timeout} seconds`));
@@ -101,13 +114,20 @@ export class Transport {
         ...(call.json !== undefined ? { body: JSON.stringify(call.json) } : {}),
       });
     } catch (cause) {
-      call.signal?.removeEventListener("abort", aborted);
+      release();
       call.signal?.throwIfAborted();
       throw new ConnectionFailedError("the service cannot be reached", { cause });
     } finally {
       clearTimeout(timer);
     }
-    if (response.ok) return response;
-    throw await refused(response);
+    if (response.ok) {
+      this.#releases.set(response, release);
+      return response;
+    }
+    try {
+      throw await refused(response);
+    } finally {
+      release();
+    }
   }
 }

@@ -1,5 +1,6 @@
 // What the client does when the service, or what is in between, fails: played by a `fetch` of its own.
 import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { FrameDecoder } from "../src/frames.js";
 import { Causerie, ConnectionFailedError, RateLimitError, ResponseFormError, TextRevisedError } from "../src/index.js";
@@ -68,12 +69,37 @@ test("a response that does not begin in time is given up", async () => {
   await assert.rejects(new Causerie(options).vm.get(), ConnectionFailedError);
 });
 
+test("a wait is added to the time limit", async () => {
+  const late = ((_: string, { signal }: RequestInit) => {
+    return new Promise((resolve, reject) => {
+      signal?.addEventListener("abort", () => reject(signal.reason));
+      setTimeout(() => resolve(Response.json({ ...ANSWER, text: "", status: "completed" })), 50);
+    });
+  }) as typeof globalThis.fetch;
+  const client = new Causerie({ apiKey: "api-x", timeout: 0.01, retries: { most: 0 }, fetch: late });
+  assert.equal((await client.ask("Hello", { wait: 60 })).id, "m");
+  assert.equal((await client.answers.get("c", "m", { wait: 60 })).id, "m");
+  await assert.rejects(client.answers.get("c", "m"), ConnectionFailedError);
+});
+
 test("attempts are bounded, and what may not be repeated is not", async () => {
   const [client, sent] = clientOf();
   await assert.rejects(client.vm.get(), ConnectionFailedError);
   assert.equal(sent.length, 1 + MOST);
   await assert.rejects(client.files.upload(new Blob(["x"]), { name: "x", temporary: true }), ConnectionFailedError);
   assert.equal(sent.length, 2 + MOST);
+});
+
+test("a signal that outlives many calls is not listened to for ever", async () => {
+  const done = { ...ANSWER, text: "x", status: "completed" };
+  const refusal = Response.json({ code: "NOT_FOUND", message: "x" }, { status: 404 });
+  const [client] = clientOf(Response.json(done), refusal, broken, Response.json(done), events(frame("x", 1, "completed")));
+  const { signal } = new AbortController();
+  await client.answers.get("c", "m", { signal });
+  await assert.rejects(client.answers.get("c", "m", { signal }));
+  await client.answers.get("c", "m", { signal });
+  await client.answers.stream({ chatId: "c", id: "m" }, { signal }).untilDone();
+  assert.equal(getEventListeners(signal, "abort").length, 0);
 });
 
 test("a stream resumes after its last event", async () => {

@@ -36,7 +36,7 @@ class AsyncCauserie:
     """A client with a key. It is closed by `close` or as a context manager.
 
     `base_url` and `api_key` are taken from `CAUSERIE_URL` and `CAUSERIE_API_KEY` unless given. `timeout` is the longest
-    silence of the service in a call, in seconds; `http_client` can bring proxies and certificates."""
+    silence of the service in a call, in seconds, besides a `wait`; `http_client` can bring proxies and certificates."""
 
     def __init__(
         self,

@@ -41,6 +41,8 @@ class Call(Generic[T]):
     headers: Mapping[str, str] = field(default_factory=dict)
     json: Mapping[str, Any] | None = None
     repeatable: bool = True
+    held: float = 0.0
+    """For so many seconds the service may hold the response, as it was asked to."""
 
 
 def _as(shape: type[T]) -> Callable[[Any], T]:
@@ -114,11 +116,12 @@ def ask(text: str, wait: float | None, options: QuestionOptions) -> Call[Answer]
     if settings is not None:
         body["settings"] = [{"key": name, "value": value} for name, value in settings.items()]
     headers = {"Idempotency-Key": key, **_prefer(wait)}
-    return Call("POST", "/chats", _as(Answer), headers=headers, json=body)
+    return Call("POST", "/chats", _as(Answer), headers=headers, json=body, held=_held(wait))
 
 
 def collect(chat_id: str, message_id: str, wait: float | None) -> Call[Answer]:
-    return Call("GET", _answer_path(chat_id, message_id), _as(Answer), headers=_prefer(wait))
+    path = _answer_path(chat_id, message_id)
+    return Call("GET", path, _as(Answer), headers=_prefer(wait), held=_held(wait))
 
 
 def answer_events(chat_id: str, message_id: str) -> str:
@@ -176,4 +179,8 @@ def _language(language: str | None) -> Mapping[str, str]:
 
 
 def _prefer(wait: float | None) -> Mapping[str, str]:
-    return {"Prefer": f"wait={min(int(wait), WAIT_MAX_SECONDS)}"} if wait else {}
+    return {"Prefer": f"wait={_held(wait)}"} if wait else {}
+
+
+def _held(wait: float | None) -> int:
+    return min(int(wait or 0), WAIT_MAX_SECONDS)

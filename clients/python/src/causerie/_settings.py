@@ -11,7 +11,7 @@ from . import _version
 from ._retries import Retries
 
 TIMEOUT_SECONDS = 90.0
-"""Of calls; the service holds a response for 60 seconds at most."""
+"""Of calls, besides the time for which the service was asked to hold the response."""
 STREAM_TIMEOUT = httpx.Timeout(45.0, connect=10.0)
 """Of streams: the service sends a comment every ten seconds."""
 _CONNECT_SECONDS = 10.0
@@ -23,8 +23,13 @@ class Settings:
 
     base: str
     headers: dict[str, str]
-    timeout: httpx.Timeout
+    timeout: float
     retries: Retries
+
+    def timeout_of(self, held: float) -> httpx.Timeout:
+        """Bounds a call whose response the service may hold for so many seconds."""
+        connect = min(self.timeout, _CONNECT_SECONDS)
+        return httpx.Timeout(self.timeout, connect=connect, read=self.timeout + held)
 
     @staticmethod
     def of(base_url: str | None, api_key: str | None, timeout: float, retries: Retries | None) -> Settings:
@@ -39,6 +44,6 @@ class Settings:
         return Settings(
             base=url.rstrip("/") + "/api/v1",
             headers={"X-Api-Key": key.strip(), "User-Agent": f"causerie-python/{_version.VERSION}"},
-            timeout=httpx.Timeout(timeout, connect=min(timeout, _CONNECT_SECONDS)),
+            timeout=timeout,
             retries=retries or Retries(),
         )

@@ -53,7 +53,9 @@ class Transport:
         response: httpx.Response | None = None
         while response is None:
             attempt += 1
-            request = self._request(call.method, call.path, dict(call.headers), params=call.query, json=call.json)
+            timeout = self._settings.timeout_of(call.held)
+            content = {"params": call.query, "json": call.json, "timeout": timeout}
+            request = self._request(call.method, call.path, dict(call.headers), **content)
             response = self._once(request, call.repeatable, attempt)
         try:
             yield response
@@ -92,7 +94,7 @@ class Transport:
         return None
 
     def _request(self, method: str, path: str, headers: dict[str, str], **content: Any) -> httpx.Request:
-        content.setdefault("timeout", self._settings.timeout)
+        content.setdefault("timeout", self._settings.timeout_of(0))
         headers = {**self._settings.headers, **headers}
         return self.http.build_request(method, self._settings.base + path, headers=headers, **content)
 
