@@ -22,12 +22,13 @@ use axum::serve::ListenerExt;
 use bytes::Bytes;
 use futures_util::stream;
 use hyper_util::rt::TokioIo;
+use test_support::port::ReservedPort;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::Outcome;
 use crate::process::Place;
-use crate::service::{free_address, until_answered};
+use crate::service::until_answered;
 
 /// Limits the callers that wait for the disk at the same time.
 const COMMITS_WAITING_MAX: usize = 1024;
@@ -39,18 +40,20 @@ pub(crate) struct Bare {
     /// The time from its start to its first answer.
     pub(crate) started_in: Duration,
     child: Child,
+    _port: ReservedPort,
 }
 
 impl Bare {
     /// Runs this program again as that server, and waits until it answers.
     pub(crate) fn start(place: Place, role: &str, arguments: &[&str]) -> Outcome<Self> {
-        let address = free_address()?;
+        let port = ReservedPort::reserve();
+        let address = port.address();
         let began = Instant::now();
         let mut command = place.command(std::env::current_exe()?);
         command.arg(role).arg(address.to_string()).args(arguments).stdin(Stdio::null());
         let mut child = command.spawn()?;
         let started_in = until_answered(address, "/", began, &mut child)?;
-        Ok(Self { address, started_in, child })
+        Ok(Self { address, started_in, child, _port: port })
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -19,6 +19,8 @@ pub(crate) enum Unit {
     MebibytesPerSecond,
     /// A factor.
     Times,
+    /// Hundredths of one processor.
+    Percent,
     PerSecond,
 }
 
@@ -31,6 +33,7 @@ impl Unit {
             Self::Kibibytes => "KiB",
             Self::MebibytesPerSecond => "MiB/s",
             Self::Times => "x",
+            Self::Percent => "%",
             Self::PerSecond => "/s",
         }
     }

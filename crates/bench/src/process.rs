@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 
@@ -141,20 +142,26 @@ pub(crate) fn naming(text: &str) -> Vec<u32> {
     named.collect()
 }
 
-/// Kills the remaining processes of a folder: those whose command line or mounts contain it, like machines.
-pub(crate) fn kill_those_of(folder: &std::path::Path) {
+/// Returns the processes of a folder: those whose command line or mounts contain it, like machines.
+pub(crate) fn processes_of(folder: &Path) -> Vec<u32> {
     let folder = folder.as_os_str().as_encoded_bytes();
-    let Ok(processes) = fs::read_dir("/proc") else { return };
-    for process in processes.flatten() {
-        let Some(id) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let of_folder = processes.flatten().filter_map(|process| {
+        let id = process.file_name().to_str()?.parse().ok()?;
         let names_it = ["cmdline", "mountinfo"].iter().any(|file| {
             let content = fs::read(process.path().join(file)).unwrap_or_default();
             content.windows(folder.len()).any(|window| window == folder)
         });
-        let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
-        if let Some(pid) = pid.filter(|_| names_it && id != std::process::id()) {
+        (names_it && id != std::process::id()).then_some(id)
+    });
+    of_folder.collect()
+}
+
+/// Kills the remaining processes of a folder.
+pub(crate) fn kill_those_of(folder: &Path) {
+    for id in processes_of(folder) {
+        if let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) {
+            // A process that is gone has ended.
             let _ = kill_process(pid, Signal::KILL);
         }
     }

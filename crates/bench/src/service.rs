@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use test_support::port::ReservedPort;
 
 use crate::Outcome;
 use crate::http::{Connection, request};
@@ -51,6 +52,8 @@ pub(crate) struct Service {
     place: Place,
     vendor: Option<String>,
     pub(crate) address: SocketAddr,
+    /// Holds the address while the service is restarted.
+    _port: ReservedPort,
     child: Option<Child>,
     accounts: u32,
     /// The machine driver; the service's own choice unless given.
@@ -72,8 +75,10 @@ impl Service {
         let home = tempfile::Builder::new().prefix("bench-").tempdir()?;
         // Machines run as other users, which need access to their files.
         fs::set_permissions(home.path(), PermissionsExt::from_mode(0o711))?;
-        let address = free_address()?;
-        let mut service = Self { home, place, vendor, address, child: None, accounts: 0, driver };
+        let port = ReservedPort::reserve();
+        let address = port.address();
+        let mut service =
+            Self { home, place, vendor, address, _port: port, child: None, accounts: 0, driver };
         service.restart()?;
         Ok(service)
     }
@@ -264,9 +269,4 @@ fn answers(address: SocketAddr, path: &str) -> std::io::Result<bool> {
     let mut head = [0; 12];
     stream.read_exact(&mut head)?;
     Ok(&head == b"HTTP/1.1 200")
-}
-
-/// Returns an address that was free a moment ago.
-pub(crate) fn free_address() -> Outcome<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }

@@ -53,6 +53,9 @@ fn first_pages(service: &Service, account: &Account) {
     for path in ["/", "/history", "/files", "/keys", "/account"] {
         browser.open("about:blank");
         browser.cdp("Network.clearBrowserCache", &json!({}));
+        // It says that the browser has the style sheet.
+        let style = json!({ "name": "causerie-style", "url": format!("http://{}/", service.address()) });
+        browser.cdp("Network.deleteCookies", &style);
         browser.cdp("Network.emulateNetworkConditions", &network);
         browser.cdp("Emulation.setCPUThrottlingRate", &json!({ "rate": SLOWER }));
         browser.open(&format!("http://{}{path}", service.address()));

@@ -33,6 +33,8 @@ fn main() {
     let account = account(&service);
     let conversation = story(&service, &vendor, &account);
     let desktop = View { width: 1200, height: 900, dark: false, language: "en" };
+    // As high as the conversation with its versions.
+    let high = View { height: 1000, ..desktop };
     let phone = View { width: 390, height: 780, dark: true, language: "en" };
     let browser = WebDriver::start(desktop);
     let open = |path: &str| browser.open(&format!("http://{}{path}", service.address()));
@@ -45,9 +47,15 @@ fn main() {
     browser.write(&browser.find("[name=password]"), PASSWORD);
     browser.click(&browser.find("form.fields button"));
     let _ = browser.find("main.home");
+    // The answer has a second version.
+    answers(&vendor);
+    open(&conversation);
+    browser.click(&browser.find(".versions button.link"));
+    browser.wait_text("2 / 2");
+    let _ = browser.find(".conversation[data-state=idle]");
     for (name, view, path) in [
         ("home", desktop, "/"),
-        ("conversation", desktop, &*conversation),
+        ("conversation", high, &*conversation),
         ("conversation-phone", phone, &conversation),
         ("credits", desktop, "/credits"),
         ("keys-phone", phone, "/keys"),
@@ -88,6 +96,15 @@ fn account(service: &Service) -> Account {
     Account { id, email: email.to_owned(), key: text("key"), key_id: text("keyId") }
 }
 
+/// Has the model look the answer up and write it.
+fn answers(vendor: &Vendor) {
+    let search = json!({ "query": "notice period lease flat 7" });
+    let plan = "The lease is attached; its clause on notice answers this.";
+    vendor
+        .will([Say::Reasoning(plan.to_owned()), Say::Call { tool: "search".to_owned(), arguments: search }]);
+    vendor.will([Say::text(ANSWER)]);
+}
+
 /// Has some conversations and returns the path of the one to look at.
 fn story(service: &Service, vendor: &Vendor, account: &Account) -> String {
     let api = service.api(account);
@@ -99,11 +116,7 @@ fn story(service: &Service, vendor: &Vendor, account: &Account) -> String {
     ] {
         api.completed(&api.ask(question));
     }
-    let search = json!({ "query": "notice period lease flat 7" });
-    let plan = "The lease is attached; its clause on notice answers this.";
-    vendor
-        .will([Say::Reasoning(plan.to_owned()), Say::Call { tool: "search".to_owned(), arguments: search }]);
-    vendor.will([Say::text(ANSWER)]);
+    answers(vendor);
     let input = "When does the lease of flat 7 end if I give notice today?";
     let question = json!({ "input": input, "filePaths": ["/uploads/Lease flat 7.txt"] });
     let answer = api.completed(&api.accepted(&question));

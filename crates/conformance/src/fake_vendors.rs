@@ -6,13 +6,12 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
+use test_support::port::ReservedPort;
 
 use crate::api::Expect;
 use crate::http::Request;
 
-/// Ports below the ephemeral range, so that no other connection takes one while the process is down.
-const PORTS: std::ops::Range<u16> = 18_000..30_000;
-/// The most attempts to start on one address, and the most addresses.
+/// The most attempts to start again on the address, whose last connections may still be closing.
 const STARTS_MAX: u32 = 50;
 
 /// The formats of vendors, which the fake distinguishes by the request's path.
@@ -33,6 +32,8 @@ pub enum Format {
 pub struct FakeVendors {
     binary: PathBuf,
     address: String,
+    /// Holds the address while the process is down.
+    _port: ReservedPort,
     child: Option<Child>,
 }
 
@@ -50,17 +51,10 @@ impl FakeVendors {
             "{} is not there: `make test` builds it before the tests",
             binary.display()
         );
-        let span = u32::from(PORTS.end - PORTS.start);
-        for attempt in 0..STARTS_MAX {
-            // Concurrent tests start at different ports.
-            let offset = (std::process::id().wrapping_mul(7919) + attempt) % span;
-            let port = PORTS.start + u16::try_from(offset).expect("within the span");
-            let address = format!("127.0.0.1:{port}");
-            if let Some(child) = spawn(&binary, &address) {
-                return Self { binary, address, child: Some(child) };
-            }
-        }
-        unreachable!("no port for the stand-in in {STARTS_MAX} attempts")
+        let port = ReservedPort::reserve();
+        let mut vendors = Self { binary, address: port.address().to_string(), _port: port, child: None };
+        vendors.restart();
+        vendors
     }
 
     /// Returns the environment that points a service at this process.

@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -11,13 +10,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+use test_support::port::ReservedPort;
 
 use crate::api::Api;
 use crate::http::Request;
 use crate::poll;
 
-/// The most attempts to start when another process takes the port in between.
-const STARTS_MAX: u32 = 5;
 /// The variable with the database's URL.
 pub const DATABASE: &str = "CAUSERIE_DATABASE";
 /// The number of log lines that a failed test shows.
@@ -67,6 +65,8 @@ pub struct Service {
     home: TempDir,
     options: Options,
     address: String,
+    /// Holds the address while the service is restarted.
+    _port: ReservedPort,
     child: Option<Child>,
     accounts: AtomicU32,
 }
@@ -120,8 +120,16 @@ impl Service {
         let home = tempfile::Builder::new().prefix("conformance-").tempdir().expect("a temporary folder");
         // Machines run as other users, who must be able to traverse the folder.
         fs::set_permissions(home.path(), PermissionsExt::from_mode(0o711)).expect("a folder of one's own");
-        let address = free_address();
-        let mut service = Self { binary, home, options, address, child: None, accounts: AtomicU32::new(0) };
+        let port = ReservedPort::reserve();
+        let mut service = Self {
+            binary,
+            home,
+            options,
+            address: port.address().to_string(),
+            _port: port,
+            child: None,
+            accounts: AtomicU32::new(0),
+        };
         prepare(&service);
         service.run();
         service
@@ -312,16 +320,9 @@ impl Service {
     }
 
     fn run(&mut self) {
-        for _ in 0..STARTS_MAX {
-            let mut child = self.spawn();
-            if self.becomes_healthy(&mut child) {
-                self.child = Some(child);
-                return;
-            }
-            assert!(self.log().contains("in use"), "the service ended at once:\n{}", self.log());
-            self.address = free_address();
-        }
-        assert!(self.child.is_some(), "no free port in {STARTS_MAX} attempts");
+        let mut child = self.spawn();
+        assert!(self.becomes_healthy(&mut child), "the service ended at once:\n{}", self.log());
+        self.child = Some(child);
     }
 
     fn spawn(&self) -> Child {
@@ -399,10 +400,4 @@ fn full_binary() -> PathBuf {
     let built = test.ancestors().nth(2).expect("target/<profile>");
     let profile = built.file_name().expect("it has a name");
     built.with_file_name("full").join(profile).join("causerie")
-}
-
-/// Returns an address that was free a moment ago.
-fn free_address() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").to_string()
 }

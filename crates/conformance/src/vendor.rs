@@ -52,6 +52,12 @@ struct State {
     requests: Vec<Value>,
     /// The response to requests for its list of models; the default list when absent.
     list: Option<(u16, Value)>,
+    /// The texts of requests for embeddings that were answered.
+    embedded: Vec<String>,
+    /// The requests for embeddings that are still answered; all when absent.
+    embeddings_left: Option<usize>,
+    /// The requests for embeddings that were refused.
+    embeddings_refused: usize,
 }
 
 /// The running server. It lives as long as the test's process.
@@ -101,6 +107,39 @@ impl Vendor {
         self.state().list = answer;
     }
 
+    /// Answers this many more requests for embeddings, then fails with 503; all when absent.
+    pub fn embeds(&self, requests: Option<usize>) {
+        self.state().embeddings_left = requests;
+    }
+
+    /// Returns the texts that got a vector so far, and how many requests for vectors were refused.
+    #[must_use]
+    pub fn embedded(&self) -> (Vec<String>, usize) {
+        let state = self.state();
+        (state.embedded.clone(), state.embeddings_refused)
+    }
+
+    fn embed(&self, stream: &TcpStream, request: &Value) -> io::Result<()> {
+        let is_served = {
+            let mut state = self.state();
+            let is_served = state.embeddings_left != Some(0);
+            state.embeddings_left = state.embeddings_left.map(|left| left.saturating_sub(1));
+            state.embeddings_refused += usize::from(!is_served);
+            is_served
+        };
+        if !is_served {
+            return whole(stream, "503 Refused", &json!({"error": {"message": "injected error"}}));
+        }
+        match test_support::embeddings::respond(request) {
+            Ok(body) => {
+                let texts = request["input"].as_array().into_iter().flatten().filter_map(Value::as_str);
+                self.state().embedded.extend(texts.map(str::to_owned));
+                whole(stream, "200 OK", &body)
+            }
+            Err((status, body)) => whole(stream, &format!("{status} Refused"), &body),
+        }
+    }
+
     /// Returns its base URL.
     #[must_use]
     pub fn base_url(&self) -> String {
@@ -143,6 +182,10 @@ impl Vendor {
             if target.ends_with("/chat/completions") {
                 let body: Value = serde_json::from_slice(&body).map_err(io::Error::other)?;
                 return self.complete(&stream, body);
+            }
+            if target.ends_with("/embeddings") {
+                self.embed(&stream, &serde_json::from_slice(&body).map_err(io::Error::other)?)?;
+                continue;
             }
             let models = json!({"object": "list", "data": [{
                 "id": MODEL, "object": "model", "created": 0, "owned_by": "conformance"

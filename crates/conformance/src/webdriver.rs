@@ -41,6 +41,8 @@ pub enum Key {
     Enter,
     Escape,
     Tab,
+    Up,
+    Down,
 }
 
 impl Key {
@@ -49,6 +51,8 @@ impl Key {
             Self::Enter => "\u{e007}",
             Self::Escape => "\u{e00c}",
             Self::Tab => "\u{e004}",
+            Self::Up => "\u{e013}",
+            Self::Down => "\u{e015}",
         }
     }
 }

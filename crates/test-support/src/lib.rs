@@ -16,10 +16,12 @@
 //! `GET /standin/requests` returns the received requests, as [`Handle::requests`] does within the process.
 
 mod attempt;
+pub mod embeddings;
 mod instructions;
 mod log;
 mod mcp;
 mod player;
+pub mod port;
 pub mod postgres;
 mod request;
 pub mod script;
@@ -152,6 +154,7 @@ pub fn serve_with(listener: TcpListener, settings: Settings) -> io::Result<Handl
         .route("/v1/messages", post(complete))
         .route("/v1/responses", post(complete))
         .route("/v1beta/models/{call}", post(complete))
+        .route("/v1/embeddings", post(embed))
         .route("/v1/models", get(models))
         .route("/v1beta/models", get(models))
         .route("/standin/requests", get(requests))
@@ -202,6 +205,29 @@ async fn complete(State(vendor): State<Arc<Vendor>>, uri: Uri, headers: HeaderMa
     }
     let played = player::play(&request, &attempt, log::Running::new(vendor.log.clone(), number));
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(played)).into_response()
+}
+
+/// Serves embeddings.
+async fn embed(State(vendor): State<Arc<Vendor>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+    let number = vendor.log.begin(uri.path(), &headers, &body);
+    let refused = |refusal: &Refusal| {
+        vendor.log.end(number, Outcome::Refused(refusal.status));
+        refuse(Format::ChatCompletions, refusal, None)
+    };
+    if let Err(refusal) = vendor.check(Format::ChatCompletions, &uri, &headers) {
+        return refused(&refusal);
+    }
+    match embeddings::respond(&serde_json::from_slice(&body).unwrap_or_default()) {
+        Ok(embedded) => {
+            vendor.log.end(number, Outcome::Done);
+            Json(embedded).into_response()
+        }
+        Err((status, error)) => {
+            vendor.log.end(number, Outcome::Refused(status));
+            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            (status, Json(error)).into_response()
+        }
+    }
 }
 
 fn format_of(uri: &Uri, headers: &HeaderMap) -> Format {

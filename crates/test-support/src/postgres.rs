@@ -7,13 +7,14 @@
 use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, Write};
-use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::port::ReservedPort;
 
 /// Limits the checks whether a running server accepts connections.
 const READY_ASKED_MAX: u32 = 500;
@@ -44,7 +45,7 @@ pub struct Server {
     /// The size of a small server's disk, in MiB.
     room: Option<u32>,
     /// The local port of a server with TLS.
-    port: Option<u16>,
+    port: Option<ReservedPort>,
     /// Held while the server is in use.
     _used: File,
 }
@@ -96,10 +97,7 @@ impl Server {
     #[must_use]
     pub fn secret() -> Self {
         let name = format!("causerie-store-secret-{}", std::process::id());
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        drop(listener);
-        Self::with(env::temp_dir().join(name), "0", None, Some(port))
+        Self::with(env::temp_dir().join(name), "0", None, Some(ReservedPort::reserve()))
     }
 
     /// Returns the authority's certificate of a server with TLS.
@@ -111,7 +109,7 @@ impl Server {
     /// Returns the port of a server with TLS.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
-        self.port
+        self.port.as_ref().map(ReservedPort::number)
     }
 
     /// Kills the server and restarts it.
@@ -157,7 +155,7 @@ impl Server {
         Self::with(folder, linger, room, None)
     }
 
-    fn with(folder: PathBuf, linger: &str, room: Option<u32>, port: Option<u16>) -> Self {
+    fn with(folder: PathBuf, linger: &str, room: Option<u32>, port: Option<ReservedPort>) -> Self {
         let _lock = lock(&folder);
         let used = open(&folder, "users");
         used.lock_shared().expect("a place among its users");
@@ -232,7 +230,7 @@ impl Server {
 
     fn start_command(&self) -> Command {
         let folder = self.folder.display();
-        let network = self.port.map_or_else(
+        let network = self.port().map_or_else(
             || "-c listen_addresses=".to_owned(),
             |port| {
                 format!(
@@ -259,7 +257,7 @@ impl Server {
     fn ready(&self) -> bool {
         for _ in 0..READY_ASKED_MAX {
             let mut probe = program("pg_isready");
-            if let Some(port) = self.port {
+            if let Some(port) = self.port() {
                 probe.arg("-p").arg(port.to_string());
             }
             probe.args(["-q", "-t", "10"]).arg("-h").arg(&self.folder);
@@ -308,7 +306,7 @@ impl Server {
     /// Panics when they fail.
     pub fn sql(&self, sql: &str) -> String {
         let mut psql = program("psql");
-        if let Some(port) = self.port {
+        if let Some(port) = self.port() {
             psql.arg("-p").arg(port.to_string());
         }
         psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", USER, "-d", "postgres", "-c", sql]);

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use test_support::port::ReservedPort;
 use tokio::task::JoinSet;
 
 use super::block_on;
@@ -13,7 +14,7 @@ use crate::Outcome;
 use crate::http::{Connection, request};
 use crate::measurement::{Goal, Measurement, Unit};
 use crate::process::{self, CpuTime, Memory, Place};
-use crate::service::{Service, free_address, until_answered};
+use crate::service::{Service, until_answered};
 
 const CONNECTIONS: usize = 64;
 const SMALL_BYTES: usize = 64 << 10;
@@ -166,12 +167,14 @@ struct Nginx {
     address: SocketAddr,
     child: Child,
     _home: tempfile::TempDir,
+    _port: ReservedPort,
 }
 
 impl Nginx {
     fn start() -> Outcome<Self> {
         let home = tempfile::Builder::new().prefix("bench-nginx-").tempdir()?;
-        let address = free_address()?;
+        let port = ReservedPort::reserve();
+        let address = port.address();
         fs::create_dir(home.path().join("files"))?;
         fs::write(home.path().join("files/ready"), "yes")?;
         let config = home.path().join("nginx.conf");
@@ -184,7 +187,7 @@ impl Nginx {
             format!("nginx, beside which files are measured (`apt-get install nginx-light`): {error}")
         })?;
         until_answered(address, "/ready", began, &mut child)?;
-        Ok(Self { address, child, _home: home })
+        Ok(Self { address, child, _home: home, _port: port })
     }
 }
 

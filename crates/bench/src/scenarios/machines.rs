@@ -11,7 +11,7 @@ use super::tools::turn;
 use crate::Outcome;
 use crate::http::Connection;
 use crate::measurement::{Goal, Measurement, Unit};
-use crate::process::Place;
+use crate::process::{CpuTime, Place};
 use crate::service::{Account, Service};
 use crate::vendor::Vendor;
 
@@ -20,8 +20,10 @@ const MACHINES: usize = 10;
 const MANY: usize = 50;
 /// The time that machines are idle before their memory is read.
 const IDLE: Duration = Duration::from_secs(3);
+/// The time over which the processor time of idle machines is added up.
+const IDLE_WATCHED: Duration = Duration::from_secs(30);
 
-/// The turns whose calls are measured, after the first.
+/// The turns whose calls are measured, after the first call of the machine.
 const TURNS: usize = 5;
 /// The calls that are measured, and their names: a process, an interpreter, small files, and nothing but computing.
 const COMMANDS: [(&str, &str); 4] = [
@@ -41,8 +43,10 @@ struct Figures {
     together: f64,
     memory: f64,
     memory_of_many: f64,
-    /// The first `python3` of a machine.
-    first_python: f64,
+    /// The processor time of an idle machine, in hundredths of a processor.
+    idle: f64,
+    /// The first `python3` of each machine.
+    first_python: Vec<f64>,
     /// For each of the commands.
     commands: Vec<Vec<f64>>,
 }
@@ -78,7 +82,9 @@ fn beside_sandbox(driver: &'static str, figures: Figures, sandbox: &Figures) -> 
         )
         // Four hundred in 16 GiB.
         .goal(Goal::AtMost(41.0)),
-        beside("first python3", Unit::Millis, vec![figures.first_python], &[sandbox.first_python])
+        beside("idle machine, processor time", Unit::Percent, vec![figures.idle], &[sandbox.idle])
+            .goal(Goal::AtMost(0.1)),
+        beside("first python3", Unit::Millis, figures.first_python, &sandbox.first_python)
             .goal(Goal::AtMost(400.0)),
     ];
     let commands = COMMANDS.iter().zip(figures.commands.into_iter().zip(&sandbox.commands));
@@ -101,19 +107,41 @@ fn of_driver(driver: &'static str) -> Outcome<Figures> {
     let together = millis(start_all(&service, first)?);
     std::thread::sleep(IDLE);
     let memory = of_machines(&service)?.pss_mebibytes() / MACHINES as f64;
+    let idle = idle_percent(&service)? / MACHINES as f64;
     start_all(&service, others)?;
     std::thread::sleep(IDLE);
     let memory_of_many = of_machines(&service)?.pss_mebibytes() / MANY as f64;
+    let first_python = block_on(first_calls(&service, first, "python3 -c pass"))?;
     let account = first.first().ok_or("there are accounts")?;
-    let (first_python, commands) = block_on(run_commands(&service, account))?;
-    Ok(Figures { start, stop, together, memory, memory_of_many, first_python, commands })
+    let commands = block_on(run_commands(&service, account))?;
+    Ok(Figures { start, stop, together, memory, memory_of_many, idle, first_python, commands })
 }
 
-/// Runs the commands by the tool `shell`. Returns the time of the first `python3`, then of each command, in milliseconds.
-async fn run_commands(service: &Service, account: &Account) -> Outcome<(f64, Vec<Vec<f64>>)> {
-    let shell = |command: &str| ("shell", json!({ "command": command }));
+/// Returns the processor time that all machines take while they are idle, in hundredths of a processor.
+fn idle_percent(service: &Service) -> Outcome<f64> {
+    let pids = service.machine_pids()?;
+    let before = pids.iter().map(|pid| CpuTime::of(*pid)).collect::<Outcome<Vec<_>>>()?;
+    std::thread::sleep(IDLE_WATCHED);
+    let mut nanos = 0.0;
+    for (pid, before) in pids.iter().zip(&before) {
+        nanos += CpuTime::of(*pid)?.since(before);
+    }
+    Ok(nanos / IDLE_WATCHED.as_nanos() as f64 * 100.0)
+}
+
+/// Runs a command as the first call of each machine by the tool `shell`. Returns its times in milliseconds.
+async fn first_calls(service: &Service, accounts: &[Account], command: &str) -> Outcome<Vec<f64>> {
     let mut connection = Connection::open(service.address).await?;
-    let first = turn(&mut connection, account, &[shell("python3 -c pass")]).await?;
+    let mut values = Vec::with_capacity(accounts.len());
+    for account in accounts {
+        values.extend(turn(&mut connection, account, &[shell(command)]).await?);
+    }
+    Ok(values)
+}
+
+/// Runs the commands by the tool `shell`. Returns the times of each in milliseconds.
+async fn run_commands(service: &Service, account: &Account) -> Outcome<Vec<Vec<f64>>> {
+    let mut connection = Connection::open(service.address).await?;
     let calls = COMMANDS.map(|(_, command)| shell(command));
     let mut commands = vec![Vec::with_capacity(TURNS); COMMANDS.len()];
     for _ in 0..TURNS {
@@ -121,7 +149,11 @@ async fn run_commands(service: &Service, account: &Account) -> Outcome<(f64, Vec
             values.push(value);
         }
     }
-    Ok((first.first().copied().unwrap_or_default(), commands))
+    Ok(commands)
+}
+
+fn shell(command: &str) -> (&'static str, serde_json::Value) {
+    ("shell", json!({ "command": command }))
 }
 
 fn start_all(service: &Service, accounts: &[Account]) -> Outcome<Duration> {

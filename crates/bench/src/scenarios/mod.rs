@@ -8,6 +8,7 @@ mod pages;
 mod paging;
 mod reads;
 mod resume;
+mod rounds;
 mod start;
 mod stop;
 mod tokens;
@@ -44,6 +45,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario { name: "tools", run: tools::tools },
     Scenario { name: "stop", run: stop::stop },
     Scenario { name: "machines", run: machines::machines },
+    Scenario { name: "rounds", run: rounds::rounds },
 ];
 
 /// Runs a load to its end on this thread.

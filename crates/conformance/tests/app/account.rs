@@ -29,6 +29,39 @@ fn a_key_is_shown_once_works_and_is_revoked() {
 }
 
 #[test]
+fn a_key_tells_what_its_questions_have_cost() {
+    let stage = Stage::new();
+    let (browser, api) = (stage.signed_in(), stage.service.api(&stage.account));
+    let cost = |page: &str| {
+        let after = page.split("Credits, 30 days</dt><dd>").nth(1).expect("credits");
+        after.split('<').next().and_then(|number| number.parse::<u64>().ok()).expect("a number")
+    };
+    assert_eq!(cost(&browser.get("/keys").expect_page(200)), 0);
+    api.completed(&api.ask("What does it cost?"));
+    let through_key = cost(&browser.get("/keys").expect_page(200));
+    assert!(through_key > 0);
+    let path = ask(&browser, "And here?");
+    completed(&browser, &path);
+    assert_eq!(cost(&browser.get("/keys").expect_page(200)), through_key, "the application uses no key");
+    // A key that may not ask has nothing to tell.
+    browser.post("/keys", &[("name", "Reader"), ("read", "on")]).expect_page(200);
+    assert_eq!(browser.get("/keys").expect_page(200).matches("Credits, 30 days").count(), 1);
+    // The credits of other spans.
+    for (query, bars, words) in [
+        ("", 30, "30 days"),
+        ("?days=7", 7, "7 days"),
+        ("?days=90", 90, "90 days"),
+        ("?days=5", 30, "30 days"),
+    ] {
+        let page = browser.get(&format!("/credits{query}")).expect_page(200);
+        let chart =
+            page.split("role=\"img\"").nth(1).and_then(|rest| rest.split("</svg>").next()).expect("a chart");
+        assert_eq!(chart.matches("<rect").count(), bars, "{query}");
+        assert!(page.contains(&format!("in the last {words}")), "{query}: {page}");
+    }
+}
+
+#[test]
 fn a_key_with_wrong_fields_is_not_made() {
     let stage = Stage::new();
     let browser = stage.signed_in();

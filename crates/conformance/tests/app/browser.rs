@@ -162,7 +162,14 @@ impl Page for Response {
         assert_eq!(self.header("cache-control"), Some("no-store"));
         assert_eq!(self.header("x-content-type-options"), Some("nosniff"));
         let page = self.text();
-        assert!(!page.contains(" style=") && !page.contains("<style"), "no inline style: {page}");
+        assert!(!page.contains(" style="), "no style in an element: {page}");
+        for sheet in page.split("<style").skip(1) {
+            assert!(
+                sheet.starts_with(">/* The style of the web application"),
+                "one style of its own: {page}"
+            );
+            assert!(policy.contains("style-src 'self' 'sha256-"), "whose digest is known: {policy}");
+        }
         for script in page.split("<script").skip(1) {
             assert!(script.starts_with(" src=\"/assets/app.js?v="), "one script of its own: {script}");
         }

@@ -38,6 +38,11 @@ fn conversations_are_found_by_words_of_their_titles_and_texts() {
     stage.vendor.will([Say::text("On the fifth.")]);
     completed(&browser, &ask(&browser, "When is the rent due?"));
     assert_eq!(found(&browser, "vypoved NAJM"), ["How long does it take?"], "case, diacritics, beginnings");
+    let page = browser.get("/history?q=vypoved+NAJM").expect_page(200);
+    let passage =
+        "<p class=\"passage\" dir=\"auto\"><mark>Výpověď</mark> z <mark>nájmu</mark> trvá tři měsíce.</p>";
+    assert!(page.contains(passage), "{page}");
+    assert!(!browser.get("/history").expect_page(200).contains("class=\"passage\""));
     assert_eq!(found(&browser, "rent"), ["When is the rent due?"]);
     assert_eq!(found(&browser, "rent months"), Vec::<String>::new(), "all words are required");
     assert_eq!(found(&browser, "  "), ["When is the rent due?", "How long does it take?"]);

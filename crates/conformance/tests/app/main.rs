@@ -2,7 +2,10 @@
 
 mod account;
 mod browser;
+mod choices;
+mod citations;
 mod conversations;
+mod documents;
 mod files;
 mod history;
 mod hostile;
@@ -10,4 +13,5 @@ mod operator;
 mod settings;
 mod sign_in;
 mod single_sign_on;
+mod versions;
 mod welcome;

@@ -54,9 +54,9 @@ fn operators_start_and_stop_machines() {
         poll::until(wanted, || browser.get(&path).expect_page(200).contains(wanted).then_some(()));
     };
     browser.post(&format!("{path}/machine/start"), &[]).expect_redirect(&path);
-    state("RUNNING");
+    state(">Running<");
     browser.post(&format!("{path}/machine/stop"), &[]).expect_redirect(&path);
-    state("STOPPED");
+    state(">Stopped<");
     browser.post(&format!("{path}/machine/explode"), &[]).expect_page(404);
 }
 

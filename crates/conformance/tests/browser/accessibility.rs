@@ -14,7 +14,7 @@ const PROSE: &str = "# Heading\n\nText with **strong**, *emphasis*, `code` and a
     the column of a phone, so that it scrolls by itself\";\n```\n\n| column | another |\n|---|---|\n| cell | cell |\n\n---\n\nEnd.";
 
 /// Returns axe-core, which `make tools` fetches.
-fn axe() -> String {
+pub(crate) fn axe() -> String {
     let folder = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target")), PathBuf::from);
     std::fs::read_to_string(folder.join("axe/axe.min.js")).expect("axe-core: `make tools` fetches it")
@@ -35,11 +35,11 @@ fn violations(browser: &WebDriver) -> Vec<String> {
 
 /// Violations of the rules, with the first view of each.
 #[derive(Default)]
-struct Findings(BTreeMap<String, String>);
+pub(crate) struct Findings(BTreeMap<String, String>);
 
 impl Findings {
     /// Looks at the page that is open for what holds of every page.
-    fn look(&mut self, stage: &Stage, view: View, name: &str) {
+    pub(crate) fn look(&mut self, stage: &Stage, view: View, name: &str) {
         let mut found = violations(&stage.browser);
         let wide = stage.browser.run("return document.documentElement.scrollWidth", &[]);
         if wide.as_u64() > Some(u64::from(view.width)) {
@@ -54,7 +54,7 @@ impl Findings {
         }
     }
 
-    fn assert_none(&self) {
+    pub(crate) fn assert_none(&self) {
         assert!(self.0.is_empty(), "{:#?}", self.0);
     }
 }
@@ -73,6 +73,23 @@ fn rich_conversation(stage: &Stage) -> String {
     let question = json!({ "input": "When is the rent due?", "filePaths": ["/uploads/lease.txt"] });
     let answer = api.completed(&api.accepted(&question));
     format!("/c/{}", answer["chatId"].as_str().expect("an id"))
+}
+
+/// Makes a conversation with two versions, and returns its pages with the question being edited and being asked again.
+fn conversation_with_versions(stage: &Stage) -> (String, String) {
+    let path = stage.answered("What is it?");
+    let answer = |nth: usize| {
+        stage.open(&path);
+        let id = format!("return document.querySelectorAll('.answer')[{nth}].id.slice(2)");
+        stage.browser.run(&id, &[]).as_str().expect("an id").to_owned()
+    };
+    let first = answer(0);
+    stage.browser.click(&stage.browser.find(".versions button.link"));
+    stage.browser.wait_text("2 / 2");
+    let _ = stage.browser.find(".conversation[data-state=idle]");
+    let second = answer(0);
+    assert_ne!(first, second);
+    (format!("{path}?edit={second}"), format!("{path}?retry={second}"))
 }
 
 #[test]
@@ -97,6 +114,7 @@ fn pages_of_owners_keep_the_rules() {
     let stage = Stage::signed_in(desktop(false, "en"));
     stage.browser.run_first(&axe());
     let conversation = rich_conversation(&stage);
+    let (edited, retried) = conversation_with_versions(&stage);
     stage.service.admin(&["account", "set-role", "--account", &stage.account.email, "--role", "operator"]);
     let account = format!("/operator/accounts/{}", stage.account.id);
     let mut findings = Findings::default();
@@ -105,6 +123,8 @@ fn pages_of_owners_keep_the_rules() {
         for path in [
             "/",
             &conversation,
+            &edited,
+            &retried,
             "/history",
             "/files",
             "/machine",
@@ -127,6 +147,34 @@ fn pages_of_owners_keep_the_rules() {
         // The browser reports the status of the page in its console.
         let complaints = stage.browser.console();
         assert!(complaints.iter().all(|text| text.contains("404")), "{complaints:?}");
+    }
+    findings.assert_none();
+}
+
+#[test]
+fn cards_of_citations_and_documents_keep_the_rules() {
+    let stage = Stage::signed_in(desktop(false, "en"));
+    stage.browser.run_first(&axe());
+    let conversation = crate::citations::cited(&stage);
+    let api = stage.service.api(&stage.account);
+    assert_eq!(api.upload("notes.eml", b"Subject: x\0y\n\nThe rent is due.\n").status, 201);
+    let mut findings = Findings::default();
+    for view in VIEWS {
+        stage.browser.look(view);
+        stage.open(&conversation);
+        stage
+            .browser
+            .run("document.querySelector('.prose a[data-citation]').focus({ focusVisible: true })", &[]);
+        let _ = stage.browser.find("#card:popover-open .card-foot");
+        findings.look(&stage, view, "the card of a citation");
+        let href =
+            stage.browser.run("return document.querySelector('[data-citation]').getAttribute('href')", &[]);
+        for path in [href.as_str().expect("an address"), "/files/uploads/notes.eml?view"] {
+            stage.open(path);
+            open_sections(&stage);
+            findings.look(&stage, view, "a document");
+        }
+        stage.assert_quiet();
     }
     findings.assert_none();
 }

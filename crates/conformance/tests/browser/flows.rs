@@ -128,6 +128,143 @@ fn a_long_answer_is_the_same_when_its_page_is_opened_again() {
 }
 
 #[test]
+fn the_page_follows_the_end_of_an_answer_until_its_visitor_scrolls_up() {
+    const FROM_END: &str = "const { scrollHeight } = document.documentElement;
+        return scrollHeight - window.innerHeight - window.scrollY";
+    let stage = Stage::signed_in(phone(false, "en"));
+    let browser = &stage.browser;
+    let paragraphs = |from: usize| {
+        let paragraph = "It goes on and on, in sentences that nobody needs. ".repeat(8);
+        (from..from + 40).map(|number| format!("Point {number}: {paragraph}\n\n")).collect::<String>()
+    };
+    let parts = [1, 41, 81, 121].into_iter().flat_map(|from| [Say::text(&paragraphs(from)), Say::Hold]);
+    stage.vendor.will(parts.chain([Say::text("The end.")]).collect::<Vec<_>>());
+    browser.write(&browser.find("textarea"), "Go on");
+    browser.press(Key::Enter);
+    let is_at_end = || {
+        conformance::poll::until("the page is at its end", || {
+            browser.run(FROM_END, &[]).as_f64().is_some_and(|pixels| pixels < 100.0).then_some(())
+        });
+    };
+    let shown = |number: usize| browser.wait_text(&format!("Point {number}: It goes on"));
+    for last in [40, 80] {
+        stage.vendor.wait_held(1);
+        shown(last);
+        is_at_end();
+        stage.vendor.release();
+    }
+    stage.vendor.wait_held(1);
+    shown(120);
+    is_at_end();
+    let wheel = serde_json::json!({ "type": "mouseWheel", "x": 150, "y": 300, "deltaX": 0, "deltaY": -900 });
+    browser.cdp("Input.dispatchMouseEvent", &wheel);
+    let paused = conformance::poll::until("the page was scrolled", || {
+        browser.run(FROM_END, &[]).as_f64().filter(|pixels| *pixels > 500.0)
+    });
+    stage.vendor.release();
+    stage.vendor.wait_held(1);
+    shown(160);
+    let from_end = browser.run(FROM_END, &[]).as_f64().expect("pixels");
+    assert!(from_end > paused + 1_000.0, "it stays where its visitor reads: {from_end}");
+    browser.run("window.scrollTo(0, document.documentElement.scrollHeight)", &[]);
+    is_at_end();
+    stage.vendor.release();
+    browser.wait_text("The end.");
+    is_at_end();
+    stage.assert_quiet();
+}
+
+#[test]
+fn an_answer_is_copied_without_its_steps() {
+    in_each_view(|stage| {
+        let browser = &stage.browser;
+        stage.vendor.will([
+            Say::Reasoning("Let me think.".to_owned()),
+            Say::Call { tool: "list".to_owned(), arguments: serde_json::json!({}) },
+        ]);
+        stage.vendor.will([Say::text("The **rent** is due.\n\nOn the fifth.")]);
+        browser.write(&browser.find("textarea"), "When?");
+        browser.press(Key::Enter);
+        let _ = browser.find(".conversation[data-state=idle] .answer .prose strong");
+        // The clipboard of a test's browser is closed; its place takes what would go there.
+        browser.run(
+            "navigator.clipboard.write = async ([item]) => {
+                const kinds = ['text/plain', 'text/html'];
+                window.taken = await Promise.all(kinds.map(async (kind) => (await item.getType(kind)).text()));
+            }",
+            &[],
+        );
+        browser.click(&browser.find("[data-copy^=a-]"));
+        let taken = conformance::poll::until("the answer is copied", || {
+            browser.run("return window.taken ?? null", &[]).as_array().cloned()
+        });
+        assert_eq!(taken[0], "The rent is due.\n\nOn the fifth.");
+        assert!(taken[1].as_str().expect("HTML").contains("<strong>rent</strong>"), "{taken:?}");
+        let says = "const copy = document.querySelector('[data-copy^=a-]'); return copy.innerText === copy.dataset.done";
+        conformance::poll::until("the button says so", || (browser.run(says, &[]) == true).then_some(()));
+    });
+}
+
+#[test]
+fn code_is_copied_by_itself() {
+    in_each_view(|stage| {
+        let browser = &stage.browser;
+        stage.vendor.will([
+            Say::text("Run it:\n\n```sh\nls -l\n\npwd\n```\n\nand then:\n\n```\nexit\n```\n"),
+            Say::Hold,
+            Say::text("\nDone."),
+        ]);
+        browser.write(&browser.find("textarea"), "How?");
+        browser.press(Key::Enter);
+        browser.wait_text("exit");
+        // The clipboard of a test's browser is closed; its place takes what would go there.
+        let taking = "navigator.clipboard.writeText = async (text) => { window.taken = text; };
+            navigator.clipboard.write = async ([item]) => {
+                window.taken = await (await item.getType('text/html')).text();
+            };";
+        browser.run(taking, &[]);
+        let copied = |says: &str| {
+            let taken = conformance::poll::until("code is copied", || {
+                browser
+                    .run("const it = window.taken; window.taken = null; return it ?? null", &[])
+                    .as_str()
+                    .map(str::to_owned)
+            });
+            let status = "return document.querySelector('[data-copied]').textContent !== ''";
+            conformance::poll::until(says, || (browser.run(status, &[]) == true).then_some(()));
+            taken
+        };
+        // The keyboard reaches the button before its code.
+        let focus = "const [first] = document.querySelectorAll('.copy-code'); first.focus();
+            return [getComputedStyle(first).opacity, document.getElementById(first.getAttribute('aria-labelledby')).textContent]";
+        let language = browser.run("return document.documentElement.lang", &[]);
+        let label = match language.as_str() {
+            Some("cs") => "Kopírovat kód",
+            Some("sk") => "Kopírovať kód",
+            _ => "Copy code",
+        };
+        conformance::poll::until("it is shown", || {
+            (browser.run(focus, &[]) == serde_json::json!(["1", label])).then_some(())
+        });
+        browser.press(Key::Enter);
+        assert_eq!(copied("the first is announced"), "ls -l\n\npwd");
+        stage.vendor.release();
+        browser.wait_text("Done.");
+        let _ = browser.find(".conversation[data-state=idle]");
+        browser.run("document.querySelectorAll('.copy-code')[1].click()", &[]);
+        assert_eq!(copied("the second is announced"), "exit");
+        browser.click(&browser.find("[data-copy^=a-]"));
+        let answer = conformance::poll::until("the answer is copied", || {
+            browser.run("return window.taken ?? null", &[]).as_str().map(str::to_owned)
+        });
+        assert!(answer.contains("exit") && !answer.contains("button"), "{answer}");
+        // Without a script there is none.
+        browser.run("document.documentElement.classList.remove('copies')", &[]);
+        assert_eq!(browser.run("return document.querySelector('.copy-code').checkVisibility()", &[]), false);
+    });
+}
+
+#[test]
 fn an_answer_is_stopped() {
     in_each_view(|stage| {
         let browser = &stage.browser;
@@ -139,6 +276,38 @@ fn an_answer_is_stopped() {
         let _ = browser.find(".conversation[data-state=idle] .answer .note");
         browser.wait_text("Half of it");
         assert!(browser.find_now(".alert").is_none());
+    });
+}
+
+#[test]
+fn a_question_is_edited_and_versions_are_compared() {
+    in_each_view(|stage| {
+        let browser = &stage.browser;
+        stage.vendor.will([Say::text("The first answer.")]);
+        let path = stage.answered("What is it?");
+        stage.open(&path);
+        browser.click(&browser.find(".asked .idle a"));
+        let field = browser.find(".edit textarea");
+        assert_eq!(browser.run("return document.activeElement.name", &[]), "input", "the text has the focus");
+        stage.vendor.will([Say::text("The second "), Say::Hold, Say::text("answer.")]);
+        browser.write(&field, " Exactly?");
+        browser.press(Key::Enter);
+        browser.wait_text("What is it? Exactly?");
+        browser.wait_text("The second");
+        let hidden = "return [...document.querySelectorAll('.idle')].every((one) => one.offsetHeight === 0)";
+        assert_eq!(browser.run(hidden, &[]), true, "what would be refused is not offered");
+        stage.vendor.release();
+        browser.wait_text("The second answer.");
+        let _ = browser.find(".conversation[data-state=idle]");
+        browser.wait_text("2 / 2");
+        browser.click(&browser.find(".versions [name=answer]"));
+        browser.wait_text("The first answer.");
+        browser.wait_text("1 / 2");
+        assert!(browser.url().contains("#e-"), "the page stays where it was: {}", browser.url());
+        stage.vendor.will([Say::text("The third answer.")]);
+        browser.click(&browser.find(".versions button.link"));
+        browser.wait_text("The third answer.");
+        browser.wait_text("3 / 3");
     });
 }
 
@@ -260,6 +429,42 @@ fn a_large_upload_goes_on_after_a_broken_connection() {
     let right = stored.iter().enumerate().all(|(at, byte)| usize::from(*byte) == at % 251);
     assert!(stored.len() == 9 * 1024 * 1024 && right, "{} bytes", stored.len());
     stage.assert_quiet();
+}
+
+#[test]
+fn a_large_upload_goes_on_after_the_service_was_killed() {
+    let mut stage = Stage::signed_in(VIEWS[0]);
+    stage.open("/files/uploads");
+    // The fourth piece waits until the service is gone.
+    let script = "
+        const real = window.fetch;
+        window.pieces = 0;
+        window.fetch = async (path, options) => {
+            // An upload is begun once.
+            if (options.body instanceof URLSearchParams && window.pieces > 0) throw new TypeError('begun again');
+            if (options.body instanceof Blob) window.pieces += 1;
+            if (window.pieces === 4) await new Promise((go) => { window.go = go; });
+            return real(path, options);
+        };
+        const content = new Uint8Array(9 * 1024 * 1024).map((_, at) => at % 251);
+        const files = new DataTransfer();
+        files.items.add(new File([content], 'large.bin'));
+        const picker = document.querySelector('[data-upload] input[type=file]');
+        picker.files = files.files;
+        picker.dispatchEvent(new Event('change'));";
+    stage.browser.run(script, &[]);
+    let waits = "return window.pieces === 4 && window.go !== undefined";
+    conformance::poll::until("the fourth piece waits", || {
+        (stage.browser.run(waits, &[]) == true).then_some(())
+    });
+    stage.service.kill();
+    stage.browser.run("window.pieces += 1; window.go()", &[]);
+    stage.service.restart();
+    // The page is loaded again once all is there.
+    let _ = stage.browser.find("[href='/files/uploads/large.bin']");
+    let stored = stage.service.api(&stage.account).download("/uploads/large.bin").body;
+    let right = stored.iter().enumerate().all(|(at, byte)| usize::from(*byte) == at % 251);
+    assert!(stored.len() == 9 * 1024 * 1024 && right, "{} bytes", stored.len());
 }
 
 #[test]

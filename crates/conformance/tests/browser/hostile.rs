@@ -17,14 +17,15 @@ const ATTACHED: usize = 90;
 const CITED: usize = 12;
 
 /// Notes what runs. Runs before every page.
-const TRAP: &str = "window.hits = []; window.hit = () => { window.hits.push(location.href); };
+pub(crate) const TRAP: &str = "window.hits = []; window.hit = () => { window.hits.push(location.href); };
     window.alert = window.confirm = window.prompt = window.hit;";
 
-/// Returns the elements that no text may become: foreign ones, and those with handlers or scripts as their target.
+/// Returns the elements that no text may become: foreign ones, and those with handlers or scripts as their target. The
+/// script places the card of a citation by its style.
 const INTRUDERS: &str = "return [...document.body.querySelectorAll('*')].filter((element) =>
     element.matches('img,image,iframe,frame,object,embed,video,audio,source,base,math,style,link,script,template,canvas,applet')
-    || element.matches('svg *:not(path)') || element.matches('form:not([method=post], .search)')
-    || [...element.attributes].some(({ name, value }) => name.startsWith('on') || name === 'style' || name === 'ping'
+    || element.matches('svg *:not(path, rect, title)') || element.matches('form:not([method=post], .search, .find, [action=\\\\2f])')
+    || [...element.attributes].some(({ name, value }) => name.startsWith('on') || (name === 'style' && element.id !== 'card') || name === 'ping'
         || (['href', 'src', 'action', 'formaction', 'xlink:href'].includes(name) && !/^(https?:\\/\\/|\\/(?!\\/)|#|mailto:)/.test(value)))
     ).map((element) => element.outerHTML.slice(0, 200));";
 
@@ -41,7 +42,7 @@ fn check(stage: &Stage, path: &str) {
 }
 
 /// Opens a page with the security policy and without it.
-fn visit(stage: &Stage, path: &str, shown: usize) {
+pub(crate) fn visit(stage: &Stage, path: &str, shown: usize) {
     for bypassed in [true, false] {
         stage.browser.cdp("Page.setBypassCSP", &json!({ "enabled": bypassed }));
         stage.open(path);
@@ -52,10 +53,12 @@ fn visit(stage: &Stage, path: &str, shown: usize) {
 }
 
 /// Requires that the pages requested themselves, their assets and their streams, and nothing else.
-fn assert_nothing_loaded(stage: &Stage) {
+pub(crate) fn assert_nothing_loaded(stage: &Stage) {
     let own = stage.url("/");
     let requested: BTreeSet<_> = stage.browser.requested().into_iter().collect();
-    let is_expected = |url: &&String| url.starts_with(&own) && !url.contains("loaded");
+    // The browser's own icon of a date.
+    let is_icon = |url: &str| url.starts_with("data:image/svg+xml;base64,");
+    let is_expected = |url: &&String| is_icon(url) || url.starts_with(&own) && !url.contains("loaded");
     let other: Vec<_> = requested.iter().filter(|url| !is_expected(url)).collect();
     assert_eq!(other, Vec::<&String>::new());
     assert_eq!(stage.browser.console(), Vec::<String>::new());
@@ -155,6 +158,41 @@ fn names_of_files_run_nothing() {
         assert_eq!(api.stop(chat).status, 202);
         api.completed(&asked);
         visit(&stage, &format!("/c/{chat}"), chunk.len() / 2);
+    }
+    assert_nothing_loaded(&stage);
+}
+
+#[test]
+fn passages_in_cards_and_documents_run_nothing() {
+    let stage = Stage::signed_in(desktop(true, "sk"));
+    stage.browser.run_first(TRAP);
+    let api = stage.service.api(&stage.account);
+    let payloads = payloads::all();
+    let on_lines: Vec<_> = payloads.iter().map(|payload| payload.replace(char::is_control, " ")).collect();
+    // A byte that is no text has the machine read the message.
+    let message = format!("Subject: x\0\n\n{}\n", on_lines.join("\n\n"));
+    assert_eq!(api.upload("message.eml", message.as_bytes()).status, 201);
+    visit(&stage, "/files/uploads/message.eml?view", payloads.len() / 2);
+    for (number, chunk) in on_lines.chunks(20).enumerate() {
+        let name = format!("lines{number}.txt");
+        assert_eq!(api.upload(&name, chunk.join("\n\n").as_bytes()).status, 201);
+        let read = json!({ "path": format!("/uploads/{name}") });
+        stage.vendor.will([Say::Call { tool: "read".to_owned(), arguments: read }]);
+        stage.vendor.will([Say::text("See [1].")]);
+        let path = stage.answered("What does it say?");
+        for bypassed in [true, false] {
+            stage.browser.cdp("Page.setBypassCSP", &json!({ "enabled": bypassed }));
+            stage.open(&path);
+            stage
+                .browser
+                .run("document.querySelector('.prose a[data-citation]').focus({ focusVisible: true })", &[]);
+            let _ = stage.browser.find("#card:popover-open blockquote");
+            let shown = stage
+                .browser
+                .run("return document.getElementById('card').innerText.split('hit()').length", &[]);
+            assert!(shown.as_u64() > Some(1), "{shown}");
+            check(&stage, &path);
+        }
     }
     assert_nothing_loaded(&stage);
 }

@@ -1,7 +1,10 @@
 //! The web application in a real browser: headless Chromium, on phones and desktops, in both themes and every language.
 
 mod accessibility;
+mod citations;
 mod flows;
 mod hostile;
+mod hostile_names;
 mod payloads;
+mod reference;
 mod stage;

@@ -38,8 +38,14 @@ pub(crate) struct Stage {
 impl Stage {
     /// Starts a service and a browser in which nobody is signed in.
     pub(crate) fn new(view: View) -> Self {
+        Self::with(view, |_| Vec::new())
+    }
+
+    /// Starts both, the service with further variables, once the vendor is prepared.
+    pub(crate) fn with(view: View, prepare: impl FnOnce(&Vendor) -> Vec<(String, String)>) -> Self {
         let vendor = Vendor::start();
-        let service = Service::start(Options { environment: vendor.environment(), ..Options::default() });
+        let environment = [vendor.environment(), prepare(&vendor)].concat();
+        let service = Service::start(Options { environment, ..Options::default() });
         let account = service.account();
         let arguments = ["account", "set-password", "--account", &account.email, "--password-stdin"];
         let set = service.try_admin_typing(&arguments, format!("{PASSWORD}\n").as_bytes());

@@ -3,6 +3,7 @@
 
 mod kills;
 mod programs;
+mod readmes;
 mod samples;
 
 use std::process::{Command, Output};

@@ -19,6 +19,11 @@ fn samples(page: &str, language: &str) -> Vec<String> {
     shown.collect()
 }
 
+/// Splits a sample into its imports, which stand outside functions, and the rest.
+fn imported(sample: &str) -> (String, String) {
+    sample.split_inclusive('\n').partition(|line| line.starts_with("import "))
+}
+
 #[test]
 fn the_samples_of_the_reference_fit_the_clients() {
     let (_service, api) = caller();
@@ -48,6 +53,9 @@ fn the_samples_of_the_reference_fit_the_clients() {
         "import { writeFile } from \"node:fs/promises\";\n\
          import type { Causerie } from \"../src/index.js\";\nimport { fileFromPath } from \"../src/node.js\";\n",
     );
+    let (imports, of_typescript): (Vec<_>, Vec<_>) =
+        of_typescript.iter().map(|sample| imported(sample)).unzip();
+    module.push_str(&imports.concat().replace("\"causerie\"", "\"../src/index.js\""));
     for (index, sample) in of_typescript.iter().enumerate() {
         let _ = write!(
             module,

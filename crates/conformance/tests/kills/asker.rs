@@ -1,6 +1,5 @@
 //! A client that asks in one conversation after another and follows each answer to its completion.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use conformance::http::Request;
@@ -15,22 +14,14 @@ const ANSWERS_PER_CONVERSATION: u64 = 8;
 /// The probability, in percent, of a second question while the first is being answered.
 const SECOND_QUESTION_PERCENT: u64 = 30;
 
-/// The address of the service. It changes if a restart loses the port.
-#[derive(Debug)]
-pub(crate) struct Door(pub(crate) Mutex<String>);
-
 /// A key and the address of the service, which may be down at any moment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Caller<'a> {
-    pub(crate) door: &'a Door,
+    pub(crate) address: &'a str,
     pub(crate) key: &'a str,
 }
 
 impl Caller<'_> {
-    pub(crate) fn address(&self) -> String {
-        self.door.0.lock().expect("an address").clone()
-    }
-
     pub(crate) fn request(&self, method: &str, target: &str) -> Request {
         Request::new(method, target).header("x-api-key", self.key)
     }
@@ -38,7 +29,7 @@ impl Caller<'_> {
     /// Repeats the request until a service responds that is not shutting down.
     pub(crate) fn insist(&self, request: &Request) -> Response {
         poll::until("the service answers", || {
-            request.clone().try_send(&self.address()).ok().filter(|response| response.status != 503)
+            request.clone().try_send(self.address).ok().filter(|response| response.status != 503)
         })
     }
 

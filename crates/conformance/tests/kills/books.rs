@@ -6,7 +6,7 @@ use conformance::api::id;
 use conformance::{Account, Expect, Service, poll};
 use serde_json::Value;
 
-use crate::asker::{Answered, Caller, Door, ask, target_of};
+use crate::asker::{Answered, Caller, ask, target_of};
 
 /// The question that is asked before the first kill.
 const UNDISTURBED: &str = "undisturbed";
@@ -26,8 +26,7 @@ impl Model {
     /// Asks the undisturbed question for the first account.
     pub(crate) fn of(service: &Service, accounts: &[Account]) -> Self {
         let first = &accounts[0];
-        let door = Door(std::sync::Mutex::new(service.address().to_owned()));
-        let caller = Caller { door: &door, key: &first.key };
+        let caller = Caller { address: service.address(), key: &first.key };
         let (before, _) = service.credits(first);
         let answer = ask(caller, UNDISTURBED, None).expect("it is taken");
         let whole = poll::until("the answer is completed", || {

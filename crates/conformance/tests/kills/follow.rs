@@ -37,7 +37,7 @@ pub(crate) fn follow(caller: &Caller, answer: &Value, random: &mut Random) -> Fo
         if let Some(last) = &last {
             request = request.header("last-event-id", last);
         }
-        let stream = request.try_open(&caller.address()).ok()?;
+        let stream = request.try_open(caller.address).ok()?;
         if stream.status == 503 {
             return None;
         }

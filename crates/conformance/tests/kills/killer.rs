@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use conformance::{Account, FakeVendors, Service, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::asker::Door;
 use crate::random::Random;
 
 /// The most kills of one machine between two starts of the service. Answers fail if their machine is lost
@@ -86,15 +85,15 @@ impl Killer {
     }
 
     /// Waits, kills something and restarts it.
-    pub(crate) fn kill_one(&mut self, door: &Door) {
+    pub(crate) fn kill_one(&mut self) {
         if !self.random.percent(AT_ONCE) {
             thread::sleep(self.random.millis(PAUSE));
         }
         match self.random.within(0..8) {
-            0 | 1 => self.kill_service(None, door),
+            0 | 1 => self.kill_service(None),
             2 => {
                 let victim = self.victim();
-                self.kill_service(Some(victim), door);
+                self.kill_service(Some(victim));
             }
             3 => {
                 self.vendor.kill();
@@ -122,7 +121,7 @@ impl Killer {
                     let processes = self.processes(&victim);
                     self.kill_machine(victim, &processes);
                 } else {
-                    self.kill_service(None, door);
+                    self.kill_service(None);
                 }
             }
         }
@@ -134,7 +133,7 @@ impl Killer {
     }
 
     /// Kills the service and, if given, a machine while it is down.
-    fn kill_service(&mut self, machine_too: Option<String>, door: &Door) {
+    fn kill_service(&mut self, machine_too: Option<String>) {
         let processes = machine_too.as_ref().map(|victim| self.processes(victim));
         self.service.kill();
         self.figures.service += 1;
@@ -145,7 +144,6 @@ impl Killer {
         let down = Instant::now();
         self.service.restart();
         self.figures.restarts.push(down.elapsed());
-        self.service.address().clone_into(&mut door.0.lock().expect("an address"));
     }
 
     fn kill_machine(&mut self, victim: String, processes: &[Pid]) {

@@ -12,13 +12,12 @@ mod killer;
 mod random;
 
 use std::fs;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use conformance::{Account, Expect, FakeVendors, NewAccount, Options, Service, poll};
 
-use crate::asker::{Caller, Door, Record, ask_on};
+use crate::asker::{Caller, Record, ask_on};
 use crate::killer::Killer;
 use crate::random::Random;
 
@@ -49,7 +48,7 @@ fn two_hundred_kills_lose_nothing_and_do_nothing_twice() {
     }
     let model = books::Model::of(&service, &accounts);
 
-    let door = Door(Mutex::new(service.address().to_owned()));
+    let address = service.address().to_owned();
     let enough = AtomicBool::new(false);
     let began = Instant::now();
     let mut killer = Killer::new(service, [vendor, diary.server], &accounts, random.next());
@@ -57,7 +56,7 @@ fn two_hundred_kills_lose_nothing_and_do_nothing_twice() {
         let askers: Vec<_> = (0..ACCOUNTS * ASKERS_PER_ACCOUNT)
             .map(|asker| {
                 let owner = asker / ASKERS_PER_ACCOUNT;
-                let caller = Caller { door: &door, key: &accounts[owner].key };
+                let caller = Caller { address: &address, key: &accounts[owner].key };
                 let (random, enough) = (Random::new(random.next()), &enough);
                 let name = format!("asker{asker}");
                 (owner, scope.spawn(move || ask_on(caller, &name, random, enough)))
@@ -67,7 +66,7 @@ fn two_hundred_kills_lose_nothing_and_do_nothing_twice() {
         let enough = Enough(&enough);
         let kills = number("KILLS").unwrap_or(KILLS);
         while killer.kills() < kills && askers.iter().all(|(_, asker)| !asker.is_finished()) {
-            killer.kill_one(&door);
+            killer.kill_one();
         }
         drop(enough);
         let join = |asker: std::thread::ScopedJoinHandle<'_, Record>| match asker.join() {
@@ -80,7 +79,7 @@ fn two_hundred_kills_lose_nothing_and_do_nothing_twice() {
     let (service, _servers, figures) = killer.rest();
 
     for (owner, account) in accounts.iter().enumerate() {
-        let caller = Caller { door: &door, key: &account.key };
+        let caller = Caller { address: &address, key: &account.key };
         let own: Vec<_> =
             records.iter().filter(|(of, _)| *of == owner).flat_map(|(_, record)| &record.answers).collect();
         assert!(!own.is_empty(), "an account was never answered");

@@ -108,9 +108,8 @@ fn a_vendor_with_a_wrong_key_is_told_of_and_nothing_answers_in_its_place_until_i
 
 #[test]
 fn the_models_of_a_vendor_that_is_away_are_down_and_what_fails_names_it() {
-    let dead = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let base = format!("http://{}", dead.local_addr().expect("an address"));
-    drop(dead);
+    let dead = test_support::port::ReservedPort::reserve();
+    let base = format!("http://{}", dead.address());
     for (variables, provider) in [
         (["ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"], "ANTHROPIC"),
         (["GOOGLE_GEMINI_BASE_URL", "GOOGLE_API_KEY"], "GOOGLE"),

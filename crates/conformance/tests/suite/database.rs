@@ -122,3 +122,20 @@ fn a_failure_tells_no_password() {
         assert!(!String::from_utf8_lossy(&help.stdout).contains("s3"));
     }
 }
+
+#[test]
+fn who_forgets_where_the_database_is_reads_that_it_is_elsewhere() {
+    let mut service = Service::start(on(&test_support::postgres::shared().new_database(), None));
+    service.terminate();
+    let mut command = service.command();
+    command.args(["account", "list", "--data"]).arg(service.data()).env_remove(conformance::DATABASE);
+    let refused = command.output().expect("the binary can be run");
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && stderr.contains("CAUSERIE_DATABASE"), "{stderr}");
+    let mut wrong = service.command();
+    wrong.args(["account", "list", "--data"]).arg(service.data());
+    let refused = wrong.env(conformance::DATABASE, "postgres://nobody:x@127.0.0.1:1/none").output();
+    let refused = refused.expect("the binary can be run");
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(stderr.matches("the database").count(), 1, "{stderr}");
+}

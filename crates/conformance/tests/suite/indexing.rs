@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use conformance::api::{Part, path_of};
-use conformance::{Api, Expect, Options, Service, poll};
-use serde_json::Value;
+use conformance::{Api, Expect, Options, Say, Service, poll};
+use serde_json::{Value, json};
 
+use crate::streams::{Stage, stage};
 use crate::unread::document;
 
 /// Returns the states of the files in a folder, or the reasons where there are some.
@@ -87,4 +88,46 @@ fn the_head_of_a_file_tells_its_state_also_of_a_temporary_one() {
     assert_eq!(state, "unreadable; reason=encrypted");
     let home = api.list_home().expect_status(200).json();
     assert_eq!(home["indexing"]["files"], 0, "hidden files are not counted: {home}");
+}
+
+/// Files that take longer to read than a question waits for.
+const LARGE: usize = 10;
+
+/// Several megabytes of words.
+fn large(number: usize) -> Vec<u8> {
+    let line =
+        |line: usize| format!("Paragraph {line} of volume {number} speaks of matter {}.\n\n", line * 7919);
+    (0..50_000).map(line).collect::<String>().into_bytes()
+}
+
+#[test]
+fn an_answer_of_a_model_names_attached_files_that_are_still_being_indexed() {
+    let Stage { vendor, api, service: _service, .. } = stage();
+    // Nothing is read before the question, which starts the machine.
+    api.start_vm().expect_status(202);
+    api.stop_vm().expect_status(202);
+    poll::until("the machine is stopped", || (api.vm().json()["status"] == "STOPPED").then_some(()));
+    let paths: Vec<String> =
+        (0..LARGE).map(|n| path_of(api.upload(&format!("volume-{n}.txt"), &large(n)))).collect();
+    let ask = || {
+        vendor.will([Say::text("I have read them.")]);
+        let answer =
+            api.completed(&api.accepted(&json!({ "input": "What do they say?", "filePaths": paths })));
+        let text = answer["text"].as_str().expect("text").to_owned();
+        assert!(text.starts_with("I have read them.") && answer["error"].is_null(), "{answer}");
+        text
+    };
+    let early = ask();
+    let named = (0..LARGE).filter(|n| {
+        let line = early.lines().find(|line| line.contains(&format!("volume-{n}.txt"))).unwrap_or_default();
+        line.contains("still being indexed")
+    });
+    assert!(named.count() > 0, "{early}");
+    for read in 1..=LARGE {
+        poll::until("another volume is read", || {
+            let listing = api.list("/uploads").expect_status(200).json();
+            (listing["indexing"]["indexed"].as_u64() >= u64::try_from(read).ok()).then_some(())
+        });
+    }
+    assert_eq!(ask(), "I have read them.", "nothing is left to say");
 }

@@ -17,6 +17,7 @@ mod credits;
 mod database;
 mod deletion;
 mod disk;
+mod embeddings;
 mod formats;
 mod greed;
 mod hostile;

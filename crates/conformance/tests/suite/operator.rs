@@ -199,25 +199,39 @@ fn a_lack_of_permission_is_called_that() {
     let account = service.account();
     let closed = fs::metadata(service.data()).expect("a folder");
     let above = service.data().parent().expect("a folder").to_owned();
-    let mut command = service.command();
-    if closed.uid() == 0 {
+    let is_root = closed.uid() == 0;
+    let program = above.join("causerie-of-others");
+    if is_root {
         fs::set_permissions(&above, PermissionsExt::from_mode(0o711)).expect("permissions");
-        let program = above.join("causerie-of-others");
-        fs::copy(command.get_program(), &program).expect("a copy that everyone may run");
-        command = Command::new(program);
-        command.uid(STRANGER).gid(STRANGER).env_clear();
+        fs::copy(service.command().get_program(), &program).expect("a copy that everyone may run");
     } else {
         fs::set_permissions(service.data(), PermissionsExt::from_mode(0o000)).expect("permissions");
     }
-    command.args(["key", "list", "--json", "--account", &account.email, "--data"]).arg(service.data());
-    let refused = command.output().expect("the binary can be run");
+    let run = |arguments: &[&str]| {
+        let mut command = service.command();
+        if is_root {
+            command = Command::new(&program);
+            command.uid(STRANGER).gid(STRANGER).env_clear();
+        }
+        command.args(arguments).arg("--data").arg(service.data()).output().expect("the binary can be run")
+    };
+    let keys = ["key", "list", "--json", "--account", &account.email];
+    let outputs = [&keys[..], &["models", "--json"], &["doctor", "--json"]].map(run);
     fs::set_permissions(service.data(), closed.permissions()).expect("permissions");
-    assert_eq!(code(&refused), "DATA_FOLDER_UNUSABLE");
-    let stderr = String::from_utf8_lossy(&refused.stderr);
-    assert!(
-        stderr.contains("Permission denied") && stderr.contains("as the user of the service"),
-        "{stderr}"
-    );
+    let says_so =
+        |text: &str| text.contains("Permission denied") && text.contains("as the user of the service");
+    for refused in &outputs[..2] {
+        assert_eq!(code(refused), "DATA_FOLDER_UNUSABLE");
+        let stderr = String::from_utf8_lossy(&refused.stderr);
+        assert!(says_so(&stderr), "{stderr}");
+    }
+    let doctor: Value = serde_json::from_slice(&outputs[2].stdout).expect("one JSON object");
+    for name in ["service", "database"] {
+        let checks = doctor["checks"].as_array().expect("checks");
+        let check =
+            checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("{name}: {doctor}"));
+        assert!(check["status"] == "fail" && check["reason"].as_str().is_some_and(says_so), "{check}");
+    }
 }
 
 /// Checks that everything in a folder belongs to the folder's owner, and returns the number of entries.
@@ -348,6 +362,21 @@ fn accounts_and_the_service_are_shown_in_tables_and_json() {
         lines.len() == 2 && lines[0].starts_with("EMAIL") && lines[1].starts_with(&account.email),
         "{table}"
     );
+    assert!(!table.contains("accountId") && !table.contains(".000Z"), "words and short times: {table}");
+    let printed = |arguments: &[&str]| {
+        let output = service.command().args(arguments).arg("--data").arg(service.data()).output();
+        String::from_utf8(output.expect("it can be run").stdout).expect("text")
+    };
+    let models = printed(&["models"]);
+    let reader =
+        models.lines().find(|line| line.starts_with("reader ")).unwrap_or_else(|| panic!("{models}"));
+    assert!(models.starts_with("MODEL ") && reader.ends_with("default, built in"), "{models}");
+    let usage = printed(&["usage", "--account", &account.email]);
+    let lines: Vec<_> =
+        usage.lines().map(|line| line.split_whitespace().next().unwrap_or_default()).collect();
+    assert!(lines.len() == 4 && lines[0] == "OF" && lines[2..] == ["reader", "total"], "{usage}");
+    assert_eq!(printed(&["job", "list"]), "no failed jobs\n");
+    assert!(printed(&["status"]).contains("\nmachines: 1 running ("), "{}", printed(&["status"]));
     let ended: Vec<_> =
         service.log().lines().filter(|line| line.contains("answer ended")).map(str::to_owned).collect();
     assert_eq!(ended.len(), 1, "one line for the answer");

@@ -166,6 +166,52 @@ fn files_are_copied_both_ways_and_listed() {
     let of_folder = run(&service, &api, &["ask", "What is this?", "--file", &path("")]);
     assert_eq!(of_folder.status.code(), Some(2));
     assert!(text(&of_folder.stderr).contains("is a folder"), "{}", text(&of_folder.stderr));
+    std::fs::write(path("empty.txt"), "").expect("a file");
+    let empty = run(&service, &api, &["cp", &path("lease.txt"), &path("empty.txt"), ":/contracts"]);
+    assert_eq!(empty.status.code(), Some(2));
+    assert!(text(&empty.stderr).contains("empty.txt is empty"), "{}", text(&empty.stderr));
+}
+
+#[test]
+fn several_files_are_copied_at_once_and_one_is_printed() {
+    let service = Service::start(Options::default());
+    let api = service.api(&service.account());
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("a path").to_owned();
+    for name in ["a.txt", "b.txt"] {
+        std::fs::write(path(name), format!("This is {name}.\n")).expect("a file");
+    }
+    let sent = run(&service, &api, &["cp", &path("a.txt"), &path("b.txt"), ":/uploads"]);
+    assert!(sent.status.success(), "{}", text(&sent.stderr));
+    std::fs::create_dir(path("back")).expect("a folder");
+    let fetched = run(&service, &api, &["cp", ":/uploads/a.txt", ":/uploads/b.txt", &path("back")]);
+    assert!(fetched.status.success(), "{}", text(&fetched.stderr));
+    assert_eq!(std::fs::read_to_string(path("back/b.txt")).expect("the file"), "This is b.txt.\n");
+    let mut print = command(&service, &api, &["cp", ":/uploads/a.txt", "-"]);
+    let printed = print.current_dir(folder.path()).output().expect("the binary can be run");
+    assert_eq!((text(&printed.stdout).as_str(), printed.status.code()), ("This is a.txt.\n", Some(0)));
+    assert!(printed.stderr.is_empty() && !folder.path().join("-").exists(), "{}", text(&printed.stderr));
+}
+
+#[test]
+fn who_has_no_key_reads_where_to_get_one() {
+    let service = Service::start(Options::default());
+    for arguments in
+        [&["ask", "Hello"][..], &["chat"], &["ls"], &["show", "x"], &["cp", "a", ":/"], &["stop", "x"]]
+    {
+        for key in [None, Some("")] {
+            let mut command = service.command();
+            command.args(arguments).env_remove("CAUSERIE_API_KEY").stdin(Stdio::null());
+            let refused =
+                command.envs(key.map(|key| ("CAUSERIE_API_KEY", key))).output().expect("it can be run");
+            let stderr = text(&refused.stderr);
+            assert_eq!(refused.status.code(), Some(2), "{stderr}");
+            assert!(
+                stderr.contains("CAUSERIE_API_KEY") && stderr.contains("causerie key create"),
+                "{stderr}"
+            );
+        }
+    }
 }
 
 #[test]

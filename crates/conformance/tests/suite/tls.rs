@@ -1,7 +1,7 @@
 //! TLS with certificate files.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, StreamOwned};
+use test_support::port::ReservedPort;
 
 /// Accepts any certificate, which the test checks itself. The server must still prove possession of its key.
 #[derive(Debug)]
@@ -90,6 +91,8 @@ fn certificate(name: &str) -> CertificateDer<'static> {
 struct Encrypted {
     child: Child,
     address: String,
+    /// Holds the address while the service is started again.
+    _port: ReservedPort,
     folder: PathBuf,
 }
 
@@ -98,12 +101,12 @@ impl Encrypted {
     fn start(home: &Service) -> Self {
         let folder = home.data().with_file_name("encrypted");
         std::fs::create_dir(&folder).expect("a folder");
-        let address =
-            TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a port").to_string();
-        let mut this = Self { child: Self::spawn(home, &folder, &address), address, folder };
+        let port = ReservedPort::reserve();
+        let address = port.address().to_string();
+        let mut this = Self { child: Self::spawn(home, &folder, &address), address, _port: port, folder };
         this.place("first");
         poll::until("it speaks", || {
-            // The files did not exist yet, or another process took the port.
+            // The files did not exist yet.
             if this.child.try_wait().expect("it can be looked at").is_some() {
                 this.child = Self::spawn(home, &this.folder, &this.address);
             }
@@ -211,5 +214,30 @@ fn files_that_do_not_go_together_are_refused() {
             !good && output.contains("tls.") && !output.contains("PRIVATE"),
             "{certificate} {key}: {output}"
         );
+    }
+}
+
+#[test]
+fn commands_trust_the_certificates_that_they_are_given() {
+    let home = Service::start(Options::default());
+    let service = Encrypted::start(&home);
+    let list = |scheme: &str, certificates: Option<&str>| {
+        let mut command = home.command();
+        command.args(["ls", "--url", &format!("{scheme}://{}", service.address), "--key", "api-wrong"]);
+        command.envs(certificates.map(|name| ("CAUSERIE_CACERT", fixture(name))));
+        let output = command.output().expect("the binary can be run");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, stderr) = list("https", Some("first.cert.pem"));
+    assert!(code == Some(3) && stderr.contains("401"), "the service was reached: {stderr}");
+    let (code, stderr) = list("https", Some("second.cert.pem"));
+    assert!(code == Some(1) && stderr.contains("--cacert"), "another certificate: {stderr}");
+    let (code, stderr) = list("https", None);
+    assert!(code == Some(1) && stderr.contains("--cacert"), "{stderr}");
+    let (code, stderr) = list("http", None);
+    assert!(code == Some(1) && stderr.contains("try https://"), "{stderr}");
+    for scheme in ["http", "https"] {
+        let (code, stderr) = list(scheme, Some("first.key.pem"));
+        assert!(code == Some(1) && stderr.contains("no certificate"), "{stderr}");
     }
 }

@@ -46,6 +46,9 @@ fn is_kept(service: &Service, expected: &Value) {
     let settled = || Some(service.credits(&account)).filter(|(_, reserved)| *reserved == 0);
     let (left, _) = poll::until("nothing is reserved", settled);
     assert!(left < balance, "the second answer was paid for");
+    let granted = 10_000;
+    let usage = service.admin(&["usage", "--account", &account.email]);
+    assert_eq!(usage["total"]["credits"], granted - left, "{usage}");
     let keys = service.admin(&["key", "list", "--account", &account.email]);
     assert_eq!(keys["keys"][0]["keyId"], account.key_id.as_str());
 }

@@ -1,0 +1,114 @@
+//! Starts and stops a machine of each driver a hundred times, and compares what the host holds before and after.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use super::block_on;
+use super::start::{change_machine, millis, start_machine};
+use crate::Outcome;
+use crate::measurement::{Goal, Measurement, Unit};
+use crate::process::{Memory, Place, processes_of};
+use crate::service::{Account, Service};
+
+const ROUNDS: usize = 100;
+/// The rounds between two counts until nothing is added, and the most such counts: caches fill, and a virtual machine is
+/// saved for all.
+const WARM_UP: usize = 5;
+const WARM_UPS_MAX: usize = 20;
+/// The growth of the service's memory that is no leak, in mebibytes: the allocator's slack.
+const GROWTH_MAX: f64 = 8.0;
+
+/// The endings of files that a database of SQLite has while it is open, or if its process is stopped.
+const TRANSIENT: [&str; 3] = ["-wal", "-shm", "-journal"];
+
+/// Counts what a service with one stopped machine holds.
+#[derive(Debug, PartialEq, Eq)]
+struct Held {
+    /// The service's open descriptors, its sockets among them.
+    descriptors: usize,
+    /// Processes that are not the service's own.
+    processes: usize,
+    /// Files and folders of the data folder, without [`TRANSIENT`] ones.
+    files: usize,
+}
+
+/// Measures starts and stops over a hundred rounds. Fails if processes, descriptors or files are left.
+pub(crate) fn rounds() -> Outcome<Vec<Measurement>> {
+    let mut measurements = Vec::new();
+    for driver in ["sandbox", "uml", "qemu"] {
+        match of_driver(driver) {
+            Ok(of_driver) => measurements.extend(of_driver),
+            Err(error) if driver == "qemu" => {
+                writeln!(std::io::stdout(), "qemu is not measured: {error}")?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(measurements)
+}
+
+fn of_driver(driver: &'static str) -> Outcome<[Measurement; 3]> {
+    let mut service = Service::start_with(Place::Anywhere, None, Some(driver))?;
+    let account = service.account()?;
+    let mut before = held(&service)?;
+    for _ in 0..WARM_UPS_MAX {
+        turn(&service, &account, WARM_UP)?;
+        let warm = std::mem::replace(&mut before, held(&service)?);
+        if warm == before {
+            break;
+        }
+    }
+    let memory_before = Memory::of(service.pid()?)?;
+    let (starts, stops) = turn(&service, &account, ROUNDS)?;
+    let (after, memory_after) = (held(&service)?, Memory::of(service.pid()?)?);
+    if before != after {
+        return Err(format!("{driver}: {ROUNDS} rounds leave {after:?}, before them {before:?}").into());
+    }
+    let grown = memory_after.rss_mebibytes() - memory_before.rss_mebibytes();
+    Ok([
+        Measurement::new("start, of a hundred rounds", Unit::Millis, starts).series(driver),
+        Measurement::new("stop, of a hundred rounds", Unit::Millis, stops).series(driver),
+        Measurement::new("growth of the service in a hundred rounds, Rss", Unit::Mebibytes, vec![grown])
+            .series(driver)
+            .goal(Goal::AtMost(GROWTH_MAX)),
+    ])
+}
+
+/// Returns the times of the starts and of the stops, in milliseconds.
+fn turn(service: &Service, account: &Account, rounds: usize) -> Outcome<(Vec<f64>, Vec<f64>)> {
+    let (mut starts, mut stops) = (Vec::with_capacity(rounds), Vec::with_capacity(rounds));
+    for _ in 0..rounds {
+        starts.push(millis(block_on(start_machine(service, account))?));
+        stops.push(millis(block_on(change_machine(service, account, "stop", "STOPPED"))?));
+    }
+    Ok((starts, stops))
+}
+
+fn held(service: &Service) -> Outcome<Held> {
+    let pid = service.pid()?;
+    let others = processes_of(&service.folder()).into_iter().filter(|process| *process != pid);
+    Ok(Held {
+        descriptors: fs::read_dir(format!("/proc/{pid}/fd"))?.count(),
+        processes: others.count(),
+        files: entries(&service.folder())?,
+    })
+}
+
+/// Counts the entries of a folder and of those in it.
+fn entries(folder: &Path) -> Outcome<usize> {
+    let mut count = 0;
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let is_transient = |ending: &&str| name.as_encoded_bytes().ends_with(ending.as_bytes());
+            count += usize::from(!TRANSIENT.iter().any(is_transient));
+            if entry.file_type()?.is_dir() {
+                folders.push(entry.path());
+            }
+        }
+    }
+    Ok(count)
+}

@@ -1,0 +1,137 @@
+//! Documents that the account's machine shows: pages of PDFs as pictures, others as text.
+
+use conformance::{Say, poll};
+use serde_json::json;
+
+use crate::browser::{Browser, PASSWORD, Page, Stage, account_with_password, attribute};
+use crate::conversations::{ask, completed};
+use crate::hostile::assert_harmless;
+
+/// Reads a document of the agent's tests.
+fn document(name: &str) -> Vec<u8> {
+    let path = format!("{}/../guest/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read(path).expect("a document")
+}
+
+fn upload(browser: &Browser, name: &str) {
+    browser.upload("/uploads", &[(name, &document(name))]).expect_redirect("/files/uploads");
+}
+
+#[test]
+fn a_pdf_is_shown_as_pictures_of_its_pages_with_their_text() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    upload(&browser, "lease.pdf");
+    let page = browser.get("/files/uploads/lease.pdf?view").expect_page(200);
+    let pictures = page.matches("?drawn=").count();
+    assert!(
+        pictures > 1 && page.contains("alt=\"Page 1, lease.pdf\" width=\"1240\" height=\"1754\""),
+        "{page}"
+    );
+    assert_eq!(page.matches("Text of the page").count(), pictures, "{page}");
+    let address = attribute(&page, "?drawn=2", "src").replace("&#38;", "&");
+    let picture = browser.get(&address);
+    assert_eq!((picture.status, picture.header("content-type")), (200, Some("image/png")));
+    assert_eq!(picture.header("cache-control"), Some("private, max-age=31536000, immutable"));
+    assert!(
+        picture.body.starts_with(b"\x89PNG\r\n\x1a\n") && picture.body.len() > 10_000,
+        "{}",
+        picture.body.len()
+    );
+    assert_eq!(picture.body[16..24], [1240_u32.to_be_bytes(), 1754_u32.to_be_bytes()].concat());
+
+    // Pictures are of one version of a file of the same account.
+    assert_eq!(browser.get(&address.replace("drawn=2", "drawn=99")).status, 503);
+    assert_eq!(browser.get("/files/uploads/lease.pdf?drawn=2&version=0").status, 404);
+    browser.upload("/uploads", &[("lease.pdf", &document("scan.pdf"))]).expect_redirect("/files/uploads");
+    assert_eq!(browser.get(&address).status, 404);
+    let other = account_with_password(&stage.service);
+    let stranger = Browser::new(&stage.service);
+    stranger.sign_in(&other.email, PASSWORD).expect_redirect("/");
+    stranger.get(&address).expect_page(404);
+    Browser::new(&stage.service).get(&address).expect_redirect("/sign-in?next=/files/uploads/lease.pdf");
+    // A scan has pictures without a text.
+    let scan = browser.get("/files/uploads/lease.pdf?view").expect_page(200);
+    assert!(scan.contains("?drawn=1") && !scan.contains("Text of the page"), "{scan}");
+}
+
+#[test]
+fn a_cited_passage_is_marked_on_its_page() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    upload(&browser, "lease.pdf");
+    let read = json!({ "path": "/uploads/lease.pdf", "first_page": 2 });
+    stage.vendor.will([Say::Call { tool: "read".to_owned(), arguments: read }]);
+    stage.vendor.will([Say::text("It says so [1].")]);
+    let path = ask(&browser, "What does it say?");
+    let answer = completed(&browser, &path);
+    let href = attribute(&answer, "data-citation=\"c1\"", "href").replace("&amp;", "&");
+    let page = browser.get(href.trim_end_matches("#cited")).expect_page(200);
+    let marks = page.split("<svg class=\"marks\"").nth(1).expect("areas of the passage");
+    let marks = marks.split("</svg>").next().unwrap_or_default();
+    assert!(
+        marks.starts_with(" viewBox=\"0 0 595 842\" aria-hidden=\"true\"><rect id=\"cited\" x=\""),
+        "{marks}"
+    );
+    assert_eq!(page.matches("<svg class=\"marks\"").count(), 1, "on its page alone");
+    let before = page.split("<svg class=\"marks\"").next().unwrap_or_default();
+    assert!(before.contains("alt=\"Page 2, lease.pdf\"") && !before.contains("alt=\"Page 3"), "{before}");
+    assert!(
+        page.contains("<mark>") && page.contains("page 2"),
+        "the text of the page marks it as well: {page}"
+    );
+}
+
+#[test]
+fn other_documents_are_shown_as_text() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    for (name, shown) in [
+        ("minutes.docx", "<pre class=\"preview text whole\""),
+        ("budget.pptx", "Slide 1"),
+        ("prices.xlsx", "Sheet 1"),
+        ("rules.epub", "Section 1"),
+        ("contract.doc", "<pre class=\"preview text whole\""),
+    ] {
+        upload(&browser, name);
+        let page = browser.get(&format!("/files/uploads/{name}?view")).expect_page(200);
+        assert!(page.contains(shown), "{name}: {page}");
+        assert_harmless(&page);
+    }
+    for (name, reason) in [("locked.pdf", "password"), ("broken.pdf", "damaged"), ("bomb.docx", "too large")]
+    {
+        upload(&browser, name);
+        let page = browser.get(&format!("/files/uploads/{name}?view")).expect_page(200);
+        let empty = page.split("class=\"empty\"").nth(1).unwrap_or_default();
+        assert!(empty.contains(reason) && !page.contains("?drawn="), "{name}: {page}");
+    }
+    browser.upload("/uploads", &[("data.bin", b"\0\x01\x02\0")]).expect_redirect("/files/uploads");
+    assert!(browser.get("/files/uploads/data.bin?view").expect_page(200).contains("is not shown here"));
+}
+
+#[test]
+fn without_a_machine_a_document_is_not_shown_and_the_page_says_why() {
+    let stage = Stage::new();
+    let (browser, api) = (stage.signed_in(), stage.service.api(&stage.account));
+    upload(&browser, "lease.pdf");
+    let state = |wanted: &str| {
+        poll::until(wanted, || (api.vm().json()["status"] == wanted).then_some(()));
+    };
+    assert_eq!(api.start_vm().status, 202);
+    state("RUNNING");
+    let page = browser.get("/files/uploads/lease.pdf?view").expect_page(200);
+    let picture = attribute(&page, "?drawn=1", "src").replace("&#38;", "&");
+    assert_eq!(api.stop_vm().status, 202);
+    state("STOPPED");
+    let page = browser.get("/files/uploads/lease.pdf?view").expect_page(200);
+    assert!(page.contains("Your machine shows documents") && page.contains(">Download<"), "{page}");
+    assert_eq!(browser.get(&picture).status, 503);
+    assert_eq!(
+        api.vm().json()["status"],
+        "STOPPED",
+        "looking at a file does not start what its owner stopped"
+    );
+    assert_eq!(api.start_vm().status, 202);
+    state("RUNNING");
+    assert!(browser.get("/files/uploads/lease.pdf?view").expect_page(200).contains("?drawn=1"));
+}
