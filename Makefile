@@ -92,11 +92,12 @@ check: ## Formatting, lints, tidy, licences and spelling (the first run builds c
 	typos
 
 package: setup ## Pack the release into target/packages: .deb, tarball, OCI image, SBOM; ARCH=arm64 to cross build
-	@sh tools/setup.sh package
+	@sh tools/setup.sh package $(if $(filter-out $(shell dpkg --print-architecture),$(filter arm64,$(ARCH))),package-arm64)
 	sh tools/package.sh $(ARCH)
 
-package-test: ## Install, use, upgrade, remove and purge the .deb of target/packages in a new Debian (as root)
+package-test: ## Try the .deb of target/packages in a new Debian with systemd, from installation to purge, and the container (as root)
 	@sh tools/setup.sh package
+	sh tools/package-check.sh
 	sh tools/package-test.sh
 
 audit: ## Known weaknesses of the dependencies (asks the advisory database over the network)
@@ -127,3 +128,5 @@ bench-documents: ## Measure the built-in reader on public documents, which are f
 	sh crates/models/examples/bench_documents/fetch.sh $(DOCUMENTS)/files
 	$(CARGO) build $(DEBUG) --example bench_documents
 	$(TARGET)/debug/examples/bench_documents $(DOCUMENTS)/files $(DOCUMENTS)/index
+	sh crates/models/examples/bench_documents/fetch.sh $(DOCUMENTS)/fresh fresh_sources.tsv
+	$(TARGET)/debug/examples/bench_documents $(DOCUMENTS)/fresh $(DOCUMENTS)/fresh-index fresh

@@ -27,11 +27,23 @@ SUITE=bookworm
 
 say() { echo "package: $*"; }
 
+# True if this compiler has the standard library of the target.
+has_library() { [ -d "$("$1" --print target-libdir --target "$triple" 2>/dev/null)" ]; }
+
 # Builds the guest program and the service that embeds it; the second records its dependencies in the binary.
 build() {
     built="$target/release"
     if [ "$arch" != "$native" ]; then
-        rustup target add "$triple"
+        # rustup fetches the standard library of the target; where it cannot, Debian's compiler has it in a package.
+        if ! has_library "${RUSTC:-rustc}" && ! rustup target add "$triple"; then
+            if ! has_library /usr/bin/rustc; then
+                say "no standard library for $triple. Debian has one: dpkg --add-architecture $arch && apt-get update &&" >&2
+                say "apt-get install rustc-web libstd-rust-web-dev:$arch" >&2
+                exit 1
+            fi
+            say "using Debian's compiler: $(/usr/bin/rustc --version)"
+            export RUSTC=/usr/bin/rustc
+        fi
         export CARGO_BUILD_TARGET="$triple"
         export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
         export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=x86_64-linux-gnu-gcc
@@ -99,12 +111,14 @@ tarball() {
         --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" "$(basename "$stage")"
 }
 
-# A layer of Debian's packages with this one among them; no daemon takes part.
+# A layer of Debian's packages with this one among them; no daemon takes part. Machines get the kernel that exists for amd64.
 oci_image() {
     say "the OCI image"
+    packages="ca-certificates,$deb"
+    if [ "$arch" = amd64 ]; then packages="$packages,user-mode-linux"; fi
     layout="$target/package-$arch/oci"
     rm -rf "$layout" "$layout.tar"
-    mmdebstrap --quiet --mode=root --variant=minbase --architectures="$arch" --include="ca-certificates,$deb" \
+    mmdebstrap --quiet --mode=root --variant=minbase --architectures="$arch" --include="$packages" \
         --hook-dir=/usr/share/mmdebstrap/hooks/file-mirror-automount \
         --customize-hook='rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1"/var/log/* "$1"/usr/share/doc/causerie/docs' \
         "$SUITE" "$layout.tar"
@@ -116,6 +130,10 @@ oci_image() {
         --config.volume /var/lib/causerie --config.exposedports 8080/tcp \
         --config.entrypoint causerie --config.cmd serve --config.cmd --listen --config.cmd 0.0.0.0:8080 \
         --config.env CAUSERIE_DATA=/var/lib/causerie --config.stopsignal SIGTERM
+    # The name that podman and docker give it when they load the archive; umoci writes the version alone.
+    sed -i "s|\"org.opencontainers.image.ref.name\":\"$version\"|\"org.opencontainers.image.ref.name\":\"causerie:$version\",\"io.containerd.image.name\":\"docker.io/library/causerie:$version\"|" \
+        "$layout/index.json"
+    grep -q "causerie:$version" "$layout/index.json"
     tar --create --file "$out/causerie-$version-oci-$arch.tar" --directory "$layout" --sort=name --owner=0 --group=0 \
         --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" .
 }
@@ -126,6 +144,7 @@ lay_out
 debian_package
 tarball
 if [ "${PACKAGE_OCI:-yes}" = yes ]; then oci_image; fi
-(cd "$out" && sha256sum ./*"$version"* | grep -v SHA256SUMS >"SHA256SUMS-$version-$arch")
+# The names of the other architecture's files have another end.
+(cd "$out" && sha256sum ./causerie*"$version"*"$arch".* >"SHA256SUMS-$version-$arch")
 say "in $out:"
-(cd "$out" && ls -lh ./*"$version"*)
+(cd "$out" && ls -lh ./*"$version"*"$arch"*)

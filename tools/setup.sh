@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what is missing and touches nothing that is there. Arguments: packages, nextest, python, browser, node, screenshots,
-# fuzz, deny, typos, package.
+# fuzz, deny, typos, package, package-arm64.
 set -eu
 
 # gcc and libc6-dev link the programs, uidmap gives an ordinary user the ids that a machine runs under, user-mode-linux is the
@@ -8,10 +8,10 @@ set -eu
 PACKAGES="gcc libc6-dev uidmap user-mode-linux"
 # Machines recognize the text of scans by tesseract, in the languages that are installed.
 PACKAGES="$PACKAGES tesseract-ocr tesseract-ocr-ces tesseract-ocr-slk tesseract-ocr-deu"
-# The tests start PostgreSQL servers of their own; flock and setpriv are for those. Quotas of disks are tried in a guest with a
+# The tests ask by curl, and start PostgreSQL servers of their own; flock and setpriv are for those. Quotas of disks are tried in a guest with a
 # kernel and a disk of its own. Images of machines are built by mmdebstrap and mkfs.erofs. QEMU boots virtual machines with
 # the kernel of linux-image-amd64 (the one for clouds lacks 9P), which xz unpacks.
-TEST_PACKAGES="postgresql util-linux e2fsprogs mmdebstrap erofs-utils qemu-system-x86 linux-image-amd64 xz-utils"
+TEST_PACKAGES="curl postgresql util-linux e2fsprogs mmdebstrap erofs-utils qemu-system-x86 linux-image-amd64 xz-utils"
 # The web application is tried in a real browser, with a font that has the letters of all its languages.
 BROWSER_PACKAGES="chromium chromium-driver fonts-dejavu-core"
 # The rules of accessibility that its pages are held against.
@@ -20,8 +20,11 @@ AXE_VERSION="4.14.1"
 PICTURE_PACKAGES="pngquant fonts-inter fonts-urw-base35"
 # Beside which files are measured.
 BENCH_PACKAGES="nginx-light"
-# What packs the release: debhelper and lintian for Debian, umoci and mmdebstrap for an image of containers.
-PACK_PACKAGES="debhelper dpkg-dev fakeroot lintian mmdebstrap umoci uidmap"
+# What packs the release: debhelper and lintian for Debian, umoci and mmdebstrap for an image of containers, which podman runs.
+# The package is tried in a Debian with systemd, which systemd-nspawn boots.
+PACK_PACKAGES="debhelper dpkg-dev fakeroot lintian mmdebstrap umoci uidmap podman runc curl procps systemd-container python3"
+# What packs it for arm64 on another machine: programs of that architecture run in the image while it is made.
+CROSS_PACKAGES="crossbuild-essential-arm64 qemu-user-static binfmt-support arch-test"
 # The published schema is tried by programs in Python, of these versions.
 PYTHON_PACKAGES="python3 python3-venv"
 PYTHON_REQUIREMENTS="crates/conformance/tests/schema/requirements.txt"
@@ -116,6 +119,7 @@ for what in "$@"; do
             tool cargo-auditable cargo-auditable
             tool cargo-cyclonedx cargo-cyclonedx
             ;;
+        package-arm64) packages $CROSS_PACKAGES ;;
         bench) packages $BENCH_PACKAGES ;;
         python)
             packages $PYTHON_PACKAGES
