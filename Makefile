@@ -115,8 +115,8 @@ screenshots: guest-debug ## Make the pictures of docs/screenshots
 
 bench: build ## Measure: start, memory, latency from model to reader, kills; takes minutes on an idle machine
 	@sh tools/setup.sh bench
-	$(CARGO) build $(OPTIMISED) --bin bench
-	CAUSERIE_BIN=$(TARGET)/release/causerie $(TARGET)/release/bench
+	$(CARGO) build $(OPTIMISED) --bin bench --example probe_agent
+	CAUSERIE_BIN=$(TARGET)/release/causerie CAUSERIE_GUEST=$(GUEST) $(TARGET)/release/bench
 
 bench-pages: build ## Measure the web application in headless Chromium: a slow phone, and an answer of two hundred pages
 	@sh tools/setup.sh browser

@@ -46,6 +46,10 @@ const fromEnd = () => document.documentElement.scrollHeight - window.innerHeight
 const isNearEnd = () => fromEnd() < NEAR_END;
 const toEnd = () => window.scrollTo({ top: document.documentElement.scrollHeight });
 
+// The pictures after which the end of an answer is in view: one goes there, one has the real heights, one goes there again.
+const SETTLED_FRAMES = 3;
+const afterFrames = (count, task) => requestAnimationFrame(count > 1 ? () => afterFrames(count - 1, task) : task);
+
 // The time of the main thread that events take in one turn, unless a single one takes longer, in milliseconds.
 const TURN_MS = 8;
 
@@ -73,6 +77,8 @@ const follow = (article) => {
   const keepEndInView = () => {
     if (measured) return;
     measured = true;
+    // The event of a scroll to the end may still be on its way.
+    follows ||= fromEnd() < AT_END;
     requestAnimationFrame(() => {
       measured = false;
       if (!follows) return;
@@ -81,6 +87,9 @@ const follow = (article) => {
       top = window.scrollY;
     });
   };
+  // What comes into view takes its real height only then, and the end moves again.
+  const growth = new ResizeObserver(keepEndInView);
+  growth.observe(main);
   const show = (data) => {
     keepEndInView();
     const page = new DOMParser().parseFromString(JSON.parse(data).html, "text/html");
@@ -106,6 +115,8 @@ const follow = (article) => {
       show(data);
       main.dataset.state = "idle";
       document.querySelector("#side [aria-current] .dot")?.remove();
+      // Once the end is in view, the page grows by what its visitor opens.
+      afterFrames(SETTLED_FRAMES, () => growth.disconnect());
     });
   });
   // A stream that broke is opened again by the browser. One that was refused is not: the session may have ended.

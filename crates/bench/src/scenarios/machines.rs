@@ -25,15 +25,19 @@ const IDLE_WATCHED: Duration = Duration::from_secs(30);
 
 /// The turns whose calls are measured, after the first call of the machine.
 const TURNS: usize = 5;
-/// The calls that are measured, and their names: a process, an interpreter, small files, and nothing but computing.
-const COMMANDS: [(&str, &str); 4] = [
+/// The calls that are measured, in this order, and their names: processes, an interpreter, nothing but computing, system
+/// calls, and files of the workspace.
+const COMMANDS: [(&str, &str); 10] = [
     ("sh", "true"),
+    ("a hundred processes of sh", "for i in $(seq 100); do sh -c true; done"),
     ("python3", "python3 -c pass"),
-    (
-        "200 files made, read, removed",
-        "for i in $(seq 200); do echo $i > f$i; done; cat f* > /dev/null; rm f*",
-    ),
     ("20 MB hashed by sha256sum", "head -c 20000000 /dev/zero | sha256sum"),
+    ("200,000 system calls of dd", "dd if=/dev/zero of=/dev/null bs=1 count=100000 status=none"),
+    ("1,000 files made", "mkdir m && cd m && for i in $(seq 1000); do > $i; done"),
+    ("1,000 files looked at ten times", "for i in $(seq 10); do find m -size +9; done"),
+    ("1,000 files removed", "rm -r m"),
+    ("100 MiB written and synchronised", "dd if=/dev/zero of=big bs=1M count=100 conv=fsync status=none"),
+    ("100 MiB read, and removed", "cat big > /dev/null; rm big"),
 ];
 
 /// The measurements of one driver.

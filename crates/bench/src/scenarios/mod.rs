@@ -11,6 +11,7 @@ mod resume;
 mod rounds;
 mod start;
 mod stop;
+mod stream;
 mod tokens;
 mod tools;
 
@@ -45,6 +46,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario { name: "tools", run: tools::tools },
     Scenario { name: "stop", run: stop::stop },
     Scenario { name: "machines", run: machines::machines },
+    Scenario { name: "stream", run: stream::stream },
     Scenario { name: "rounds", run: rounds::rounds },
 ];
 

@@ -7,6 +7,7 @@
 
 mod attacks;
 mod guest_root;
+mod measure;
 
 use std::convert::Infallible;
 use std::io;
@@ -14,25 +15,25 @@ use std::net::TcpListener;
 use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use bytes::Bytes;
-use domain::id::AccountId;
 use guest::boot::{Platform, Prepared};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use machine::{ByteStream, GuestConnection, Home, Sandbox, SandboxConfig, sandbox};
+use machine::{ByteStream, Home, Sandbox, SandboxConfig, sandbox};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     match arguments.get(1).map(String::as_str) {
         Some(sandbox::LAUNCH_ARGUMENT) => sandbox::launch_main(),
         Some("service") => service(PathBuf::from(&arguments[2]), &arguments[3], arguments.get(4)),
-        Some("measure") => measure(&arguments[2..]),
+        Some("measure") => measure::starts(&arguments[2..]),
+        Some("stream") => measure::stream(Path::new(&arguments[2]), &arguments[3]),
         Some(protocol::link::BOOT_ARGUMENT) => {
             guest_root::run(guest_root::Kind::UserModeLinux);
             let _ = guest::boot::run(Platform::UserModeLinux);
@@ -62,74 +63,6 @@ async fn service(folder: PathBuf, account: &str, kernel: Option<&String>) {
     let _machine = sandbox.start(&home).await.unwrap();
     println!("started");
     std::future::pending::<()>().await;
-}
-
-/// Starts ten machines one after another, and says how long each took to its hello and what it holds when idle. The
-/// arguments are a folder, and, if given, the agent (`-` for this program, whose stream is then measured, too), a kernel
-/// (`-` for the host's) and the folder of an image.
-#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn measure(arguments: &[String]) {
-    let folder = PathBuf::from(&arguments[0]);
-    let agent = arguments.get(1).filter(|agent| agent.as_str() != "-");
-    let program = agent.map_or_else(|| std::env::current_exe().unwrap(), PathBuf::from);
-    std::fs::create_dir_all(folder.join("workspace")).unwrap();
-    let mut config = SandboxConfig::new(folder.join("machines"), program);
-    config.kernel = arguments
-        .get(2)
-        .filter(|kernel| kernel.as_str() != "-")
-        .map(|kernel| machine::OwnKernel::UserModeLinux(PathBuf::from(kernel)));
-    config.image = arguments.get(3).map(|folder| machine::Image {
-        tree: PathBuf::from(folder).join("root"),
-        lock: PathBuf::from(folder).join("manifest.json"),
-    });
-    let sandbox = Sandbox::open(config).unwrap();
-    for number in 0..10 {
-        let account = AccountId::from_random(number + 1);
-        let home = Home { account, ordinal: 0, workspace: folder.join("workspace") };
-        let begun = std::time::Instant::now();
-        let machine = sandbox.start(&home).await.unwrap();
-        let started = begun.elapsed();
-        let link = GuestConnection::open(Box::new(machine.connect().await.unwrap())).await.unwrap();
-        let greeted = begun.elapsed();
-        let held: Vec<_> = machine.processes().unwrap().iter().map(|pid| proportional_kib(*pid)).collect();
-        if number == 9 && agent.is_none() {
-            println!("stream, MB/s: {}", throughput(&link).await);
-        }
-        drop(link);
-        let stopping = std::time::Instant::now();
-        sandbox.stop(account).await.unwrap();
-        let stopped = stopping.elapsed();
-        println!("started {started:?} greeted {greeted:?} stopped {stopped:?} KiB {held:?}");
-        sandbox.remove(account).await.unwrap();
-    }
-}
-
-/// Sends 64 MiB to the machine and back, five times each; the median rates.
-async fn throughput(link: &GuestConnection) -> String {
-    const MIB: usize = 64;
-    let mut rates = [vec![], vec![]];
-    for (direction, rates) in rates.iter_mut().enumerate() {
-        for _ in 0..5 {
-            let (path, body) = match direction {
-                0 => ("/receive", Bytes::from(vec![0; MIB << 20])),
-                _ => ("/send", Bytes::from(MIB.to_string())),
-            };
-            let begun = std::time::Instant::now();
-            let body = Full::new(body).map_err(|never| match never {}).boxed_unsync();
-            let request = Request::post(format!("http://agent{path}")).body(body).unwrap();
-            let answer = link.request(request).await.unwrap().into_body().collect().await.unwrap().to_bytes();
-            assert!(direction == 0 || answer.len() == MIB << 20);
-            rates.push((MIB << 20) as f64 / 1e6 / begun.elapsed().as_secs_f64());
-        }
-        rates.sort_by(f64::total_cmp);
-    }
-    format!("to the machine {:.0}, from it {:.0}", rates[0][2], rates[1][2])
-}
-
-fn proportional_kib(pid: i32) -> u64 {
-    let sums = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    let line = sums.lines().find(|line| line.starts_with("Pss:")).unwrap_or_default();
-    line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0)
 }
 
 /// The agent on the host's kernel.

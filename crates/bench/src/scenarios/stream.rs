@@ -1,0 +1,60 @@
+//! Measures the stream between the service and a machine of each driver, by the agent of the tests.
+
+use std::io::Write;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::Outcome;
+use crate::measurement::{Goal, Measurement, Unit};
+
+/// The measurements of one driver.
+struct Figures {
+    to: Vec<f64>,
+    from: Vec<f64>,
+    round_trips: Vec<f64>,
+}
+
+/// Measures the drivers; the sandbox is the baseline.
+pub(crate) fn stream() -> Outcome<Vec<Measurement>> {
+    let sandbox = of_driver("sandbox")?;
+    let mut measurements = beside_sandbox("uml", of_driver("uml")?, &sandbox);
+    match of_driver("qemu") {
+        Ok(qemu) => measurements.extend(beside_sandbox("qemu", qemu, &sandbox)),
+        Err(error) => writeln!(std::io::stdout(), "qemu is not measured: {error}")?,
+    }
+    Ok(measurements)
+}
+
+fn beside_sandbox(driver: &'static str, figures: Figures, sandbox: &Figures) -> Vec<Measurement> {
+    let beside = |name: &str, unit, values: Vec<f64>, of_sandbox: &[f64]| {
+        Measurement::new(name, unit, values).series(driver).beside("sandbox", of_sandbox.to_vec())
+    };
+    let rate = Unit::MebibytesPerSecond;
+    vec![
+        beside("stream to the machine", rate, figures.to, &sandbox.to).goal(Goal::AtLeast(20.0)),
+        beside("stream from the machine", rate, figures.from, &sandbox.from).goal(Goal::AtLeast(20.0)),
+        beside("round trip of a small request", Unit::Micros, figures.round_trips, &sandbox.round_trips),
+    ]
+}
+
+/// Runs `probe_agent stream`, which `make bench` builds beside this program.
+fn of_driver(driver: &str) -> Outcome<Figures> {
+    let program = std::env::current_exe()?.with_file_name("examples").join("probe_agent");
+    let folder = tempfile::Builder::new().prefix("bench-").tempdir()?;
+    // Machines run as other users.
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o711))?;
+    let output = Command::new(&program)
+        .arg("stream")
+        .args([folder.path().as_os_str(), driver.as_ref()])
+        .output()
+        .map_err(|error| format!("{}: {error}", program.display()))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into());
+    }
+    let figures: Value = serde_json::from_slice(&output.stdout)?;
+    let values = |name: &str| {
+        figures[name].as_array().into_iter().flatten().filter_map(Value::as_f64).collect::<Vec<_>>()
+    };
+    Ok(Figures { to: values("to"), from: values("from"), round_trips: values("round_trips") })
+}

@@ -1,0 +1,110 @@
+//! Measures machines without a service: their starts by hand, and their streams for the benchmark.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use bytes::Bytes;
+use domain::id::AccountId;
+use http_body_util::{BodyExt, Full};
+use hyper::Request;
+use machine::{
+    BootSources, GuestConnection, Home, Image, OwnKernel, Sandbox, SandboxConfig, find_kernel, find_qemu,
+};
+
+/// The bytes that are sent each way, and how often.
+const SENT_MIB: usize = 64;
+const SENDS: usize = 5;
+/// The requests whose round trips are measured.
+const ROUND_TRIPS: usize = 500;
+
+/// Starts ten machines one after another, and says how long each took to its hello and what it holds when idle. The
+/// arguments are a folder, and, if given, the agent (`-` for this program), a kernel (`-` for the host's) and the folder of
+/// an image.
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+pub(crate) async fn starts(arguments: &[String]) {
+    let folder = PathBuf::from(&arguments[0]);
+    let given = |at: usize| arguments.get(at).filter(|argument| argument.as_str() != "-").map(PathBuf::from);
+    std::fs::create_dir_all(folder.join("workspace")).unwrap();
+    let program = given(1).unwrap_or_else(|| std::env::current_exe().unwrap());
+    let mut config = SandboxConfig::new(folder.join("machines"), program);
+    config.kernel = given(2).map(OwnKernel::UserModeLinux);
+    config.image =
+        given(3).map(|folder| Image { tree: folder.join("root"), lock: folder.join("manifest.json") });
+    let sandbox = Sandbox::open(config).unwrap();
+    for number in 0..10 {
+        let home = home(&folder, number + 1);
+        let begun = Instant::now();
+        let machine = sandbox.start(&home).await.unwrap();
+        let started = begun.elapsed();
+        let link = GuestConnection::open(Box::new(machine.connect().await.unwrap())).await.unwrap();
+        let greeted = begun.elapsed();
+        let held: Vec<_> = machine.processes().unwrap().iter().map(|pid| proportional_kib(*pid)).collect();
+        drop(link);
+        let stopping = Instant::now();
+        sandbox.stop(home.account).await.unwrap();
+        let stopped = stopping.elapsed();
+        println!("started {started:?} greeted {greeted:?} stopped {stopped:?} KiB {held:?}");
+        sandbox.remove(home.account).await.unwrap();
+    }
+}
+
+/// Starts one machine of a driver in this folder, and prints what its stream does as JSON: `to` the machine and `from`
+/// it in MiB/s, and `round_trips` in microseconds. For QEMU, `CAUSERIE_GUEST` is the guest program.
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+pub(crate) async fn stream(folder: &Path, driver: &str) {
+    std::fs::create_dir_all(folder.join("workspace")).unwrap();
+    let mut config = SandboxConfig::new(folder.join("machines"), std::env::current_exe().unwrap());
+    config.kernel = match driver {
+        "uml" => Some(OwnKernel::UserModeLinux(find_kernel(None).unwrap())),
+        "qemu" => {
+            let guest = std::env::var_os("CAUSERIE_GUEST").unwrap();
+            let mut sources = BootSources::find(find_qemu(None).unwrap(), None, guest.into()).unwrap();
+            sources.boots_agent = true;
+            Some(OwnKernel::Qemu(sources.prepare(&folder.join("qemu"), true).unwrap()))
+        }
+        _ => None,
+    };
+    let sandbox = Sandbox::open(config).unwrap();
+    let home = home(folder, 1);
+    let machine = sandbox.start(&home).await.unwrap();
+    let link = GuestConnection::open(Box::new(machine.connect().await.unwrap())).await.unwrap();
+    let (mut to, mut from, mut round_trips) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..SENDS {
+        to.push(rate(&link, "/receive", Bytes::from(vec![0; SENT_MIB << 20])).await);
+        from.push(rate(&link, "/send", Bytes::from(SENT_MIB.to_string())).await);
+    }
+    for _ in 0..ROUND_TRIPS {
+        let begun = Instant::now();
+        call(&link, "/hello", Bytes::new()).await;
+        round_trips.push(begun.elapsed().as_secs_f64() * 1e6);
+    }
+    println!("{}", serde_json::json!({ "to": to, "from": from, "round_trips": round_trips }));
+    drop(link);
+    sandbox.stop(home.account).await.unwrap();
+    sandbox.remove(home.account).await.unwrap();
+}
+
+fn home(folder: &Path, number: u128) -> Home {
+    Home { account: AccountId::from_random(number), ordinal: 0, workspace: folder.join("workspace") }
+}
+
+/// Returns the mebibytes per second of a request or its answer of [`SENT_MIB`].
+async fn rate(link: &GuestConnection, path: &str, body: Bytes) -> f64 {
+    let begun = Instant::now();
+    let sent = body.len();
+    let received = call(link, path, body).await.len();
+    assert_eq!(sent.max(received), SENT_MIB << 20);
+    SENT_MIB as f64 / begun.elapsed().as_secs_f64()
+}
+
+async fn call(link: &GuestConnection, path: &str, body: Bytes) -> Bytes {
+    let body = Full::new(body).map_err(|never| match never {}).boxed_unsync();
+    let request = Request::post(format!("http://agent{path}")).body(body).unwrap();
+    link.request(request).await.unwrap().into_body().collect().await.unwrap().to_bytes()
+}
+
+fn proportional_kib(pid: i32) -> u64 {
+    let sums = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let line = sums.lines().find(|line| line.starts_with("Pss:")).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0)
+}
