@@ -7,8 +7,9 @@
 const NEAR_END = 160;
 // The distance of a page that is at its end.
 const AT_END = 4;
-// The time for which a scroll is that of the visitor who has just turned a wheel, moved a finger or pressed a key.
+// The time for which a scroll upwards is that of the visitor who has just turned a wheel, moved a finger or pressed a key.
 const STEERED_MS = 500;
+const UPWARD_KEYS = ["ArrowUp", "PageUp", "Home"];
 
 // Makes the children of `old` equal to those of `fresh`. What is equal stays, so that a selection survives; so do the first
 // children of a text that has not changed there, which `fresh` leaves out.
@@ -64,9 +65,10 @@ const follow = (article) => {
   let follows = isNearEnd();
   let top = window.scrollY;
   let steered = -STEERED_MS;
-  for (const kind of ["wheel", "touchmove", "keydown"]) {
-    document.addEventListener(kind, () => { steered = performance.now(); }, { passive: true });
-  }
+  const steer = (isUp) => { steered = isUp ? performance.now() : -STEERED_MS; };
+  document.addEventListener("wheel", ({ deltaY }) => steer(deltaY < 0), { passive: true });
+  document.addEventListener("touchmove", () => steer(true), { passive: true });
+  document.addEventListener("keydown", ({ key }) => steer(UPWARD_KEYS.includes(key)), { passive: true });
   document.addEventListener("scroll", () => {
     const isUp = window.scrollY < top;
     top = window.scrollY;
