@@ -6,7 +6,7 @@ use std::time::Duration;
 use machine::{GuestConnection, OwnKernel, Sandbox};
 use tokio::time::timeout;
 
-use crate::site::{Kind, Site, config, program, run_by};
+use crate::site::{Kind, Site, as_tools, config, program, run_by};
 
 #[tokio::test]
 async fn a_kernel_that_is_taken_over_is_confined() {
@@ -57,6 +57,18 @@ async fn a_kernel_that_is_a_process_and_its_programs_stay_on_one_processor() {
     // The kernel, and a process of its own for each address space.
     assert!(places.len() > 1, "{places:?}");
     assert!(places.iter().all(|place| *place == places[0] && place.parse::<u32>().is_ok()), "{places:?}");
+}
+
+#[tokio::test]
+async fn a_kernel_that_is_a_process_knows_no_file_systems_of_disks() {
+    let site = Site::new(Kind::Uml);
+    let (_machine, link) = site.start().await;
+    let known = as_tools(&link, "cat /proc/filesystems").await;
+    assert!(known.contains("hostfs"), "{known}");
+    // They cost 7 MiB of each machine, and a root of the machine could mount a file as one.
+    for unknown in ["jfs", "btrfs", "xfs", "reiserfs"] {
+        assert!(!known.split_whitespace().any(|name| name == unknown), "{unknown} of {known}");
+    }
 }
 
 /// Returns a field of `/proc/PID/status`.
