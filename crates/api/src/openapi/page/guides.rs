@@ -1,4 +1,4 @@
-//! Renders what comes before the operations: a first question, streams, retries, and the errors with their remedies.
+//! Renders the guides, which come before the operations: from a first question to the errors with their remedies.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ struct Guide {
     rest: fn() -> String,
 }
 
-const GUIDES: [Guide; 4] = [
+const GUIDES: [Guide; 7] = [
     Guide {
         id: "first-question",
         title: "A first question",
@@ -24,6 +24,17 @@ const GUIDES: [Guide; 4] = [
                what is not completed by then is collected by its `chatId` and `id`, or streamed.\n\n\
                Send the `chatId` with the next question to continue the conversation. The machine that the agent works in \
                is started by a question; there is no need to start it first.",
+        rest: String::new,
+    },
+    Guide {
+        id: "keys",
+        title: "Keys",
+        text: "Every call has its key in `X-Api-Key`. A key acts in the name of its account. The owner makes keys in the \
+               application under *Settings → Communication channels → API*, and the operator with `causerie key create`; a \
+               key is shown once.\n\n\
+               Use one key for each program, call from a server, and read the key from the environment, not from the code. \
+               A key may have a scope, an end and a spending limit. To replace one, make another, use it, then revoke the \
+               first: that applies at once. Any key may ask for `GET /api/v1/vm`, which tells whether it works.",
         rest: String::new,
     },
     Guide {
@@ -45,6 +56,24 @@ const GUIDES: [Guide; 4] = [
                Repeat a call after 429, 500 and 503, and when the connection broke: after `Retry-After` if the response has \
                it, otherwise after half a second, doubling, with some jitter. 4xx responses other than 408 and 429 stay the \
                same until something changes.",
+        rest: String::new,
+    },
+    Guide {
+        id: "lists",
+        title: "Lists",
+        text: "Lists of conversations come in pages: `limit` entries, 200 at most, after the first `offset`. The response \
+               repeats both as they were used, with the number of all entries in `totalCount`. Pinned conversations come \
+               first, then the most recent: one that is asked something while you read may come twice, so go by its \
+               `chatId`. The clients fetch page after page while you iterate.",
+        rest: String::new,
+    },
+    Guide {
+        id: "changes",
+        title: "Changes of the interface",
+        text: "The version is in the path. Within `v1` nothing is removed or renamed, but fields, headers, query parameters, \
+               paths and error codes may be added. Ignore what you do not know: read the fields that you need, and treat an \
+               unknown error code by its status. A model that will go away is `deprecated` in the catalog first. For clients \
+               that are generated, the whole interface is at `/openapi.yaml` and `/openapi.json`.",
         rest: String::new,
     },
     Guide {

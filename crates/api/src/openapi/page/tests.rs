@@ -93,8 +93,8 @@ fn every_operation_has_samples_and_a_form() {
         let shown = page.matches(&format!("data-panel=\"{language}\"")).count();
         assert_eq!(
             shown,
-            operations + 5,
-            "{language}: each operation's, the four guides', and the overview's"
+            operations + 8,
+            "{language}: each operation's, the seven guides', and the overview's"
         );
     }
     for operation in &crate::operations::OPERATIONS {
