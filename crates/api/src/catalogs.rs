@@ -17,7 +17,7 @@ use crate::operations::operation;
 use crate::wire::{self, examples};
 
 operation! {
-    /// Lists the models that a question may name
+    /// List models
     ///
     /// With what each can be set to, and how its calls have fared lately. One of them is the default; deprecated ones
     /// still work, but are not for new clients.
@@ -45,7 +45,7 @@ pub(crate) async fn models(
 }
 
 operation! {
-    /// Lists the jurisdictions that a question may name
+    /// List jurisdictions
     ///
     /// They say whose law a question is about, by the `id`s in `jurisdictions`.
     list_jurisdictions = get "/api/v1/jurisdictions" as "listJurisdictions" => jurisdictions;
@@ -73,7 +73,7 @@ pub(crate) async fn jurisdictions(
 }
 
 operation! {
-    /// Lists the skills that a question may name
+    /// List skills
     ///
     /// Those that the account has used most come first: chosen by its questions, or opened by the agent.
     list_skills = get "/api/v1/skills" as "listSkills" => skills;
@@ -94,7 +94,7 @@ pub(crate) async fn skills(
 }
 
 operation! {
-    /// Lists the agents that a question may name
+    /// List agents
     ///
     /// By full name. `causerie:assistant` answers when a question names none.
     list_agents = get "/api/v1/agents" as "listAgents" => agents;

@@ -42,7 +42,7 @@ const RESPONSE_HEADERS: usize = 12;
 const IDEMPOTENCY_KEY_MAX_BYTES: usize = 255;
 
 operation! {
-    /// Asks a question
+    /// Ask a question
     ///
     /// When this is answered, question and answer are stored for good: whatever fails then, the answer will be completed
     /// once and paid for once. A machine that does not run is started for it.
@@ -105,7 +105,7 @@ pub(crate) async fn ask(
 }
 
 operation! {
-    /// Collects an answer as it stands
+    /// Get an answer
     ///
     /// To be asked again every five to ten seconds, or held with `Prefer`, until the answer is completed.
     collect_answer = get "/api/v1/chats/{chatId}/messages/{messageId}" as "collectAnswer" => collect;
@@ -172,7 +172,7 @@ pub(crate) struct Pagination {
 }
 
 operation! {
-    /// Lists conversations
+    /// List conversations
     ///
     /// Pinned ones first, then the most recently changed, in pages: `totalCount` says how many there are.
     list_chats = get "/api/v1/chats" as "listChats" => list;
@@ -197,9 +197,9 @@ pub(crate) async fn list(
 }
 
 operation! {
-    /// Deletes a conversation with its answers
+    /// Delete a conversation
     ///
-    /// An answer that is being written is stopped first.
+    /// Its answers go with it; one that is being written is stopped first.
     delete_chat = delete "/api/v1/chats/{chatId}" as "deleteChat" => delete;
     needs: &[Ask];
     schema:
@@ -218,7 +218,7 @@ pub(crate) async fn delete(
 }
 
 operation! {
-    /// Renames or pins a conversation
+    /// Rename or pin a conversation
     ///
     /// What the body does not give stays as it is. Neither moves the conversation in time.
     change_chat = patch "/api/v1/chats/{chatId}" as "changeChat" => patch;
@@ -243,7 +243,7 @@ pub(crate) async fn patch(
 }
 
 operation! {
-    /// Stops the answer that is being written
+    /// Stop an answer
     ///
     /// What was written stands. When nothing is being written, nothing changes.
     stop_chat = post "/api/v1/chats/{chatId}/stop" as "stopChat" => stop;

@@ -30,7 +30,7 @@ const FOLDERS: &str = "/api/v1/directories";
 const INDEXING_STATE: HeaderName = HeaderName::from_static("indexing-state");
 
 operation! {
-    /// Uploads a file
+    /// Upload a file
     ///
     /// A file that has the name already is replaced at once and whole; an upload that breaks off leaves the old one.
     /// Parts come in any order, and others than those described are passed over.
@@ -75,7 +75,7 @@ pub(crate) async fn upload(
 }
 
 operation! {
-    /// Downloads a file
+    /// Download a file
     ///
     /// The content streams as it is, with its own `Content-Type`, and is never compressed. `HEAD` tells the same without
     /// the content, and in `Indexing-State` how far the indexing of the file has come: its state as in a listing, then
@@ -154,7 +154,7 @@ pub(crate) struct Deletion {
 }
 
 operation! {
-    /// Deletes a file or a folder
+    /// Delete a file or a folder
     ///
     /// Deleting a link deletes the link, wherever it leads. With a temporary file goes its own folder.
     delete_file = delete "/api/v1/files/{path}" as "deleteFile" => delete;
@@ -187,7 +187,7 @@ pub(crate) async fn delete(
 }
 
 operation! {
-    /// Lists the home folder
+    /// List the home folder
     ///
     /// One level of it: folders first, each kind by name, nothing whose name begins with a dot.
     list_home_directory = get "/api/v1/directories" as "listHomeDirectory" => list_home;
@@ -208,7 +208,7 @@ pub(crate) async fn list_home(
 }
 
 operation! {
-    /// Lists a folder
+    /// List a folder
     ///
     /// One level of it: folders first, each kind by name, nothing whose name begins with a dot. Folders within are listed
     /// by calls of their own, with the `path` of their entry.
@@ -236,7 +236,7 @@ pub(crate) async fn list(
 }
 
 operation! {
-    /// Creates a folder
+    /// Create a folder
     ///
     /// The folder that it is to be in must exist.
     create_directory = post "/api/v1/directories/{path}" as "createDirectory" => create_folder;

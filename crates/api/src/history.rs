@@ -37,7 +37,7 @@ const BUDGET_POLL_INTERVAL: Duration = Duration::from_millis(200);
 const SWEEP_AT_LEAST: usize = 64;
 
 operation! {
-    /// Shows a conversation with all that was said
+    /// Get a conversation
     ///
     /// Questions and answers in the order in which they came. An answer that is being written is there as it stands.
     get_chat = get "/api/v1/chats/{chatId}" as "getChat" => detail;

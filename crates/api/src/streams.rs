@@ -23,7 +23,7 @@ use crate::operations::operation;
 use crate::wire::{self, event_id, event_word, read_event_id};
 
 operation! {
-    /// Streams one answer
+    /// Stream an answer
     ///
     /// Each event has the whole state of the answer and supersedes those before: `message` while it is in progress, at
     /// last `completed`, which ends the stream. `data` is an `Answer` in one line of JSON, `id` what `Last-Event-ID`
@@ -56,7 +56,7 @@ pub(crate) async fn answer(
 }
 
 operation! {
-    /// Streams a conversation through its questions
+    /// Stream a conversation
     ///
     /// Each event has the whole state of an answer and supersedes those before: `message` while it is in progress,
     /// `completed` when it is done; then the next question's answer follows. `data` is an `Answer` in one line of JSON,

@@ -13,7 +13,7 @@ use crate::operations::operation;
 use crate::wire::VmStatus;
 
 operation! {
-    /// Tells what the machine is doing
+    /// Get the machine's state
     ///
     /// Also the simplest way to try a key. A machine that does not run need not be waited for before asking: a question
     /// starts it.
@@ -32,7 +32,7 @@ pub(crate) async fn status(
 }
 
 operation! {
-    /// Starts the machine
+    /// Start the machine
     ///
     /// Answers `STARTING` from any state; what is really the case tells the machine's state. A machine that runs goes on,
     /// one that is stopping starts once it has stopped. A question starts the machine by itself.
@@ -55,7 +55,7 @@ pub(crate) async fn start(
 }
 
 operation! {
-    /// Stops the machine
+    /// Stop the machine
     ///
     /// Answers `STOPPING` from any state. A start under way is abandoned. Answers under way wait until the machine is
     /// started, or a new question starts it. Files stay.
