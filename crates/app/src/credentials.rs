@@ -4,15 +4,19 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::Form;
-use axum::extract::{Query, State};
+use axum::extract::{Path, Query, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use control::credentials::CredentialsError;
-use control::{Conversations, Credentials, Environment, Sessions};
+use control::sessions::OpenSession;
+use control::{Conversations, Credentials, Environment, PublicCode, Sessions, UseCaseError};
+use domain::id::SessionId;
 use serde::Deserialize;
 
+use crate::browser::Browser;
 use crate::frame::Frame;
 use crate::licence::LicenceView;
+use crate::shown_time::ShownTime;
 use crate::sign_in::SignInLimits;
 use crate::texts::Texts;
 use crate::visit::User;
@@ -25,11 +29,21 @@ struct AccountPage {
     licence: Option<LicenceView>,
     /// True if the user has a password; others sign in at the identity provider alone.
     has_password: bool,
+    sessions: Vec<SessionRow>,
     /// The email of a form that was refused.
     email: String,
     /// The change that was made.
     done: Option<String>,
     error: Option<String>,
+}
+
+/// An open session of the user.
+struct SessionRow {
+    id: String,
+    browser: String,
+    created: ShownTime,
+    used: ShownTime,
+    is_current: bool,
 }
 
 /// The query of the page.
@@ -91,6 +105,7 @@ pub(crate) async fn show(
     let done = match query.done.as_str() {
         "email" => Some(texts.get("account-email-changed")),
         "password" => Some(texts.get("account-password-changed")),
+        "session" => Some(texts.get("account-session-ended")),
         _ => None,
     };
     pages.page(&user, done, None, String::new()).await
@@ -117,6 +132,7 @@ pub(crate) async fn change_email(
 pub(crate) async fn change_password(
     State(pages): State<CredentialPages>,
     user: User,
+    Browser(browser): Browser,
     Form(form): Form<PasswordForm>,
 ) -> Result<Response, Response> {
     if let Some(throttled) = pages.throttled(&user) {
@@ -134,7 +150,7 @@ pub(crate) async fn change_password(
     }
     let mut response = Redirect::to("/account?done=password").into_response();
     // Without a session, the visitor signs in with the new password.
-    if let Ok(secret) = pages.sessions.sign_in(&user.signed_in.email, &form.new).await {
+    if let Ok(secret) = pages.sessions.sign_in(&user.signed_in.email, &form.new, browser).await {
         let kept = session_cookie::keep(&secret, user.visitor.https);
         response.headers_mut().append(header::SET_COOKIE, kept);
     }
@@ -161,6 +177,20 @@ pub(crate) async fn delete_account(
     }
 }
 
+/// Ends one session of the user. Ending the present one leads to signing in.
+pub(crate) async fn end_session(
+    State(pages): State<CredentialPages>,
+    user: User,
+    Path(session): Path<String>,
+) -> Result<Response, Response> {
+    let session: SessionId = session.parse().map_err(|_| {
+        user.failed(UseCaseError::new(PublicCode::NotFound, "no session has this identifier"))
+    })?;
+    let ended = pages.sessions.end(&user.signed_in.principal, session).await;
+    ended.map_err(|error| user.failed(error))?;
+    Ok(Redirect::to("/account?done=session").into_response())
+}
+
 /// Ends all sessions of the user.
 pub(crate) async fn sign_out_everywhere(
     State(pages): State<CredentialPages>,
@@ -181,6 +211,24 @@ impl CredentialPages {
         let mut response = error::page(texts, StatusCode::TOO_MANY_REQUESTS, &text);
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         Some(response)
+    }
+
+    /// Returns the open sessions of the user, the present one first.
+    async fn sessions(&self, user: &User) -> Result<Vec<SessionRow>, Response> {
+        let texts = user.visitor.texts;
+        let listed = self.sessions.list(&user.signed_in.principal).await;
+        let mut sessions = listed.map_err(|error| user.failed(error))?;
+        sessions.sort_by_key(|session| !session.is_current);
+        let row = |session: OpenSession| SessionRow {
+            id: session.id.to_string(),
+            browser: Some(session.browser)
+                .filter(|browser| !browser.is_empty())
+                .unwrap_or_else(|| texts.get("account-unknown-browser")),
+            created: ShownTime::time(texts, session.created_at),
+            used: ShownTime::time(texts, session.used_at),
+            is_current: session.is_current,
+        };
+        Ok(sessions.into_iter().map(row).collect())
     }
 
     async fn refused(
@@ -214,6 +262,7 @@ impl CredentialPages {
             frame: Frame::load(&self.conversations, user, None).await?,
             licence: LicenceView::of(texts, user.signed_in.licence_until, self.environment.now()),
             has_password: has_password.map_err(|error| user.failed(error))?,
+            sessions: self.sessions(user).await?,
             email,
             done,
             error,

@@ -10,6 +10,7 @@ mod answer;
 mod answer_html;
 mod ask;
 mod assets;
+mod browser;
 mod choices;
 mod cited;
 mod composer;
@@ -233,6 +234,7 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         .route(paths::ACCOUNT, get(credentials::show))
         .route(paths::CHANGE_EMAIL, post(credentials::change_email))
         .route(paths::CHANGE_PASSWORD, post(credentials::change_password))
+        .route(paths::END_SESSION, post(credentials::end_session))
         .route(paths::SIGN_OUT_EVERYWHERE, post(credentials::sign_out_everywhere))
         .route(paths::DELETE_ACCOUNT, post(credentials::delete_account))
         .route(paths::OPERATOR, get(operator::show))

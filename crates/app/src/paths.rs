@@ -49,6 +49,7 @@ pub(crate) const LEDGER_CSV: &str = "/credits/ledger.csv";
 pub(crate) const ACCOUNT: &str = "/account";
 pub(crate) const CHANGE_EMAIL: &str = "/account/email";
 pub(crate) const CHANGE_PASSWORD: &str = "/account/password";
+pub(crate) const END_SESSION: &str = "/account/sessions/{session}/end";
 pub(crate) const SIGN_OUT_EVERYWHERE: &str = "/account/sign-out-everywhere";
 pub(crate) const DELETE_ACCOUNT: &str = "/account/delete";
 pub(crate) const OPERATOR: &str = "/operator";

@@ -17,6 +17,7 @@ use http_common::GcraLimiter;
 use serde::Deserialize;
 
 use crate::assets::Addresses;
+use crate::browser::Browser;
 use crate::frame::languages;
 use crate::language::Language;
 use crate::texts::Texts;
@@ -120,6 +121,7 @@ pub(crate) async fn show(
 pub(crate) async fn sign_in(
     State(pages): State<SignInPages>,
     visitor: Visitor,
+    Browser(browser): Browser,
     Form(given): Form<Credentials>,
 ) -> Response {
     let texts = visitor.texts;
@@ -134,7 +136,7 @@ pub(crate) async fn sign_in(
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         return response;
     }
-    match pages.sessions.sign_in(&given.email, &given.password).await {
+    match pages.sessions.sign_in(&given.email, &given.password, browser).await {
         Ok(secret) => {
             let next = paths::own(&given.next).unwrap_or(paths::HOME);
             let mut response = Redirect::to(next).into_response();

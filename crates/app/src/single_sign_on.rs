@@ -11,6 +11,7 @@ use control::Callback;
 use control::single_sign_on::{SignInSecret, SingleSignOnError};
 use serde::Deserialize;
 
+use crate::browser::Browser;
 use crate::session_cookie::{self, cookie, set_cookie};
 use crate::sign_in::SignInPages;
 use crate::visit::Visitor;
@@ -62,6 +63,7 @@ pub(crate) async fn begin(
 pub(crate) async fn complete(
     State(pages): State<SignInPages>,
     visitor: Visitor,
+    Browser(browser): Browser,
     headers: HeaderMap,
     returned: Result<Query<Returned>, QueryRejection>,
 ) -> Response {
@@ -80,8 +82,8 @@ pub(crate) async fn complete(
         issuer: returned.iss.as_deref(),
         error: returned.error.as_deref(),
     };
-    let completed = pages.single_sign_on.complete(SignInSecret::parse(secret).as_ref(), callback).await;
-    let mut response = match completed {
+    let secret = SignInSecret::parse(secret);
+    let mut response = match pages.single_sign_on.complete(secret.as_ref(), callback, browser).await {
         Ok(session) => {
             let mut response = Redirect::to(paths::own(next).unwrap_or(paths::HOME)).into_response();
             response.headers_mut().append(header::SET_COOKIE, session_cookie::keep(&session, https));

@@ -11,6 +11,7 @@ use control::{FirstOwner, Sessions, UseCaseError};
 use serde::Deserialize;
 
 use crate::assets::Addresses;
+use crate::browser::Browser;
 use crate::texts::Texts;
 use crate::visit::Visitor;
 use crate::{error, paths, session_cookie};
@@ -66,6 +67,7 @@ pub(crate) async fn show(
 pub(crate) async fn create(
     State(welcome): State<Welcome>,
     visitor: Visitor,
+    Browser(browser): Browser,
     Form(new): Form<NewOwner>,
 ) -> Response {
     let refused = |key: &str| {
@@ -73,7 +75,7 @@ pub(crate) async fn create(
         (StatusCode::BAD_REQUEST, page).into_response()
     };
     match welcome.first_owner.create(&new.invitation, &new.email, &new.password).await {
-        Ok(()) => welcome.sign_in(&visitor, &new).await,
+        Ok(()) => welcome.sign_in(&visitor, &new, browser).await,
         Err(FirstOwnerError::NotInvited) => not_invited(&visitor),
         Err(FirstOwnerError::Password(_)) => refused("welcome-bad-password"),
         Err(FirstOwnerError::Admin(AdminError::NotAnEmail(_))) => refused("welcome-bad-email"),
@@ -82,10 +84,10 @@ pub(crate) async fn create(
 }
 
 impl Welcome {
-    async fn sign_in(&self, visitor: &Visitor, new: &NewOwner) -> Response {
+    async fn sign_in(&self, visitor: &Visitor, new: &NewOwner, browser: String) -> Response {
         let mut response = Redirect::to(paths::HOME).into_response();
         // Without a session, the first page leads to signing in.
-        if let Ok(secret) = self.sessions.sign_in(&new.email, &new.password).await {
+        if let Ok(secret) = self.sessions.sign_in(&new.email, &new.password, browser).await {
             let kept = session_cookie::keep(&secret, visitor.https);
             response.headers_mut().append(header::SET_COOKIE, kept);
         }

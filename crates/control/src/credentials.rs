@@ -17,7 +17,7 @@ pub const EMAIL_MAX_BYTES: usize = 320;
 /// The reason why credentials were not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
-    /// The present password is wrong.
+    /// The current password is wrong.
     #[error("wrong password")]
     WrongPassword,
     /// The email that confirms a deletion is another one.

@@ -1,4 +1,4 @@
-//! Sessions of the web application: signing in with a password, resolving the secret of a session, signing out.
+//! Sessions of the web application: signing in with a password, resolving the secret of a session, listing them, signing out.
 //!
 //! A session ends when it is not used for [`IDLE_MAX`], at the latest after [`AGE_MAX`], when its user signs out, and when
 //! the user's password is replaced.
@@ -27,7 +27,7 @@ pub const IDLE_MAX: Duration = Duration::from_secs(14 * 24 * 3600);
 /// The longest age of a session.
 pub const AGE_MAX: Duration = Duration::from_secs(90 * 24 * 3600);
 /// The resolution of the recorded use.
-const EXTENDED_AFTER: Duration = Duration::from_secs(3600);
+const USE_RESOLUTION: Duration = Duration::from_secs(3600);
 
 /// The secret that proves a session: 64 hexadecimal digits of 256 random bits. It does not print itself.
 #[derive(Clone, PartialEq, Eq)]
@@ -74,6 +74,21 @@ pub struct SignedIn {
     pub licence_until: Option<Timestamp>,
 }
 
+/// An open session, as its user sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenSession {
+    /// Its identifier.
+    pub id: SessionId,
+    /// The browser that opened it; empty if it is not known.
+    pub browser: String,
+    /// The time of the sign-in.
+    pub created_at: Timestamp,
+    /// The last recorded use, up to an hour before the real one.
+    pub used_at: Timestamp,
+    /// True for the session that asks.
+    pub is_current: bool,
+}
+
 /// The reason why a user is not signed in.
 #[derive(Debug, thiserror::Error)]
 pub enum SignInError {
@@ -109,22 +124,32 @@ impl Sessions {
         Self { store, environment, passwords: passwords.clone(), workspaces: workspaces.clone() }
     }
 
-    /// Signs a user in and opens a session. Callers bound how often an email and an address may try.
+    /// Signs a user in and opens a session of this browser. Callers bound how often an email and an address may try.
     ///
     /// # Errors
     /// [`SignInError`].
-    pub async fn sign_in(&self, email: &str, password: &str) -> Result<SessionSecret, SignInError> {
+    pub async fn sign_in(
+        &self,
+        email: &str,
+        password: &str,
+        browser: String,
+    ) -> Result<SessionSecret, SignInError> {
         // A text that cannot be a password is nobody's.
         let password = Password::parse(password).map_err(|_| SignInError::Denied)?;
         let verified = self.passwords.verify(email, password).await.map_err(unverified)?;
-        self.open(&verified.ok_or(SignInError::Denied)?, "password").await
+        self.open(&verified.ok_or(SignInError::Denied)?, "password", browser).await
     }
 
     /// Opens a session of the owner of an account, who has proved who they are by `means`.
     ///
     /// # Errors
     /// [`SignInError::NoLicence`], [`SignInError::Failed`].
-    pub(crate) async fn open(&self, account: &Account, means: &str) -> Result<SessionSecret, SignInError> {
+    pub(crate) async fn open(
+        &self,
+        account: &Account,
+        means: &str,
+        browser: String,
+    ) -> Result<SessionSecret, SignInError> {
         let now = self.environment.now();
         if !account.licence.active(now) {
             return Err(SignInError::NoLicence);
@@ -136,6 +161,7 @@ impl Sessions {
             account: account.id,
             user: account.user,
             fingerprint: secret.fingerprint(),
+            browser,
             expires_at: now.plus(IDLE_MAX),
             now,
         };
@@ -165,7 +191,7 @@ impl Sessions {
         let Ok(principal) = Principal::session(&account, session.id.to_string(), now) else {
             return Ok(None);
         };
-        self.extend(&session, now).await?;
+        self.record_use(&session, now).await?;
         Ok(Some(SignedIn {
             principal,
             email: account.email,
@@ -179,24 +205,54 @@ impl Sessions {
     /// # Errors
     /// [`PublicCode::Forbidden`] for the principal of a key.
     pub async fn sign_out(&self, principal: &Principal) -> Result<(), UseCaseError> {
-        let session = principal.session_id().ok_or_else(no_session)?;
+        self.end(principal, principal.session_id().ok_or_else(no_session)?).await
+    }
+
+    /// Ends a session of the principal's account. One that has ended already changes nothing.
+    ///
+    /// # Errors
+    /// [`PublicCode::Forbidden`] for the principal of a key.
+    pub async fn end(&self, principal: &Principal, session: SessionId) -> Result<(), UseCaseError> {
+        principal.session_id().ok_or_else(no_session)?;
         let (account, now) = (principal.account(), self.environment.now());
         let ended = self.store.write(move |tx| {
-            sessions::end(tx, account, session)?;
+            if !sessions::end(tx, account, session)? {
+                return Ok(());
+            }
             let Some(owner) = accounts::get(tx, account)? else { return Ok(()) };
             audit::append(tx, &entry(&owner, now, "sign out", session))
         });
         Ok(ended.await?)
     }
 
-    /// Moves the end of a session that is used, at most once in [`EXTENDED_AFTER`].
-    async fn extend(&self, session: &Session, now: Timestamp) -> Result<(), UseCaseError> {
-        let end = now.plus(IDLE_MAX).min(session.created_at.plus(AGE_MAX));
-        if end.since(session.expires_at) < EXTENDED_AFTER {
+    /// Returns the open sessions of the principal's user, the last used one first.
+    ///
+    /// # Errors
+    /// [`PublicCode::Forbidden`] for the principal of a key.
+    pub async fn list(&self, principal: &Principal) -> Result<Vec<OpenSession>, UseCaseError> {
+        let current = principal.session_id().ok_or_else(no_session)?;
+        let (account, now) = (principal.account(), self.environment.now());
+        let listed = self.store.read(move |tx| match accounts::get(tx, account)? {
+            Some(owner) => sessions::list(tx, owner.user, now),
+            None => Ok(Vec::new()),
+        });
+        let open = |session: Session| OpenSession {
+            id: session.id,
+            browser: session.browser,
+            created_at: session.created_at,
+            used_at: session.used_at,
+            is_current: session.id == current,
+        };
+        Ok(listed.await?.into_iter().map(open).collect())
+    }
+
+    /// Records that a session is used and moves its end, at most once in [`USE_RESOLUTION`].
+    async fn record_use(&self, session: &Session, now: Timestamp) -> Result<(), UseCaseError> {
+        if now.since(session.used_at) < USE_RESOLUTION {
             return Ok(());
         }
-        let id = session.id;
-        Ok(self.store.write(move |tx| sessions::extend(tx, id, end)).await?)
+        let (id, end) = (session.id, now.plus(IDLE_MAX).min(session.created_at.plus(AGE_MAX)));
+        Ok(self.store.write(move |tx| sessions::record_use(tx, id, now, end)).await?)
     }
 }
 

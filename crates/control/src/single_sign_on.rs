@@ -162,7 +162,7 @@ impl SingleSignOn {
         Ok((url.map_err(refused)?, secret))
     }
 
-    /// Completes the sign-in that the secret began, and opens a session. Callers bound how often an address may try.
+    /// Completes the sign-in that the secret began, and opens a session of this browser. Callers bound how often an address may try.
     ///
     /// # Errors
     /// [`SingleSignOnError`].
@@ -170,6 +170,7 @@ impl SingleSignOn {
         &self,
         secret: Option<&SignInSecret>,
         callback: Callback<'_>,
+        browser: String,
     ) -> Result<SessionSecret, SingleSignOnError> {
         let provider = self.provider.as_ref().ok_or(SingleSignOnError::NotConfigured)?;
         let secret = secret.ok_or_else(|| refused(OidcError::State))?;
@@ -186,7 +187,7 @@ impl SingleSignOn {
             Found::BoundToAnother => return Err(SingleSignOnError::BoundToAnother),
             Found::Nobody => return Err(SingleSignOnError::NoAccount),
         };
-        match self.sessions.open(&account, "identity provider").await {
+        match self.sessions.open(&account, "identity provider", browser).await {
             Ok(session) => Ok(session),
             Err(SignInError::NoLicence) => Err(SingleSignOnError::NoLicence),
             Err(SignInError::Denied) => Err(SingleSignOnError::NoAccount),

@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::sql::Result;
 
 /// All migrations. The version of a database is the number of its newest.
-pub(crate) const MIGRATIONS: [&str; 17] = [
+pub(crate) const MIGRATIONS: [&str; 18] = [
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_limits.sql"),
     include_str!("migrations/0003_terms.sql"),
@@ -27,6 +27,7 @@ pub(crate) const MIGRATIONS: [&str; 17] = [
     include_str!("migrations/0015_usage_days.sql"),
     include_str!("migrations/0016_embeddings.sql"),
     include_str!("migrations/0017_attempts_since.sql"),
+    include_str!("migrations/0018_session_uses.sql"),
 ];
 
 pub(crate) const JOURNAL: &str =

@@ -3,7 +3,7 @@
 use domain::id::{AccountId, SessionId, UserId};
 use domain::time::Timestamp;
 
-use crate::sql::{Result, RowExt, Sql, SqlExt, params};
+use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
 
 /// The most sessions of one user at a time. A further one ends the oldest.
 pub const SESSIONS_MAX: u32 = 20;
@@ -18,6 +18,8 @@ pub struct NewSession {
     pub user: UserId,
     /// The SHA-256 of its secret.
     pub fingerprint: [u8; 32],
+    /// The browser that opened it, for its user; empty if it is not known.
+    pub browser: String,
     pub expires_at: Timestamp,
     /// The current time.
     pub now: Timestamp,
@@ -29,7 +31,11 @@ pub struct Session {
     pub id: SessionId,
     pub account: AccountId,
     pub user: UserId,
+    /// The browser that opened it; empty if it is not known.
+    pub browser: String,
     pub created_at: Timestamp,
+    /// The last recorded use.
+    pub used_at: Timestamp,
     pub expires_at: Timestamp,
 }
 
@@ -50,9 +56,9 @@ pub fn create(tx: &mut dyn Sql, new: &NewSession) -> Result<()> {
         params![new.user, SESSIONS_MAX - 1],
     )?;
     tx.execute(
-        "INSERT INTO sessions (id, user_id, account_id, fingerprint, created_at, expires_at)
-         VALUES ($1, $2, $3, $4, $5, $6)",
-        params![new.id, new.user, new.account, &new.fingerprint, new.now, new.expires_at],
+        "INSERT INTO sessions (id, user_id, account_id, fingerprint, browser, created_at, used_at, expires_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $6, $7)",
+        params![new.id, new.user, new.account, &new.fingerprint, &new.browser, new.now, new.expires_at],
     )?;
     Ok(())
 }
@@ -63,18 +69,23 @@ pub fn create(tx: &mut dyn Sql, new: &NewSession) -> Result<()> {
 /// [`StoreError`](crate::StoreError).
 pub fn resolve(tx: &mut dyn Sql, fingerprint: [u8; 32], now: Timestamp) -> Result<Option<Session>> {
     tx.one(
-        "SELECT id, account_id, user_id, created_at, expires_at FROM sessions
+        "SELECT id, account_id, user_id, browser, created_at, used_at, expires_at FROM sessions
          WHERE fingerprint = $1 AND expires_at > $2",
         params![&fingerprint, now],
-        |row| {
-            Ok(Session {
-                id: row.id(0)?,
-                account: row.id(1)?,
-                user: row.id(2)?,
-                created_at: row.time(3)?,
-                expires_at: row.time(4)?,
-            })
-        },
+        session,
+    )
+}
+
+/// Returns the open sessions of a user, the last used one first: at most [`SESSIONS_MAX`].
+///
+/// # Errors
+/// [`StoreError`](crate::StoreError).
+pub fn list(tx: &mut dyn Sql, user: UserId, now: Timestamp) -> Result<Vec<Session>> {
+    tx.all(
+        "SELECT id, account_id, user_id, browser, created_at, used_at, expires_at FROM sessions
+         WHERE user_id = $1 AND expires_at > $2 ORDER BY used_at DESC, id LIMIT $3",
+        params![user, now, SESSIONS_MAX],
+        session,
     )
 }
 
@@ -87,25 +98,31 @@ pub fn is_open(tx: &mut dyn Sql, session: SessionId, now: Timestamp) -> Result<b
     Ok(tx.one(open, params![session, now], |_| Ok(()))?.is_some())
 }
 
-/// Moves the end of a session. An end earlier than the stored one changes nothing.
+/// Records a use of a session and moves its end. A use earlier than the recorded one changes nothing.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn extend(tx: &mut dyn Sql, session: SessionId, expires_at: Timestamp) -> Result<()> {
+pub fn record_use(
+    tx: &mut dyn Sql,
+    session: SessionId,
+    used_at: Timestamp,
+    expires_at: Timestamp,
+) -> Result<()> {
     tx.execute(
-        "UPDATE sessions SET expires_at = $2 WHERE id = $1 AND expires_at < $2",
-        params![session, expires_at],
+        "UPDATE sessions SET used_at = $2, expires_at = $3 WHERE id = $1 AND used_at < $2",
+        params![session, used_at, expires_at],
     )?;
     Ok(())
 }
 
-/// Ends a session of the account. One that has ended already changes nothing.
+/// Ends a session of the account. Returns false if there is none.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn end(tx: &mut dyn Sql, account: AccountId, session: SessionId) -> Result<()> {
-    tx.execute("DELETE FROM sessions WHERE id = $1 AND account_id = $2", params![session, account])?;
-    Ok(())
+pub fn end(tx: &mut dyn Sql, account: AccountId, session: SessionId) -> Result<bool> {
+    let ended =
+        tx.execute("DELETE FROM sessions WHERE id = $1 AND account_id = $2", params![session, account])?;
+    Ok(ended > 0)
 }
 
 /// Ends all sessions of the user.
@@ -115,4 +132,17 @@ pub fn end(tx: &mut dyn Sql, account: AccountId, session: SessionId) -> Result<(
 pub fn end_all(tx: &mut dyn Sql, user: UserId) -> Result<()> {
     tx.execute("DELETE FROM sessions WHERE user_id = $1", params![user])?;
     Ok(())
+}
+
+/// Reads a session from the columns that [`resolve`] and [`list`] name.
+fn session(row: &dyn Row) -> Result<Session> {
+    Ok(Session {
+        id: row.id(0)?,
+        account: row.id(1)?,
+        user: row.id(2)?,
+        browser: row.text(3)?.to_owned(),
+        created_at: row.time(4)?,
+        used_at: row.time(5)?,
+        expires_at: row.time(6)?,
+    })
 }

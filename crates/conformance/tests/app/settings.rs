@@ -15,7 +15,7 @@ fn a_password_is_changed_with_the_present_one_and_ends_other_sessions() {
     let stage = Stage::new();
     let (browser, other) = (stage.signed_in(), stage.signed_in());
     for (fields, status, reason) in [
-        (passwords("wrong password", NEW_PASSWORD, NEW_PASSWORD), 403, "The present password is wrong."),
+        (passwords("wrong password", NEW_PASSWORD, NEW_PASSWORD), 403, "The current password is wrong."),
         (passwords(PASSWORD, NEW_PASSWORD, "battery stable"), 400, "are not the same"),
         (passwords(PASSWORD, "short", "short"), 400, "8 to 1,024 bytes"),
     ] {
@@ -43,7 +43,7 @@ fn an_email_is_changed_with_the_password_and_signs_in() {
         browser.post("/account/email", &[("email", email), ("password", password)])
     };
     for (email, password, status, reason) in [
-        ("new@example.org", "wrong password", 403, "The present password is wrong."),
+        ("new@example.org", "wrong password", 403, "The current password is wrong."),
         (taken.as_str(), PASSWORD, 409, "Another account has this email."),
         ("no address", PASSWORD, 400, "not an email address"),
     ] {
@@ -84,6 +84,38 @@ fn signing_out_everywhere_ends_every_session_and_keeps_keys() {
     }
     assert_eq!(stage.service.api(&stage.account).chats("").status, 200);
     stage.signed_in().get("/account").expect_page(200);
+}
+
+#[test]
+fn open_sessions_are_listed_and_ended_one_by_one() {
+    let stage = Stage::new();
+    let signed_in = |user_agent: &str, email: &str| {
+        let browser = Browser::new(&stage.service).with("user-agent", user_agent);
+        browser.sign_in(email, PASSWORD).expect_redirect("/");
+        browser
+    };
+    let email = stage.account.email.as_str();
+    let here = signed_in("Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0", email);
+    let phone = signed_in("Mozilla/5.0 (iPhone; CPU iPhone OS 19_0 like Mac OS X) Safari/604.1", email);
+    let page = here.get("/account").expect_page(200);
+    for text in ["Firefox · Linux <span class=\"tag\">this one</span>", "Safari · iPhone</h3>"] {
+        assert!(page.contains(text), "{text} in {page}");
+    }
+    assert_eq!(page.matches("/end\"").count(), 1, "the present one is ended by signing out: {page}");
+    let end = attribute(&page, "action=\"/account/sessions/", "action");
+    let stranger = signed_in("curl/8", &account_with_password(&stage.service).email);
+    assert!(stranger.get("/account").expect_page(200).contains("Unknown browser"));
+    stranger.post(&end, &[]).expect_redirect("/account?done=session");
+    phone.get("/account").expect_page(200);
+    here.post(&end, &[]).expect_redirect("/account?done=session");
+    phone.get("/account").expect_redirect("/sign-in?next=/account");
+    let page = here.get("/account?done=session").expect_page(200);
+    assert!(page.contains("The session was ended.") && !page.contains("Safari"), "{page}");
+    here.post("/account/sessions/x/end", &[]).expect_page(404);
+    let audit = stage.service.admin(&["audit", "list"]).to_string();
+    let ended = end.trim_start_matches("/account/sessions/").trim_end_matches("/end");
+    assert_eq!(audit.matches("\"sign out\"").count(), 1, "a stranger's attempt ended nothing: {audit}");
+    assert!(audit.contains(ended), "{audit}");
 }
 
 #[test]
@@ -150,7 +182,7 @@ fn an_account_is_deleted_with_its_password_once_its_owner_is_sure() {
     assert!(page.contains("action=\"/account/delete\"") && page.contains("credits that are left"), "{page}");
     for (fields, status, reason) in [
         ([("password", PASSWORD), ("sure", "")], 400, "Confirm that nothing can be restored."),
-        ([("password", "wrong password"), ("sure", "on")], 403, "The present password is wrong."),
+        ([("password", "wrong password"), ("sure", "on")], 403, "The current password is wrong."),
     ] {
         let page = browser.post("/account/delete", &fields).expect_page(status);
         assert!(page.contains(reason), "{page}");

@@ -58,6 +58,7 @@ async fn a_closed_account_is_gone_at_once_and_its_email_is_free(engine: Engine) 
         account: id,
         user,
         fingerprint: [3; 32],
+        browser: "Firefox".to_owned(),
         expires_at: START.plus(std::time::Duration::from_secs(60)),
         now: START,
     };
