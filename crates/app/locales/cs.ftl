@@ -252,6 +252,9 @@ machine-stop = Zastavit stroj
 machine-none = Tento účet nemá stroj.
 machine-driver = Ovladač
 machine-isolation = Oddělení
+machine-isolation-sandbox = Sandbox na jádře hostitele: jmenné prostory, vlastní kořen, seznam povolených systémových volání, limity
+machine-isolation-kernel = Vlastní jádro Linuxu, neprivilegovaný proces v sandboxu na hostiteli
+machine-isolation-vm = Virtuální stroj, jehož proces je neprivilegovaný v sandboxu na hostiteli
 machine-disk = Pracovní prostor
 machine-memory = Paměť
 machine-files = { $count ->
@@ -260,6 +263,17 @@ machine-files = { $count ->
    *[other] { $count } souborů a složek
 }
 machine-reason = Poslední změna
+machine-reason-start = Bylo vyžádáno spuštění
+machine-reason-stop = Bylo vyžádáno zastavení
+machine-reason-answer = Odpověď začala nebo skončila
+machine-reason-found-running = Při spuštění služby běžel
+machine-reason-found-stopped = Při spuštění služby neběžel
+machine-reason-idle = Nepoužíval se
+machine-reason-idle-memory = Nepoužíval se a zabíral mnoho paměti
+machine-reason-quota = Disk je téměř plný a soubory přesahují, co účet smí mít
+machine-reason-start-failed = Spuštění se nezdařilo
+machine-reason-lost = Sám skončil nebo přestal odpovídat
+machine-reason-stop-failed = Zastavení se nezdařilo
 
 # Kredity
 credits-available = K dispozici

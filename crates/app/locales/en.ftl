@@ -249,6 +249,9 @@ machine-stop = Stop machine
 machine-none = This account has no machine.
 machine-driver = Driver
 machine-isolation = Isolation
+machine-isolation-sandbox = A sandbox on the host’s kernel: namespaces, a private root, an allowlist of system calls, limits
+machine-isolation-kernel = A Linux kernel of its own, an unprivileged process inside a sandbox on the host
+machine-isolation-vm = A virtual machine, whose process is unprivileged inside a sandbox on the host
 machine-disk = Workspace
 machine-memory = Memory
 machine-files = { $count ->
@@ -256,6 +259,17 @@ machine-files = { $count ->
    *[other] { $count } files and folders
 }
 machine-reason = Last change
+machine-reason-start = A start was requested
+machine-reason-stop = A stop was requested
+machine-reason-answer = An answer began or ended
+machine-reason-found-running = It ran when the service started
+machine-reason-found-stopped = It did not run when the service started
+machine-reason-idle = It was not used
+machine-reason-idle-memory = It was not used and held much memory
+machine-reason-quota = The disk is nearly full and the files exceed what the account may hold
+machine-reason-start-failed = The start failed
+machine-reason-lost = It ended by itself or stopped responding
+machine-reason-stop-failed = The stop failed
 
 # Credits
 credits-available = Available

@@ -252,6 +252,9 @@ machine-stop = Zastaviť stroj
 machine-none = Tento účet nemá stroj.
 machine-driver = Ovládač
 machine-isolation = Oddelenie
+machine-isolation-sandbox = Sandbox na jadre hostiteľa: menné priestory, vlastný koreň, zoznam povolených systémových volaní, limity
+machine-isolation-kernel = Vlastné jadro Linuxu, neprivilegovaný proces v sandboxe na hostiteli
+machine-isolation-vm = Virtuálny stroj, ktorého proces je neprivilegovaný v sandboxe na hostiteli
 machine-disk = Pracovný priestor
 machine-memory = Pamäť
 machine-files = { $count ->
@@ -260,6 +263,17 @@ machine-files = { $count ->
    *[other] { $count } súborov a priečinkov
 }
 machine-reason = Posledná zmena
+machine-reason-start = Bolo vyžiadané spustenie
+machine-reason-stop = Bolo vyžiadané zastavenie
+machine-reason-answer = Odpoveď sa začala alebo skončila
+machine-reason-found-running = Pri spustení služby bežal
+machine-reason-found-stopped = Pri spustení služby nebežal
+machine-reason-idle = Nepoužíval sa
+machine-reason-idle-memory = Nepoužíval sa a zaberal veľa pamäte
+machine-reason-quota = Disk je takmer plný a súbory presahujú, čo účet smie mať
+machine-reason-start-failed = Spustenie sa nepodarilo
+machine-reason-lost = Sám skončil alebo prestal odpovedať
+machine-reason-stop-failed = Zastavenie sa nepodarilo
 
 # Kredity
 credits-available = K dispozícii

@@ -4,8 +4,8 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use control::vm::MachineDescription;
-use control::{Conversations, Files, PublicCode, Vm};
-use domain::machine::MachineStatus;
+use control::{Conversations, Files, Kernel, PublicCode, Vm};
+use domain::machine::{ChangeReason, MachineStatus};
 
 use crate::frame::Frame;
 use crate::shown_size::shown_size;
@@ -79,6 +79,36 @@ pub(crate) fn state_in_words(texts: Texts, status: MachineStatus) -> String {
     })
 }
 
+/// Returns the isolation of the machine in words.
+fn isolation_in_words(texts: Texts, described: &MachineDescription) -> String {
+    match described.kernel {
+        Some(Kernel::Host) => texts.get("machine-isolation-sandbox"),
+        Some(Kernel::UserModeLinux) => texts.get("machine-isolation-kernel"),
+        Some(Kernel::Qemu) => texts.get("machine-isolation-vm"),
+        None => described.isolation.to_owned(),
+    }
+}
+
+/// Returns the reason of a change in words. A cause is technical and stays as it is.
+pub(crate) fn reason_in_words(texts: Texts, reason: &ChangeReason) -> String {
+    let key = match reason {
+        ChangeReason::StartRequested => "machine-reason-start",
+        ChangeReason::StopRequested => "machine-reason-stop",
+        ChangeReason::Answer => "machine-reason-answer",
+        ChangeReason::FoundRunning => "machine-reason-found-running",
+        ChangeReason::FoundStopped => "machine-reason-found-stopped",
+        ChangeReason::Idle => "machine-reason-idle",
+        ChangeReason::IdleWithMuchMemory => "machine-reason-idle-memory",
+        ChangeReason::QuotaExceeded(_) => "machine-reason-quota",
+        ChangeReason::StartFailed(_) => "machine-reason-start-failed",
+        ChangeReason::Lost(_) => "machine-reason-lost",
+        ChangeReason::StopFailed(_) => "machine-reason-stop-failed",
+        ChangeReason::Other(text) => return text.clone(),
+    };
+    let words = texts.get(key);
+    reason.cause().map_or(words.clone(), |cause| format!("{words}: {cause}"))
+}
+
 impl MachineState {
     async fn facts(
         &self,
@@ -92,14 +122,14 @@ impl MachineState {
             (shown_size(texts, usage.bytes), texts.with("machine-files", "count", usage.files));
         let mut facts = vec![
             (texts.get("machine-driver"), described.driver.clone()),
-            (texts.get("machine-isolation"), described.isolation.to_owned()),
+            (texts.get("machine-isolation"), isolation_in_words(texts, described)),
             (texts.get("machine-disk"), format!("{size} · {files}")),
         ];
         if let Some(bytes) = described.memory_bytes {
             facts.push((texts.get("machine-memory"), shown_size(texts, bytes)));
         }
         if let Some(reason) = &described.reason {
-            facts.push((texts.get("machine-reason"), reason.clone()));
+            facts.push((texts.get("machine-reason"), reason_in_words(texts, reason)));
         }
         Ok(facts)
     }

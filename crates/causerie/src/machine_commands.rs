@@ -83,7 +83,7 @@ fn shown(machine: &ShownMachine) -> Value {
         "startedAt": started_at.map(|at| Timestamp::from_micros(at).to_string()),
         "memoryBytes": details.memory.map(|memory| memory.bytes),
         "memorySource": details.memory.map(|memory| memory.source.as_str()),
-        "reason": reason,
+        "reason": reason.as_ref().map(ToString::to_string),
         "log": details.log,
     })
 }

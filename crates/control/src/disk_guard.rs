@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use domain::id::AccountId;
+use domain::machine::ChangeReason;
 use machine::Machines;
 use tokio_util::sync::CancellationToken;
 use workspace::{Quota, WorkspaceError, Workspaces};
@@ -40,8 +41,8 @@ async fn stop_the_greedy((_, workspaces, machines): &Guarded) {
         match exceeded(workspaces, account).await {
             Ok(None) => {}
             Ok(Some(reason)) => match machines.stop_because(account, reason.clone()).await {
-                Ok(()) => tracing::error!(%account, reason, "machine stopped"),
-                Err(error) => tracing::error!(%account, %error, reason, "machine not stopped"),
+                Ok(()) => tracing::error!(%account, %reason, "machine stopped"),
+                Err(error) => tracing::error!(%account, %error, %reason, "machine not stopped"),
             },
             Err(error) => tracing::warn!(%account, %error, "files not counted while the disk is nearly full"),
         }
@@ -49,15 +50,18 @@ async fn stop_the_greedy((_, workspaces, machines): &Guarded) {
 }
 
 /// Says by how much an account's files exceed its quota; `None` if they do not.
-async fn exceeded(workspaces: &Workspaces, account: AccountId) -> Result<Option<String>, WorkspaceError> {
+async fn exceeded(
+    workspaces: &Workspaces,
+    account: AccountId,
+) -> Result<Option<ChangeReason>, WorkspaceError> {
     let Quota { bytes_max, files_max, .. } = workspaces.quota();
     let used = workspaces.of(account).usage().await?;
     let exceeds = used.bytes > bytes_max || used.files > files_max;
     Ok(exceeds.then(|| {
-        format!(
-            "the disk is nearly full and the account exceeds its quota: {} of {bytes_max} bytes, {} of {files_max} files",
+        ChangeReason::QuotaExceeded(format!(
+            "{} of {bytes_max} bytes, {} of {files_max} files",
             used.bytes, used.files
-        )
+        ))
     }))
 }
 
@@ -130,6 +134,6 @@ mod tests {
             done = tokio::time::timeout(TIMEOUT, stopped) => done.expect("it is stopped"),
         }
         let reason = machines.view(greedy).await.expect("a state").reason.expect("a reason");
-        assert!(reason.starts_with("the disk is nearly full"), "{reason}");
+        assert!(matches!(reason, ChangeReason::QuotaExceeded(_)), "{reason}");
     }
 }

@@ -1,11 +1,11 @@
 //! Shows, starts and stops the account's machine (sections 2.1, 3.1 and 4.1 of the interface).
 
 use domain::id::AccountId;
-use domain::machine::{Desired, MachineStatus};
+use domain::machine::{ChangeReason, Desired, MachineStatus};
 use domain::scope::Permission::{self, Machine};
 use engine::Dispatch;
 use futures_util::future::BoxFuture;
-use machine::{Home, MachineError, MachineRecord, MachineRecords, Machines, RecordsError};
+use machine::{Home, Kernel, MachineError, MachineRecord, MachineRecords, Machines, RecordsError};
 use store::{Store, machines};
 use workspace::Workspaces;
 
@@ -23,12 +23,14 @@ pub struct MachineDescription {
     pub status: MachineStatus,
     /// The driver of the service's machines, with the kind of its limits.
     pub driver: String,
-    /// The isolation in words.
+    /// The kernel of the machines; `None` if they are simulated.
+    pub kernel: Option<Kernel>,
+    /// The isolation in English.
     pub isolation: &'static str,
     /// The memory that it holds, in bytes; `None` if it does not run or cannot be measured.
     pub memory_bytes: Option<u64>,
-    /// The reason of the last change of the state, or of the last failure, in English.
-    pub reason: Option<String>,
+    /// The reason of the last change of the state.
+    pub reason: Option<ChangeReason>,
 }
 
 /// The machines of all accounts. Cheap to clone.
@@ -62,9 +64,10 @@ impl Vm {
         Ok(MachineDescription {
             status,
             driver: driver.to_string(),
+            kernel: driver.kernel(),
             isolation: driver.isolation(),
             memory_bytes: driver.memory(principal.account()).await,
-            reason: view.failure.or(view.reason),
+            reason: view.reason,
         })
     }
 

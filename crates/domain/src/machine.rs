@@ -18,7 +18,11 @@
 //! [`Machine::on`] decides; its caller executes the [`Effect`]s. At most one of attaching, starting, greeting and
 //! stopping is in progress at any time: [`Effect::StopDriver`] supersedes the others.
 
+mod change_reason;
+
 use std::time::Duration;
+
+pub use self::change_reason::ChangeReason;
 
 use crate::id::InstanceId;
 use crate::time::Timestamp;

@@ -4,12 +4,13 @@ use std::fmt;
 use std::io;
 
 use domain::id::AccountId;
+use domain::machine::ChangeReason;
 use protocol::index::ReportedFile;
 
 use crate::contract::{ByteStream, DriverError, Home};
 use crate::documents::{self, FolderIndexing};
 use crate::limits::LimitStatus;
-use crate::sandbox::{Sandbox, SandboxMachine};
+use crate::sandbox::{Kernel, Sandbox, SandboxMachine};
 use crate::simulated::{Simulated, SimulatedMachine};
 
 /// Creates and finds machines.
@@ -23,6 +24,15 @@ pub enum Driver {
 }
 
 impl Driver {
+    /// Returns the kernel of machines; `None` if they are simulated.
+    #[must_use]
+    pub const fn kernel(&self) -> Option<Kernel> {
+        match self {
+            Self::Sandbox(driver) => Some(driver.kernel()),
+            Self::Simulated(_) => None,
+        }
+    }
+
     /// Returns how machines are isolated, in words for operators.
     #[must_use]
     pub const fn isolation(&self) -> &'static str {
@@ -112,7 +122,7 @@ impl Driver {
     }
 
     /// Remembers the reason of the last change of the machine's state, as long as its folder is kept.
-    pub fn keep_reason(&self, account: AccountId, reason: &str) {
+    pub fn keep_reason(&self, account: AccountId, reason: &ChangeReason) {
         if let Self::Sandbox(driver) = self
             && let Err(error) = driver.folders().keep_reason(account, reason)
         {
@@ -122,7 +132,7 @@ impl Driver {
 
     /// Returns the reason of the last change of the machine's state, also if an earlier service changed it.
     #[must_use]
-    pub fn kept_reason(&self, account: AccountId) -> Option<String> {
+    pub fn kept_reason(&self, account: AccountId) -> Option<ChangeReason> {
         match self {
             Self::Sandbox(driver) => driver.folders().reason(account),
             Self::Simulated(_) => None,

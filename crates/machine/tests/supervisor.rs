@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use domain::id::AccountId;
-use domain::machine::{Desired, MachineStatus, Rules};
+use domain::machine::{ChangeReason, Desired, MachineStatus, Rules};
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -417,7 +417,7 @@ async fn a_machine_that_has_grown_is_stopped_soon_after_its_last_turn() {
         assert_eq!(site.status().await, status, "{bytes}");
     }
     let reason = site.machines.view(site.account).await.unwrap().reason;
-    assert_eq!(reason.as_deref(), Some("it was idle and held much memory"));
+    assert_eq!(reason, Some(ChangeReason::IdleWithMuchMemory));
 }
 
 /// A machine whose connection breaks occasionally is reconnected at once.

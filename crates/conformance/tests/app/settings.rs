@@ -170,6 +170,15 @@ fn the_machine_tells_its_driver_and_the_size_of_the_workspace() {
     let page = browser.get("/machine").expect_page(200);
     assert!(page.contains("<dt>Driver</dt>") && page.contains("<dt>Isolation</dt>"), "{page}");
     assert!(page.contains("5 kB") || page.contains("5\u{a0}kB"), "{page}");
+    browser.post("/machine/start", &[]).expect_redirect("/machine");
+    for (language, reason) in [
+        ("en", "A start was requested"),
+        ("cs", "Bylo vyžádáno spuštění"),
+        ("sk", "Bolo vyžiadané spustenie"),
+    ] {
+        let page = browser.with("accept-language", language).get("/machine").expect_page(200);
+        assert!(page.contains(&format!("<dd>{reason}</dd>")), "{page}");
+    }
 }
 
 #[test]

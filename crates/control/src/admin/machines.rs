@@ -2,7 +2,7 @@
 //! without one, the folders of machines and the processes that they name tell the state.
 
 use domain::id::AccountId;
-use domain::machine::MachineStatus;
+use domain::machine::{ChangeReason, MachineStatus};
 use machine::{DriverError, MachineDetails, MachineError};
 use store::accounts::Account;
 use store::machines;
@@ -39,7 +39,7 @@ pub struct ShownMachine {
     /// The isolation in words.
     pub isolation: Option<&'static str>,
     /// The reason of the last change of the state.
-    pub reason: Option<String>,
+    pub reason: Option<ChangeReason>,
     /// The facts that the host knows.
     pub details: MachineDetails,
 }
@@ -101,7 +101,7 @@ impl Admin {
         let (status, reason) = match &self.running {
             Some(RunningService { vm, .. }) => {
                 let view = vm.machines.view(account.id).await?;
-                (view.status, view.failure.or(view.reason))
+                (view.status, view.reason)
             }
             None => (status_of(&details), self.machine_folders.reason(account.id)),
         };

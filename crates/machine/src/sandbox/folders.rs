@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use domain::id::AccountId;
+use domain::machine::ChangeReason;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use tokio::time::{sleep, timeout};
@@ -172,17 +173,17 @@ impl MachineFolders {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn keep_reason(&self, account: AccountId, reason: &str) -> io::Result<()> {
+    pub fn keep_reason(&self, account: AccountId, reason: &ChangeReason) -> io::Result<()> {
         let folder = self.folder(account);
         let fresh = folder.join(format!("{REASON}.new"));
-        fs::write(&fresh, reason)?;
+        fs::write(&fresh, reason.to_string())?;
         fs::rename(fresh, folder.join(REASON))
     }
 
     /// Returns the reason of the last change of the machine's state; `None` if its state never changed.
     #[must_use]
-    pub fn reason(&self, account: AccountId) -> Option<String> {
-        fs::read_to_string(self.folder(account).join(REASON)).ok()
+    pub fn reason(&self, account: AccountId) -> Option<ChangeReason> {
+        fs::read_to_string(self.folder(account).join(REASON)).ok().map(|text| ChangeReason::parse(&text))
     }
 
     /// Stops the account's machine, if there is one: asks the agent to end, then kills all. Returns when nothing of it is

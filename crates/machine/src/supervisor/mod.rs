@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use domain::id::AccountId;
-use domain::machine::{Desired, MachineStatus, Rules};
+use domain::machine::{ChangeReason, Desired, MachineStatus, Rules};
 use futures_util::future::BoxFuture;
 use protocol::index::IndexChanged;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::index_watch::PassageEmbedder;
-use self::task::{Command, STOP_REQUESTED, Supervisor};
+use self::task::{Command, Supervisor};
 use crate::connection::GuestConnection;
 use crate::contract::{DriverError, Home};
 use crate::documents::FolderIndexing;
@@ -105,7 +105,7 @@ pub struct MachineView {
     /// The reason why starting was given up, for the owner.
     pub failure: Option<String>,
     /// The reason of the last change of the status, if it ever changed.
-    pub reason: Option<String>,
+    pub reason: Option<ChangeReason>,
     /// The number of turns that need the machine.
     pub turns: u32,
 }
@@ -233,7 +233,7 @@ impl Machines {
     ///
     /// # Errors
     /// [`MachineError::NoMachine`] among others.
-    pub async fn stop_because(&self, account: AccountId, reason: String) -> Result<(), MachineError> {
+    pub async fn stop_because(&self, account: AccountId, reason: ChangeReason) -> Result<(), MachineError> {
         self.send(account, |answer| Command::Stop { reason: Some(reason), answer }).await
     }
 
@@ -376,7 +376,8 @@ impl Machines {
     /// Returns true if a machine at rest may be started for its owner's files.
     fn may_start(&self, handle: &Handle) -> bool {
         let seen = handle.seen.borrow();
-        let is_unwanted = seen.view.failure.is_some() || seen.view.reason.as_deref() == Some(STOP_REQUESTED);
+        let is_unwanted =
+            seen.view.failure.is_some() || seen.view.reason == Some(ChangeReason::StopRequested);
         at_rest(&seen) && !is_unwanted && self.shared.rules.started_by_questions
     }
 

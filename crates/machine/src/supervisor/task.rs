@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::id::AccountId;
-use domain::machine::{Effect, Event, Machine, State};
+use domain::machine::{ChangeReason, Effect, Event, Machine, State};
 use domain::time::Timestamp;
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -36,16 +36,13 @@ const BRIEF_LINKS_MAX: u32 = 8;
 const SAVE_RETRY_DELAY: Duration = Duration::from_secs(1);
 const SAVE_RETRY_DOUBLINGS_MAX: u32 = 6;
 
-/// The reason of a stop that the owner or an operator requested.
-pub(super) const STOP_REQUESTED: &str = "a stop was requested";
-
 /// Commands to the task of a machine.
 #[derive(Debug)]
 pub(super) enum Command {
     Start(oneshot::Sender<()>),
     Stop {
         /// The reason that the state then shows, if it is not the owner's wish.
-        reason: Option<String>,
+        reason: Option<ChangeReason>,
         answer: oneshot::Sender<()>,
     },
     Processes(oneshot::Sender<Vec<i32>>),
@@ -97,7 +94,7 @@ pub(super) struct Supervisor {
     /// The desired state that could not be saved yet.
     unsaved: Option<PendingSave>,
     /// The reason of the last change of the status.
-    reason: Option<String>,
+    reason: Option<ChangeReason>,
 }
 
 /// A pending save: when to retry, and the number of failures.
@@ -324,12 +321,12 @@ impl Supervisor {
     }
 
     /// Applies an event for this reason, or for the one that the event itself says.
-    async fn apply_event_because(&mut self, event: Event, reason: Option<String>) {
+    async fn apply_event_because(&mut self, event: Event, reason: Option<ChangeReason>) {
         let before = self.machine.status();
         let has_grown = matches!(self.machine.state(), State::Running { grown: true, .. });
         // A service that finds no machine keeps what an earlier one knew.
         let is_known = self.reason.is_some() && event == Event::NothingToAttach;
-        let reason = reason.or_else(|| words_of(&event, has_grown).filter(|_| !is_known));
+        let reason = reason.or_else(|| ChangeReason::of(&event, has_grown).filter(|_| !is_known));
         if self.take(event).await && !matches!(self.machine.state(), State::Failed { .. }) {
             self.take(Event::StartRequested).await;
         }
@@ -337,10 +334,10 @@ impl Supervisor {
         if before != after {
             let (before, after) = (before.as_str(), after.as_str());
             self.reason = reason.or(self.reason.take());
-            let reason = self.reason.as_deref();
-            if let Some(reason) = reason {
+            if let Some(reason) = &self.reason {
                 self.shared.driver.keep_reason(self.home.account, reason);
             }
+            let reason = self.reason.as_ref().map(tracing::field::display);
             tracing::info!(account = %self.home.account, before, after, reason, "machine state changed");
         }
         self.show();
@@ -460,28 +457,6 @@ impl Supervisor {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(0).plus(self.began.elapsed())
     }
-}
-
-/// Says in words for operators why a machine's status changes with an event; `None` if the event only completes what an
-/// earlier one began.
-fn words_of(event: &Event, has_grown: bool) -> Option<String> {
-    let words = match event {
-        Event::StartRequested => "a start was requested",
-        Event::StopRequested => STOP_REQUESTED,
-        Event::TurnBegan | Event::TurnEnded => "an answer began or ended",
-        Event::Attached => "it ran when the service started",
-        Event::NothingToAttach => "it did not run when the service started",
-        Event::StartFailed { reason, .. } => return Some(format!("the start failed: {reason}")),
-        Event::AgentLost { reason } => return Some(format!("it was lost: {reason}")),
-        Event::StopFailed { reason } => return Some(format!("the stop failed: {reason}")),
-        Event::Tick if has_grown => "it was idle and held much memory",
-        Event::Tick => "it was idle",
-        Event::MemoryMeasured { .. }
-        | Event::DriverStarted
-        | Event::AgentAnswered { .. }
-        | Event::DriverStopped => return None,
-    };
-    Some(words.to_owned())
 }
 
 async fn start(shared: &Shared, home: &Home) -> Result<RunningMachine, DriverError> {
