@@ -22,6 +22,8 @@ pub const CLIENT_ID: &str = "causerie";
 /// Its secret, with characters that must be encoded.
 pub const CLIENT_SECRET: &str = "a secret: 100%";
 
+/// The token that opens the user info.
+const ACCESS_TOKEN: &str = "an-access-token";
 /// An RSA key made for tests, which signs nothing else.
 const RSA: &[u8] = include_bytes!("identity_provider/test_rsa_2048.pk8");
 
@@ -41,7 +43,12 @@ pub enum Fault {
     /// Signed with a key that is not published, under the name of one that is.
     OtherKey,
     EmailNotVerified,
+    /// Neither the ID token nor the user info has an email.
     NoEmail,
+    /// The user info alone has the email, as the specification permits.
+    EmailInUserInfo,
+    /// The user info alone has an email, and is that of another user.
+    OtherUserInfo,
     /// The callback names another provider.
     MixUp,
     /// The metadata names another issuer.
@@ -221,6 +228,7 @@ impl IdentityProvider {
             "/realm/.well-known/openid-configuration" => (200, self.metadata()),
             "/realm/keys" => (200, self.keys()),
             "/realm/token" => self.token(&authorization, &pairs(&body)),
+            "/realm/user" => self.user_info(&authorization),
             _ => (404, json!({ "error": "not_found" })),
         };
         if target == "/realm/token" && self.state().fault == Some(Fault::Endless) {
@@ -246,6 +254,7 @@ impl IdentityProvider {
             "authorization_endpoint": format!("{issuer}/authorize"),
             "token_endpoint": format!("{issuer}/token"),
             "jwks_uri": format!("{issuer}/keys"),
+            "userinfo_endpoint": format!("{issuer}/user"),
             "authorization_response_iss_parameter_supported": true,
             "id_token_signing_alg_values_supported": ["RS256", "ES256"],
             "response_types_supported": ["code"],
@@ -287,8 +296,22 @@ impl IdentityProvider {
         let token = self.id_token(asked.get("nonce").map_or("", String::as_str));
         (
             200,
-            json!({ "access_token": "unused", "token_type": "Bearer", "expires_in": 300, "id_token": token }),
+            json!({ "access_token": ACCESS_TOKEN, "token_type": "Bearer", "expires_in": 300, "id_token": token }),
         )
+    }
+
+    fn user_info(&self, authorization: &str) -> (u16, Value) {
+        if authorization != format!("Bearer {ACCESS_TOKEN}") {
+            return (401, json!({ "error": "invalid_token" }));
+        }
+        let State { user: User { subject, email }, fault, .. } = &*self.state();
+        match fault {
+            Some(Fault::NoEmail) => (200, json!({ "sub": subject })),
+            Some(Fault::OtherUserInfo) => {
+                (200, json!({ "sub": "another", "email": email, "email_verified": true }))
+            }
+            _ => (200, json!({ "sub": subject, "email": email, "email_verified": true })),
+        }
     }
 
     fn id_token(&self, nonce: &str) -> String {
@@ -307,7 +330,9 @@ impl IdentityProvider {
             Some(Fault::Expired) => claims["exp"] = json!(now - 3600),
             Some(Fault::FromTheFuture) => claims["iat"] = json!(now + 3600),
             Some(Fault::EmailNotVerified) => claims["email_verified"] = json!(false),
-            Some(Fault::NoEmail) => claims["email"] = Value::Null,
+            Some(Fault::NoEmail | Fault::EmailInUserInfo | Fault::OtherUserInfo) => {
+                claims["email"] = Value::Null;
+            }
             _ => {}
         }
         let name = format!("ec-{}", state.generation);

@@ -80,6 +80,7 @@ fn only_verified_users_with_an_account_are_signed_in() {
         (Fault::FromTheFuture, 400, "not valid any more"),
         (Fault::OtherKey, 400, "not valid any more"),
         (Fault::MixUp, 400, "not valid any more"),
+        (Fault::OtherUserInfo, 400, "not valid any more"),
         (Fault::EmailNotVerified, 403, "has not verified your email"),
     ] {
         stage.provider.fault(Some(fault));
@@ -88,6 +89,15 @@ fn only_verified_users_with_an_account_are_signed_in() {
         assert!(page.contains(reason), "{fault:?}: {page}");
         browser.get("/keys").expect_redirect("/sign-in?next=/keys");
     }
+}
+
+#[test]
+fn the_email_may_be_in_the_user_info_alone() {
+    let stage = stage(&[]);
+    stage.provider.fault(Some(Fault::EmailInUserInfo));
+    let (browser, response) = stage.sign_in();
+    response.expect_redirect("/keys");
+    assert!(browser.get("/keys").expect_page(200).contains(&stage.account.email));
 }
 
 #[test]

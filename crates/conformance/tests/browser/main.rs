@@ -7,4 +7,5 @@ mod hostile;
 mod hostile_names;
 mod payloads;
 mod reference;
+mod single_sign_on;
 mod stage;

@@ -9,7 +9,9 @@
 //!    │<── to redirect_url with code and state ────────────────────│
 //!    │ ── cookie, code, state ────>│ code, verifier, secret ─────>│
 //!    │                             │<── ID token ─────────────────│
-//!    │<── session ─────────────────│ signature, issuer, audience, times, nonce
+//!    │                             │ signature, issuer, audience, times, nonce
+//!    │                             │ access token ───────────────>│
+//!    │<── session ─────────────────│<── user info ────────────────│  if the ID token has no email
 //! ```
 //!
 //! Everything that a sign-in must remember is derived from one secret in the browser's cookie, so the service stores nothing
@@ -121,10 +123,18 @@ struct Metadata {
     authorization: Url,
     token: Url,
     keys: Url,
+    user_info: Option<Url>,
     /// The secret is sent in the body, because the provider does not take it in a header.
     secret_in_body: bool,
     /// Callbacks must name the provider.
     names_issuer: bool,
+}
+
+/// The tokens that the provider exchanges for a code.
+struct Tokens {
+    id: String,
+    /// Opens the user info.
+    access: Option<Secret>,
 }
 
 /// A value with the time at which it was read.
@@ -250,7 +260,7 @@ impl Oidc {
         if callback.code.is_empty() || callback.code.len() > PARAMETER_MAX_BYTES {
             return Err(OidcError::Refused("no code".to_owned()));
         }
-        let token = self.redeem(&metadata, request, callback.code).await?;
+        let tokens = self.redeem(&metadata, request, callback.code).await?;
         let expected = Expected {
             issuer: &self.config.issuer,
             client_id: &self.config.client_id,
@@ -258,25 +268,41 @@ impl Oidc {
             now,
         };
         let keys = self.keys(&metadata, now, false).await?;
-        let claims = match token::verify(&token, &keys, &expected) {
+        let claims = match token::verify(&tokens.id, &keys, &expected) {
             // The provider may have changed its keys since.
             Err(TokenError::UnknownKey) => {
                 let newer = self.keys(&metadata, now, true).await?;
-                token::verify(&token, &newer, &expected)?
+                token::verify(&tokens.id, &newer, &expected)?
             }
             verified => verified?,
         };
-        let issuer = self.config.issuer.clone();
-        Ok(Identity { issuer, subject: claims.subject, email: claims.email })
+        let email = match (claims.email, &metadata.user_info, &tokens.access) {
+            // Providers need not have it in the ID token when they issue an access token (section 5.4).
+            (Err(TokenError::NoEmail), Some(url), Some(access)) => {
+                token::user_info_email(&self.user_info(url, access).await?, &claims.subject)?
+            }
+            (email, _, _) => email?,
+        };
+        Ok(Identity { issuer: self.config.issuer.clone(), subject: claims.subject, email })
     }
 
-    /// Redeems the code for an ID token.
+    async fn user_info(&self, url: &Url, access: &Secret) -> Result<Value, OidcError> {
+        let authorization = header_value("Bearer ", access);
+        let authorization = authorization.ok_or_else(|| unavailable("its access token is no header"))?;
+        let request = self.client()?.get(url.clone()).header(AUTHORIZATION, authorization);
+        match exchange(request).await? {
+            (200, user_info) => Ok(user_info),
+            (status, _) => Err(unavailable(&format!("its user info has the status {status}"))),
+        }
+    }
+
+    /// Redeems the code for tokens.
     async fn redeem(
         &self,
         metadata: &Metadata,
         request: &SignInRequest,
         code: &str,
-    ) -> Result<String, OidcError> {
+    ) -> Result<Tokens, OidcError> {
         let OidcConfig { client_id, client_secret, redirect_url, .. } = &self.config;
         let mut form = vec![
             ("grant_type", "authorization_code"),
@@ -305,7 +331,8 @@ impl Oidc {
             // Errors of the client's credentials are the operator's to mend.
             return Err(if status < 500 { OidcError::Refused(error) } else { OidcError::Unavailable(error) });
         }
-        answer["id_token"].as_str().map(ToOwned::to_owned).ok_or_else(|| unavailable("it sent no ID token"))
+        let id = answer["id_token"].as_str().ok_or_else(|| unavailable("it sent no ID token"))?;
+        Ok(Tokens { id: id.to_owned(), access: answer["access_token"].as_str().map(Secret::new) })
     }
 
     /// Returns the provider's metadata, read at most once in [`FRESH`].
@@ -338,6 +365,7 @@ impl Oidc {
             authorization: endpoint("authorization_endpoint")?,
             token: endpoint("token_endpoint")?,
             keys: endpoint("jwks_uri")?,
+            user_info: endpoint("userinfo_endpoint").ok(),
             secret_in_body: !offers("client_secret_basic") && offers("client_secret_post"),
             names_issuer: document["authorization_response_iss_parameter_supported"] == Value::Bool(true),
         };

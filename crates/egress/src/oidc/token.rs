@@ -50,19 +50,23 @@ pub enum TokenError {
     /// It has no subject.
     #[error("the ID token has no subject")]
     Subject,
-    /// It has no email.
-    #[error("the ID token has no email")]
+    /// Neither it nor the provider's user info has an email.
+    #[error("the identity provider sent no email")]
     NoEmail,
     /// The provider has not verified the email.
-    #[error("the email of the ID token is not verified")]
+    #[error("the email is not verified")]
     EmailNotVerified,
+    /// The user info is that of another user.
+    #[error("the user info has another subject")]
+    OtherSubject,
 }
 
 /// The user that a token identifies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Claims {
     pub(super) subject: String,
-    pub(super) email: String,
+    /// The email, which the provider has verified; [`TokenError::NoEmail`] if the user info may have it.
+    pub(super) email: Result<String, TokenError>,
 }
 
 /// The expected claims.
@@ -132,17 +136,32 @@ fn check(claims: &Value, expected: &Expected<'_>) -> Result<Claims, TokenError> 
     if claims["nonce"].as_str() != Some(expected.nonce) {
         return Err(TokenError::Nonce);
     }
-    let text = |name: &str, max_bytes: usize| {
-        let text = claims[name].as_str()?;
-        (!text.is_empty() && text.len() <= max_bytes && !text.contains(char::is_control)).then_some(text)
-    };
-    let subject = text("sub", SUBJECT_MAX_BYTES).ok_or(TokenError::Subject)?.to_owned();
-    let email = text("email", EMAIL_MAX_BYTES).ok_or(TokenError::NoEmail)?.to_owned();
-    // Microsoft Entra has a claim of its own: the domain's owner has verified the email.
-    if !["email_verified", "xms_edov"].iter().any(|name| is_true(&claims[*name])) {
-        return Err(TokenError::EmailNotVerified);
+    let subject = text(claims, "sub", SUBJECT_MAX_BYTES).ok_or(TokenError::Subject)?;
+    Ok(Claims { subject, email: email(claims) })
+}
+
+/// Returns the email of the user info, which must be that of the subject of a token (section 5.3.2).
+///
+/// # Errors
+/// [`TokenError::OtherSubject`], [`TokenError::NoEmail`], [`TokenError::EmailNotVerified`].
+pub(super) fn user_info_email(user_info: &Value, subject: &str) -> Result<String, TokenError> {
+    if user_info["sub"].as_str() != Some(subject) {
+        return Err(TokenError::OtherSubject);
     }
-    Ok(Claims { subject, email })
+    email(user_info)
+}
+
+fn email(claims: &Value) -> Result<String, TokenError> {
+    let email = text(claims, "email", EMAIL_MAX_BYTES).ok_or(TokenError::NoEmail)?;
+    // Microsoft Entra has a claim of its own: the domain's owner has verified the email.
+    let is_verified = ["email_verified", "xms_edov"].iter().any(|name| is_true(&claims[*name]));
+    if is_verified { Ok(email) } else { Err(TokenError::EmailNotVerified) }
+}
+
+fn text(claims: &Value, name: &str, max_bytes: usize) -> Option<String> {
+    let text = claims[name].as_str()?;
+    let is_plain = !text.is_empty() && text.len() <= max_bytes && !text.contains(char::is_control);
+    is_plain.then(|| text.to_owned())
 }
 
 fn check_times(claims: &Value, now: Timestamp) -> Result<(), TokenError> {
