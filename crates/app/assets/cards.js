@@ -101,4 +101,4 @@ const offerCards = () => {
   window.addEventListener("resize", hide);
 };
 
-if (document.querySelector("[data-cards]") && HTMLElement.prototype.showPopover) offerCards();
+if (document.querySelector("#main [data-cards]") && HTMLElement.prototype.showPopover) offerCards();

@@ -161,9 +161,9 @@ pub(crate) fn named(texts: Texts, place: &Place) -> (String, String) {
 
 fn place_in_words(texts: Texts, place: &Place) -> String {
     match place {
-        Place::File { page: Some(page), .. } => texts.with("source-page", "page", *page),
+        Place::File { page: Some(page), .. } => texts.with("source-page", "page", page.to_string()),
         Place::File { lines: Some((first, last)), .. } if first == last => {
-            texts.with("source-line", "line", *first)
+            texts.with("source-line", "line", first.to_string())
         }
         Place::File { lines: Some((first, last)), .. } => {
             texts.with("source-lines", "lines", format!("{first}–{last}"))

@@ -12,6 +12,7 @@ mod indexing;
 mod passage;
 mod preview;
 mod resumable;
+mod sheet;
 mod table;
 mod zip;
 

@@ -4,6 +4,8 @@ use std::sync::LazyLock;
 
 use domain::catalog::Localized;
 use fluent_bundle::concurrent::FluentBundle;
+use fluent_bundle::memoizer::MemoizerKind;
+use fluent_bundle::types::FluentNumber;
 use fluent_bundle::{FluentArgs, FluentResource, FluentValue};
 use unic_langid::LanguageIdentifier;
 
@@ -26,9 +28,45 @@ fn bundle(language: Language) -> Bundle {
     let mut bundle = FluentBundle::new_concurrent(vec![id]);
     // Marks of direction around arguments are for languages that are written from right to left.
     bundle.set_use_isolating(false);
+    bundle.set_formatter(Some(match language {
+        Language::English => format_number::<{ thousands_separator(Language::English) }, _>,
+        Language::Czech | Language::Slovak => format_number::<{ thousands_separator(Language::Czech) }, _>,
+    }));
     let resource = FluentResource::try_new(source(language).to_owned()).expect("a valid Fluent file");
     bundle.add_resource(resource).expect("each text once");
     bundle
+}
+
+const fn thousands_separator(language: Language) -> char {
+    match language {
+        Language::English => ',',
+        Language::Czech | Language::Slovak => '\u{a0}',
+    }
+}
+
+/// Returns a number with separators between thousands.
+fn grouped(number: u64, separator: char) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() * 2);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(separator);
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Formats the counts in texts as [`Texts::number`] does.
+fn format_number<const SEPARATOR: char, M: MemoizerKind>(value: &FluentValue<'_>, _: &M) -> Option<String> {
+    match value {
+        FluentValue::Number(FluentNumber { value, .. }) if *value >= 0.0 => {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts are whole")]
+            let count = *value as u64;
+            Some(grouped(count, SEPARATOR))
+        }
+        _ => None,
+    }
 }
 
 /// The texts in one language.
@@ -68,19 +106,7 @@ impl Texts {
 
     /// Returns a number with separators between thousands.
     pub(crate) fn number(self, number: u64) -> String {
-        let separator = match self.0 {
-            Language::English => ',',
-            Language::Czech | Language::Slovak => '\u{a0}',
-        };
-        let digits = number.to_string();
-        let mut out = String::with_capacity(digits.len() * 2);
-        for (at, digit) in digits.chars().enumerate() {
-            if at > 0 && (digits.len() - at).is_multiple_of(3) {
-                out.push(separator);
-            }
-            out.push(digit);
-        }
-        out
+        grouped(number, thousands_separator(self.0))
     }
 
     fn find(self, key: &str, arguments: Option<&FluentArgs<'_>>) -> Option<String> {
@@ -173,6 +199,7 @@ mod tests {
         let texts = Texts(Language::Czech);
         let count = |number: u64| texts.with("files-count", "count", number);
         assert_eq!([1, 3, 5].map(count), ["Jedna položka", "3 položky", "5 položek"]);
+        assert_eq!(count(26_700), "26\u{a0}700 položek");
         assert_eq!(texts.number(1_234_567), "1\u{a0}234\u{a0}567");
         assert_eq!(Texts(Language::English).number(999), "999");
         assert_eq!(Texts(Language::English).number(10_000), "10,000");

@@ -27,7 +27,7 @@ pub(crate) fn find(text: &str, words: &[String]) -> Option<Vec<FoundPiece>> {
     let shown = &text[start..end];
     let mut pieces = Vec::new();
     let mut push = |text: &str, is_found| {
-        let mut text = one_line(text);
+        let mut text = one_line(text, pieces.is_empty() && start == 0);
         if pieces.is_empty() {
             text = format!("{}{}", if start > 0 { "… " } else { "" }, text.trim_start());
         }
@@ -63,14 +63,25 @@ const fn is_mark(letter: char) -> bool {
     matches!(letter, '\u{300}'..='\u{36f}')
 }
 
-fn one_line(text: &str) -> String {
+/// Returns a text on one line without the marks of Markdown: those of quotations and headings at the beginnings of lines, those
+/// of emphasis and code anywhere.
+fn one_line(text: &str, mut is_line_start: bool) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
-            letter if letter.is_whitespace() && out.ends_with(' ') => {}
-            letter if letter.is_whitespace() => out.push(' '),
+            letter if letter.is_whitespace() => {
+                is_line_start |= letter == '\n';
+                if !out.ends_with(' ') {
+                    out.push(' ');
+                }
+            }
+            '>' | '#' if is_line_start => {}
+            '*' | '`' => {}
             letter if letter.is_control() => {}
-            letter => out.push(letter),
+            letter => {
+                is_line_start = false;
+                out.push(letter);
+            }
         }
     }
     out
@@ -100,6 +111,10 @@ mod tests {
         assert_eq!(shown("The rent is due.", &["rents", "due"]).unwrap(), "The rent is [due].");
         assert_eq!(shown("The rent is due.", &["lease"]), None);
         assert_eq!(shown("", &["a"]), None);
+        assert_eq!(
+            shown("## Rent\n> The **rent** is `due`: a > b #1.", &["due"]).unwrap(),
+            "Rent The rent is [due]: a > b #1."
+        );
         assert_eq!(shown("brent rent", &["rent"]).unwrap(), "brent [rent]", "from the beginning of a word");
     }
 

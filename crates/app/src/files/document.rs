@@ -13,6 +13,7 @@ use workspace::OpenFile;
 use super::FilePages;
 use super::indexing::reason_key;
 use super::passage::MarkedText;
+use super::sheet::Sheet;
 use crate::cited::CitedPassage;
 use crate::texts::Texts;
 use crate::visit::User;
@@ -36,6 +37,8 @@ pub(super) struct PageView {
     pub(super) title: Option<String>,
     pub(super) picture: Option<Picture>,
     pub(super) text: MarkedText,
+    /// The text as a table, if the page is a sheet of a workbook.
+    pub(super) sheet: Option<Sheet>,
     /// True of the page with the cited passage.
     pub(super) is_cited: bool,
 }
@@ -44,6 +47,11 @@ impl PageView {
     /// Returns true of the page with the cited passage, if no part of its picture shows it.
     pub(super) fn is_cited_whole(&self) -> bool {
         self.is_cited && self.picture.as_ref().is_none_or(|picture| picture.marks.is_empty())
+    }
+
+    /// Returns true of the page with the cited passage, if nothing on it shows where it stands.
+    pub(super) fn is_mark_missing(&self) -> bool {
+        self.is_cited_whole() && self.text.marked.is_empty()
     }
 }
 
@@ -158,7 +166,7 @@ fn view(
     let mut numbers = Vec::<Option<u32>>::new();
     for (number, size) in (first..).zip(&preview.sizes) {
         let (width, height) = size.picture();
-        let title = texts.with("document-page", "page", number);
+        let title = texts.with("document-page", "page", number.to_string());
         let picture = Picture {
             address: format!("{href}?drawn={number}&version={version}"),
             alt: format!("{title}, {}", file.name),
@@ -172,6 +180,7 @@ fn view(
             title: Some(title),
             picture: Some(picture),
             text: MarkedText::default(),
+            sheet: None,
             is_cited: false,
         });
     }
@@ -179,9 +188,10 @@ fn view(
         let at = numbers.iter().position(|number| *number == text.page).unwrap_or_else(|| {
             numbers.push(text.page);
             pages.push(PageView {
-                title: text.page.map(|page| texts.with(unit, "page", page)),
+                title: text.page.map(|page| texts.with(unit, "page", page.to_string())),
                 picture: None,
                 text: MarkedText::default(),
+                sheet: None,
                 is_cited: false,
             });
             pages.len() - 1
@@ -195,6 +205,12 @@ fn view(
     if let Some(cited) = cited {
         mark(&mut pages, &numbers, cited, preview.marks);
     }
+    if preview.unit == "sheet" {
+        for page in &mut pages {
+            page.sheet = Some(Sheet::of(&page.text));
+        }
+    }
+    let is_sheet_cut = pages.iter().filter_map(|page| page.sheet.as_ref()).any(|sheet| sheet.is_cut);
     let last = first.saturating_add(PAGES_MAX - 1).min(total);
     let is_range =
         total > PAGES_MAX && numbers.iter().all(|number| number.is_none_or(|number| number <= last));
@@ -203,7 +219,7 @@ fn view(
         range: is_range.then(|| texts.with("document-range", "pages", format!("{first}–{last} / {total}"))),
         previous: (is_range && first > PAGES_MAX).then(|| first - PAGES_MAX),
         next: (is_range && last < total).then_some(last + 1),
-        is_cut: preview.truncated,
+        is_cut: preview.truncated || is_sheet_cut,
     }
 }
 

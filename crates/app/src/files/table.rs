@@ -1,8 +1,8 @@
 //! Tables of values that are separated by commas, semicolons or tabs (RFC 4180, and what programs make of it).
 
 /// The most rows and columns that are shown.
-const ROWS_MAX: usize = 500;
-const COLUMNS_MAX: usize = 50;
+pub(super) const ROWS_MAX: usize = 500;
+pub(super) const COLUMNS_MAX: usize = 50;
 
 /// A table. Its first row names the columns.
 #[derive(Debug, PartialEq, Eq)]

@@ -83,13 +83,35 @@ fn a_cited_passage_is_marked_on_its_page() {
 }
 
 #[test]
+fn a_citation_leads_to_the_cited_text_of_a_document_without_pictures() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    for (name, target) in
+        [("minutes.docx", "<mark id=\"cited\">"), ("prices.xlsx", "<tr class=\"cited\" id=\"cited\">")]
+    {
+        upload(&browser, name);
+        let read = json!({ "path": format!("/uploads/{name}") });
+        stage.vendor.will([Say::Call { tool: "read".to_owned(), arguments: read }]);
+        stage.vendor.will([Say::text("It says so [1].")]);
+        let answer = completed(&browser, &ask(&browser, "What does it say?"));
+        let href = attribute(&answer, "data-citation=\"c1\"", "href").replace("&amp;", "&");
+        let page = browser.get(href.trim_end_matches("#cited")).expect_page(200);
+        assert!(page.contains(target), "{name}: {page}");
+        assert_eq!(page.matches("id=\"cited\"").count(), 1, "{name}: {page}");
+    }
+}
+
+#[test]
 fn other_documents_are_shown_as_text() {
     let stage = Stage::new();
     let browser = stage.signed_in();
     for (name, shown) in [
         ("minutes.docx", "<pre class=\"preview text whole\""),
         ("budget.pptx", "Slide 1"),
-        ("prices.xlsx", "Sheet 1"),
+        (
+            "prices.xlsx",
+            "Sheet 1</h2>\n<div class=\"table\" tabindex=\"0\"><table class=\"values\"><tbody>\n<tr><td>",
+        ),
         ("rules.epub", "Section 1"),
         ("contract.doc", "<pre class=\"preview text whole\""),
     ] {

@@ -140,3 +140,12 @@ fn the_first_touch_shows_the_card_and_the_second_follows_the_citation() {
     let _ = browser.find(".document-page img");
     stage.assert_quiet();
 }
+
+#[test]
+fn a_page_to_print_with_citations_runs_without_errors() {
+    let stage = Stage::signed_in(desktop(false, "en"));
+    let path = cited(&stage);
+    stage.open(&format!("{path}/print"));
+    let _ = stage.browser.find(".print a[data-citation=c1]");
+    stage.assert_quiet();
+}
