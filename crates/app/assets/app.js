@@ -54,6 +54,13 @@ const afterFrames = (count, task) => requestAnimationFrame(count > 1 ? () => aft
 // The time of the main thread that events take in one turn, unless a single one takes longer, in milliseconds.
 const TURN_MS = 8;
 
+// Says that the connection is lost, until it is there again.
+const tellConnection = (source) => {
+  const status = document.querySelector("[data-lost]");
+  source.addEventListener("open", () => { status.textContent = ""; });
+  source.addEventListener("error", () => { status.textContent = status.dataset.lost; });
+};
+
 // Follows an answer in progress. Each event has what has changed since the one before; a long change comes in several.
 const follow = (article) => {
   const main = document.getElementById("main");
@@ -121,6 +128,7 @@ const follow = (article) => {
       afterFrames(SETTLED_FRAMES, () => growth.disconnect());
     });
   });
+  tellConnection(source);
   // A stream that broke is opened again by the browser. One that was refused is not: the session may have ended.
   source.addEventListener("error", () => {
     if (source.readyState === EventSource.CLOSED) window.location.reload();

@@ -78,6 +78,7 @@ version-previous = Předchozí verze
 version-next = Další verze
 answer = Odpověď
 working = Pracuji …
+connection-lost = Spojení se přerušilo. Navazuje se znovu …
 reasoning = Úvaha
 agent = Agent { $name }
 sources = Zdroje

@@ -77,6 +77,7 @@ version-previous = Previous version
 version-next = Next version
 answer = Answer
 working = Working …
+connection-lost = The connection was lost. Trying again …
 reasoning = Reasoning
 agent = Agent { $name }
 sources = Sources

@@ -78,6 +78,7 @@ version-previous = Predchádzajúca verzia
 version-next = Ďalšia verzia
 answer = Odpoveď
 working = Pracujem …
+connection-lost = Spojenie sa prerušilo. Nadväzuje sa znova …
 reasoning = Úvaha
 agent = Agent { $name }
 sources = Zdroje

@@ -389,11 +389,14 @@ fn two_browsers_and_a_program_get_an_answer_through_a_kill() {
     let mut events = api.events_of(&answer);
     let seen = events.find("the first half", |event| event.text().contains("The first half"));
     stage.service.kill();
+    stage.browser.wait_text("The connection was lost. Trying again …");
+    second.wait_text("Spojení se přerušilo. Navazuje se znovu …");
     stage.vendor.will([Say::text("The first half and the second.")]);
     stage.service.restart();
     for browser in [&stage.browser, &second] {
         browser.wait_text("The first half and the second.");
         let _ = browser.find(".conversation[data-state=idle]");
+        let _ = browser.find("[data-lost]:empty");
         assert!(browser.find_now("[aria-busy]").is_none());
     }
     let api = stage.service.api(&stage.account);
