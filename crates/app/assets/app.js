@@ -135,6 +135,16 @@ const follow = (article) => {
   });
 };
 
+// Stops an answer in place: the end comes with its events, and a question that is being written stays.
+const stopInPlace = async (event) => {
+  if (!event.submitter?.matches(".stop")) return;
+  event.preventDefault();
+  const { formAction } = event.submitter;
+  const stopped = await fetch(formAction, { method: "POST", redirect: "manual" }).catch(() => null);
+  // Success leads to the page of the conversation, which is here. Without a connection, the page says so.
+  if (stopped && stopped.type !== "opaqueredirect") window.location.reload();
+};
+
 // Enter sends the question, Shift and Enter begins a new line.
 const compose = (form) => {
   const input = form.querySelector("textarea");
@@ -146,6 +156,7 @@ const compose = (form) => {
     event.preventDefault();
     if (main.dataset.state !== "open" && input.value.trim()) form.requestSubmit(form.querySelector(".send"));
   });
+  form.addEventListener("submit", stopInPlace);
 };
 
 // Shows the settings of the chosen model alone.

@@ -273,9 +273,12 @@ fn an_answer_is_stopped() {
         browser.write(&browser.find("textarea"), "Tell me everything");
         browser.click(&browser.find(".send"));
         browser.wait_text("Half of it");
+        browser.write(&browser.find(".dock textarea"), "And then?");
         browser.click(&browser.find(".stop"));
         let _ = browser.find(".conversation[data-state=idle] .answer .note");
         browser.wait_text("Half of it");
+        let draft = browser.run("return document.querySelector('.dock textarea').value", &[]);
+        assert_eq!(draft, "And then?", "a question that is being written stays");
         assert!(browser.find_now(".alert").is_none());
     });
 }
