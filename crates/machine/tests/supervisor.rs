@@ -149,6 +149,15 @@ async fn an_account_without_a_machine_is_told() {
     assert!(matches!(site.machines.ensure_running(stranger).await, Err(MachineError::NoMachine)));
 }
 
+/// The reason of its last stop under an earlier service says nothing of a machine that runs again.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_a_service_starts_at_its_own_start_has_that_reason() {
+    let site = Site::new(Desired::Running);
+    site.becomes(MachineStatus::Running).await;
+    let reason = site.machines.view(site.account).await.unwrap().reason;
+    assert_eq!(reason, Some(ChangeReason::FoundStopped));
+}
+
 /// Otherwise users of the store would wait for a machine that never starts.
 #[tokio::test(start_paused = true)]
 async fn what_a_machine_is_meant_to_be_is_kept_once_the_store_works_again() {

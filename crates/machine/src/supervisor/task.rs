@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::id::AccountId;
-use domain::machine::{ChangeReason, Effect, Event, Machine, State};
+use domain::machine::{ChangeReason, Effect, Event, Machine, MachineStatus, State};
 use domain::time::Timestamp;
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -324,16 +324,19 @@ impl Supervisor {
     async fn apply_event_because(&mut self, event: Event, reason: Option<ChangeReason>) {
         let before = self.machine.status();
         let has_grown = matches!(self.machine.state(), State::Running { grown: true, .. });
-        // A service that finds no machine keeps what an earlier one knew.
-        let is_known = self.reason.is_some() && event == Event::NothingToAttach;
-        let reason = reason.or_else(|| ChangeReason::of(&event, has_grown).filter(|_| !is_known));
+        let is_missing = event == Event::NothingToAttach;
+        let reason = reason.or_else(|| ChangeReason::of(&event, has_grown));
         if self.take(event).await && !matches!(self.machine.state(), State::Failed { .. }) {
             self.take(Event::StartRequested).await;
         }
         let after = self.machine.status();
-        if before != after {
+        // It was to run, and its status has been that of a start since the service began.
+        let is_restarted = is_missing && after == MachineStatus::Starting;
+        if before != after || is_restarted {
             let (before, after) = (before.as_str(), after.as_str());
-            self.reason = reason.or(self.reason.take());
+            // A service that finds no machine and starts none keeps what an earlier one knew.
+            let is_known = self.reason.is_some() && is_missing && !is_restarted;
+            self.reason = reason.filter(|_| !is_known).or(self.reason.take());
             if let Some(reason) = &self.reason {
                 self.shared.driver.keep_reason(self.home.account, reason);
             }
