@@ -4,7 +4,23 @@ mod english;
 mod german;
 mod slavic;
 
+use std::collections::HashMap;
+
 use crate::Language;
+
+/// The stem of each irregular form.
+type Irregular = HashMap<&'static str, &'static str>;
+
+/// Indexes lists of a stem with its forms. A form of two stems has the first.
+fn by_form(stems: &[(&'static str, &[&'static str])]) -> Irregular {
+    let mut found = Irregular::new();
+    for (stem, forms) in stems {
+        for form in *forms {
+            found.entry(form).or_insert(stem);
+        }
+    }
+    found
+}
 
 /// Returns the distinct stems of a folded word in each language, for a query whose language may not be that of the
 /// document.

@@ -40,6 +40,12 @@ CREATE VIRTUAL TABLE stems USING fts5 (body, context, content='', contentless_de
 CREATE VIRTUAL TABLE stems_in USING fts5vocab (stems, row);
 ";
 
+/// Gives the file of each passage without reading the passage, whose text fills pages of the database. Indexes that were made
+/// before have it from their next opening on.
+const PLACES: &str = "CREATE INDEX IF NOT EXISTS passage_place ON passage (id, file);";
+/// The memory for pages of the database, in KiB.
+const CACHE_MAX_KIB: u32 = 16 * 1024;
+
 /// The reason why the index is not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
@@ -132,9 +138,10 @@ impl Index {
     fn open_file(path: &Path) -> Result<Self, IndexError> {
         let connection = Connection::open(path)?;
         // Data lost in a crash is read again from the documents.
-        connection.execute_batch(
-            "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; PRAGMA temp_store = MEMORY;",
-        )?;
+        connection.execute_batch(&format!(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; PRAGMA temp_store = MEMORY;
+             PRAGMA cache_size = -{CACHE_MAX_KIB};"
+        ))?;
         let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
         if version == 0 {
             connection
@@ -146,6 +153,7 @@ impl Index {
         if sound != "ok" {
             return Err(rusqlite::Error::InvalidQuery.into());
         }
+        connection.execute_batch(PLACES)?;
         connection.execute_batch(vectors::SCHEMA)?;
         connection.execute_batch(recognizer::SCHEMA)?;
         // Queries each table once to detect corruption now.
@@ -279,7 +287,8 @@ impl Index {
     /// Returns the files that have a passage with one of these stems.
     pub(super) fn files_with(&self, stems: &[String]) -> Result<Vec<i64>, IndexError> {
         let mut statement = self.connection.prepare(
-            "SELECT DISTINCT passage.file FROM stems JOIN passage ON passage.id = stems.rowid WHERE stems MATCH ?1",
+            "SELECT DISTINCT passage.file FROM stems
+             JOIN passage INDEXED BY passage_place ON passage.id = stems.rowid WHERE stems MATCH ?1",
         )?;
         let rows = statement.query_map([any_of(stems.iter())], |row| row.get(0))?;
         Ok(rows.collect::<Result<_, _>>()?)
@@ -300,12 +309,22 @@ impl Index {
         let mut values: Vec<String> = vec![any_of(stems.iter())];
         let filter = scope_filter(&mut values, paths, named);
         let sql = format!(
-            "SELECT {CANDIDATE} FROM stems JOIN passage ON passage.id = stems.rowid JOIN file ON file.id = passage.file
+            "SELECT passage.id FROM stems JOIN passage INDEXED BY passage_place ON passage.id = stems.rowid
+             JOIN file ON file.id = passage.file
              WHERE stems MATCH ?1{filter} ORDER BY bm25(stems, 1.0, 0.5), passage.id LIMIT {at_most}"
         );
         let mut statement = self.connection.prepare(&sql)?;
-        let rows = statement.query_map(rusqlite::params_from_iter(values), candidate)?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        let rows = statement.query_map(rusqlite::params_from_iter(values), |row| row.get(0))?;
+        self.candidates_of(&rows.collect::<Result<Vec<i64>, _>>()?)
+    }
+
+    /// Returns these passages, in this order, as far as they exist.
+    pub(super) fn candidates_of(&self, ids: &[i64]) -> Result<Vec<Candidate>, IndexError> {
+        let mut statement = self.connection.prepare(&format!(
+            "SELECT {CANDIDATE} FROM passage JOIN file ON file.id = passage.file WHERE passage.id = ?1"
+        ))?;
+        let found = ids.iter().map(|id| statement.query_row([id], candidate).optional());
+        Ok(found.filter_map(Result::transpose).collect::<Result<_, _>>()?)
     }
 }
 
@@ -335,11 +354,11 @@ pub(super) fn scope_filter(values: &mut Vec<String>, paths: &[String], named: &[
 }
 
 /// The columns of a [`Candidate`], in the order that [`candidate`] expects.
-pub(super) const CANDIDATE: &str =
+const CANDIDATE: &str =
     "passage.id, file.id, file.path, file.title, file.language, passage.page, passage.first_line,
      passage.last_line, passage.heading, passage.text";
 
-pub(super) fn candidate(row: &Row<'_>) -> rusqlite::Result<Candidate> {
+fn candidate(row: &Row<'_>) -> rusqlite::Result<Candidate> {
     let language: String = row.get(4)?;
     let lines: (Option<u32>, Option<u32>) = (row.get(6)?, row.get(7)?);
     Ok(Candidate {

@@ -191,6 +191,19 @@ async fn a_damaged_index_is_begun_anew() {
 }
 
 #[tokio::test]
+async fn an_index_of_an_earlier_release_is_searched() {
+    let fixture = Fixture::with(&[("a.txt", "one apple")]);
+    fixture.search("apple").await;
+    let index = Index::open(fixture.index.path()).unwrap();
+    index.connection().execute("DROP INDEX passage_place", []).unwrap();
+    drop(index);
+    fixture.read_since();
+    let again = Fixture { library: Library::new(fixture.workspace.path(), fixture.index.path()), ..fixture };
+    assert_eq!(paths(&again.search("apple").await), ["/a.txt"]);
+    assert!(again.read_since().is_empty(), "it is not read again");
+}
+
+#[tokio::test]
 async fn what_cannot_be_read_is_said_and_not_tried_again() {
     let fixture = Fixture::with(&[("a.txt", "one apple"), ("b.txt", "secret")]);
     let output = fixture.search("apple").await;

@@ -10,7 +10,7 @@ use domain::embedding::{DIMENSION_MAX, cosine};
 use protocol::embedding::{EMBEDDED_TEXT_MAX_BYTES, PassageVector, Unembedded, UnembeddedPassage};
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
-use super::store::{CANDIDATE, Candidate, Index, IndexError, candidate, scope_filter};
+use super::store::{Index, IndexError, scope_filter};
 
 /// The maximum number of vectors: reading them all takes a third of a second. Further passages are found by words.
 const VECTORS_MAX: i64 = 200_000;
@@ -137,7 +137,8 @@ impl Index {
         let mut values = Vec::new();
         let filter = scope_filter(&mut values, paths, named);
         let mut statement = connection.prepare(&format!(
-            "SELECT vector.passage, vector.components FROM vector JOIN passage ON passage.id = vector.passage
+            "SELECT vector.passage, vector.components FROM vector
+             JOIN passage INDEXED BY passage_place ON passage.id = vector.passage
              JOIN file ON file.id = passage.file WHERE 1{filter}"
         ))?;
         let mut rows = statement.query(params_from_iter(values))?;
@@ -155,15 +156,6 @@ impl Index {
             }
         }
         Ok(nearest.into_sorted_vec().into_iter().map(|near| near.id).collect())
-    }
-
-    /// Returns passages by their ids, in this order.
-    pub(super) fn candidates_of(&self, ids: &[i64]) -> Result<Vec<Candidate>, IndexError> {
-        let mut statement = self.connection().prepare(&format!(
-            "SELECT {CANDIDATE} FROM passage JOIN file ON file.id = passage.file WHERE passage.id = ?1"
-        ))?;
-        let found = ids.iter().map(|id| statement.query_row([id], candidate).optional());
-        Ok(found.filter_map(Result::transpose).collect::<Result<_, _>>()?)
     }
 }
 

@@ -1,6 +1,10 @@
 //! The English stemmer, on folded words. Removes plural, tense, the silent `e` and the most common endings of nouns and
 //! adverbs. Keeps endings that name another person or thing (`employer`, `employee`).
 
+use std::sync::LazyLock;
+
+use super::{Irregular, by_form};
+
 /// Words with irregular forms.
 const IRREGULAR: &[(&str, &[&str])] = &[
     ("pay", &["pay", "pays", "paid", "paying", "payment", "payments", "payable"]),
@@ -42,9 +46,11 @@ const IRREGULAR: &[(&str, &[&str])] = &[
     ("parking", &["parking", "park", "parked"]),
 ];
 
+static BY_FORM: LazyLock<Irregular> = LazyLock::new(|| by_form(IRREGULAR));
+
 /// Returns the stem of a folded English word.
 pub(super) fn stem(word: &str) -> String {
-    if let Some((stem, _)) = IRREGULAR.iter().find(|(_, forms)| forms.contains(&word)) {
+    if let Some(stem) = BY_FORM.get(word) {
         return (*stem).to_owned();
     }
     if !word.is_ascii() || word.len() < 4 || word.bytes().any(|b| b.is_ascii_digit()) {

@@ -5,6 +5,10 @@
 //! equal: it removes suffixes of verbs and adjectives, drops the fleeting vowel (`nájem`, `nájmu`), and normalizes a
 //! softened last consonant (`úředník`, `úředníci`). The prefix of negation stays, because it changes the meaning.
 
+use std::sync::LazyLock;
+
+use super::{Irregular, by_form};
+
 /// Words with irregular forms: the stem, then its forms.
 const IRREGULAR: &[(&str, &[&str])] = &[
     (
@@ -176,6 +180,8 @@ const IRREGULAR: &[(&str, &[&str])] = &[
     ),
 ];
 
+static BY_FORM: LazyLock<Irregular> = LazyLock::new(|| by_form(IRREGULAR));
+
 /// Words that only appear to have an ending.
 const WHOLE_ENDINGS: &[&str] = &[
     "najem", "zajem", "prijem", "objem", "pojem", "dojem", "odjem", "system", "problem", "najom", "zaujem",
@@ -194,7 +200,7 @@ const INFLECTIONS: &[&str] = &[
 
 /// Returns the stem of a folded Czech or Slovak word.
 pub(super) fn stem(word: &str) -> String {
-    if let Some((stem, _)) = IRREGULAR.iter().find(|(_, forms)| forms.contains(&word)) {
+    if let Some(stem) = BY_FORM.get(word) {
         return (*stem).to_owned();
     }
     if !word.is_ascii() || word.len() < 4 || word.bytes().any(|b| b.is_ascii_digit()) {
