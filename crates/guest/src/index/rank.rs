@@ -29,6 +29,12 @@ const FUSION_RANKS: f64 = 60.0;
 /// A stem in more passages than this is too common to be looked up per file.
 const SPREAD_MAX_PASSAGES: u64 = 5_000;
 
+/// The maximum number of words of a query that are searched by their parts.
+const COMPOUNDS_MAX: usize = 8;
+/// The shortest part of a compound, and the letters that may join two parts.
+const PART_MIN_BYTES: usize = 4;
+const LINKS: [&str; 4] = ["", "s", "es", "n"];
+
 /// The weight of a word if the passage contains only a related one.
 const RELATED_WEIGHT: f64 = 0.55;
 /// The weight of a word that occurs only in the heading, the title or the file name.
@@ -72,6 +78,7 @@ pub(super) fn query_terms(index: &Index, query: &str) -> Result<Vec<QueryTerm>, 
     let query = &query[..query.floor_char_boundary(QUERY_MAX_BYTES)];
     let total = index.passages()?;
     let mut found: Vec<QueryTerm> = Vec::new();
+    let mut compounds = 0;
     let all = terms(query, Language::Czech);
     let only_stop_words = all.iter().all(|term| term.stop);
     for term in all.into_iter().filter(|term| only_stop_words || !term.stop) {
@@ -85,6 +92,10 @@ pub(super) fn query_terms(index: &Index, query: &str) -> Result<Vec<QueryTerm>, 
         related.dedup();
         related.retain(|stem| !stems.contains(stem));
         let passages = count(index, &stems)?;
+        if passages == 0 && !term.number && compounds < COMPOUNDS_MAX {
+            compounds += 1;
+            related.extend(parts(index, &stems)?);
+        }
         let weight = match passages {
             0 => rarity(count(index, &related)?, total),
             passages => rarity(passages, total),
@@ -92,6 +103,32 @@ pub(super) fn query_terms(index: &Index, query: &str) -> Result<Vec<QueryTerm>, 
         found.push(QueryTerm { word: term.exact, stems, related, passages, weight });
     }
     Ok(found)
+}
+
+/// Splits a word that no passage contains into two words that some contain: `urlaubstag` into `urlaub` and `tag`. Returns
+/// the stems of the split whose rarer word is most frequent; none if there is no split.
+fn parts(index: &Index, stems: &[String]) -> Result<Vec<String>, IndexError> {
+    let mut found: (u64, Vec<String>) = (0, Vec::new());
+    for stem in stems {
+        for at in PART_MIN_BYTES..=stem.len().saturating_sub(PART_MIN_BYTES) {
+            let Some((first, second)) = stem.split_at_checked(at) else { continue };
+            let passages = index.passages_with(second)?;
+            if passages <= found.0 {
+                continue;
+            }
+            for link in LINKS {
+                let Some(first) = first.strip_suffix(link).filter(|first| first.len() >= PART_MIN_BYTES)
+                else {
+                    continue;
+                };
+                let rarer = passages.min(index.passages_with(first)?);
+                if rarer > found.0 {
+                    found = (rarer, vec![first.to_owned(), second.to_owned()]);
+                }
+            }
+        }
+    }
+    Ok(found.1)
 }
 
 fn count(index: &Index, stems: &[String]) -> Result<u64, IndexError> {

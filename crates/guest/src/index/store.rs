@@ -279,7 +279,7 @@ impl Index {
 
     /// Returns the number of passages with this stem.
     pub(super) fn passages_with(&self, stem: &str) -> Result<u64, IndexError> {
-        let mut statement = self.connection.prepare("SELECT doc FROM stems_in WHERE term = ?1")?;
+        let mut statement = self.connection.prepare_cached("SELECT doc FROM stems_in WHERE term = ?1")?;
         let count: Option<i64> = statement.query_row([stem], |row| row.get(0)).optional()?;
         Ok(count.and_then(|count| u64::try_from(count).ok()).unwrap_or(0))
     }

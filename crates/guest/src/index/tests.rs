@@ -204,6 +204,18 @@ async fn an_index_of_an_earlier_release_is_searched() {
 }
 
 #[tokio::test]
+async fn a_compound_that_no_document_has_is_searched_by_its_parts() {
+    let fixture = Fixture::with(&[
+        ("a.txt", "Der Urlaub beträgt mindestens 30 Werktage."),
+        ("b.txt", "Der Tag beginnt um 6 Uhr."),
+        ("c.txt", "Die Miete ist zu zahlen."),
+    ]);
+    assert_eq!(paths(&fixture.search("Urlaubsmiete").await), ["/a.txt", "/c.txt"]);
+    fixture.write("d.txt", "Die Urlaubsmiete ist zu zahlen.");
+    assert_eq!(paths(&fixture.search("Urlaubsmiete").await), ["/d.txt"]);
+}
+
+#[tokio::test]
 async fn what_cannot_be_read_is_said_and_not_tried_again() {
     let fixture = Fixture::with(&[("a.txt", "one apple"), ("b.txt", "secret")]);
     let output = fixture.search("apple").await;
