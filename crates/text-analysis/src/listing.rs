@@ -1,5 +1,5 @@
-//! Tells lists of places from text: tables of contents, indexes, lists of links, and commands of typesetting. They name
-//! many subjects and say nothing about any.
+//! Tells lists of places from text: tables of contents, indexes, lists of links or of questions without their answers, and
+//! commands of typesetting. They name many subjects and say nothing about any.
 
 /// A text with fewer lines is no list of places.
 const LINES_MIN: usize = 3;
@@ -7,6 +7,9 @@ const LINES_MIN: usize = 3;
 const SHARE_MIN: usize = 60;
 /// The longest line of a numbered table of contents, in bytes.
 const ENTRY_MAX_BYTES: usize = 90;
+/// The share of dots that lead to page numbers, in per cent of the bytes, from which a text is a table of contents, however its
+/// lines are broken.
+const LEADERS_MIN: usize = 25;
 
 /// Returns true if most lines of a text only name places: `3.1 Purpose ..... 12`, `[Purpose](#purpose)`.
 #[must_use]
@@ -17,13 +20,21 @@ pub fn is_listing(text: &str) -> bool {
             .split_once("\n---\n")
             .is_none_or(|(_, text)| text.trim().is_empty() || is_listing(text));
     }
-    let (mut lines, mut entries) = (0, 0);
+    let (mut lines, mut entries, mut questions) = (0, 0, 0);
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         lines += 1;
         entries +=
             usize::from(has_leader(line) || is_link(line) || is_numbered_title(line) || is_typesetting(line));
+        questions += usize::from(line.ends_with('?'));
     }
+    let entries = entries.max(questions);
     lines >= LINES_MIN && entries * 100 >= lines * SHARE_MIN
+        || leaders(text) * 100 >= text.len() * LEADERS_MIN
+}
+
+/// Returns the length of the dots that lead to page numbers, with the spaces between them.
+fn leaders(text: &str) -> usize {
+    text.matches(" . .").count() * " . .".len() + text.matches("....").count() * "....".len()
 }
 
 /// Returns true for dots that lead to a page number.
@@ -65,6 +76,8 @@ mod tests {
             "- [Terms](#terms)\n- [Scope](#scope)\n- [Fees](#fees)",
             "3.1. Purpose\n3.2. Requirements\n3.3. Specific Options",
             "---\ntitle: Bylaws\nauthor: The club",
+            "- How do I add a column?\n- Is this a bug?\n- What is the\nlargest size of a text?\n- Are keys supported?",
+            ". . . . 12 1.16 Can I stop a job? . . . . . . . . . . . . 12 1.17 Terms . . . . . . . . .\n. . . 13",
             "\\begin{titlepage}\n\\centering\n{\\Huge Bylaws}",
         ] {
             assert!(is_listing(listing), "{listing}");
@@ -74,6 +87,7 @@ mod tests {
             "---\ntitle: Bylaws\n---\nThe rent is 10,000 crowns.",
             "See [the terms](#terms) for more.\nThe rent is due.\nThe deposit is one rent.",
             "3.1. Purpose\nThis is a purpose.",
+            "Is this a bug?\nNo.\nCan I stop it?\nYes, by a command.\nIt ends . . . at once.",
         ] {
             assert!(!is_listing(text), "{text}");
         }

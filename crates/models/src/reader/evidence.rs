@@ -26,7 +26,7 @@ const IN_PURE_HEAD_OWN: f64 = 0.85;
 const AROUND: f64 = 0.6;
 const OWN: f64 = 0.4;
 /// The share of the score from the search's order, and its decay.
-const ORDER: f64 = 0.28;
+const ORDER: f64 = 0.4;
 const ORDER_FALL: f64 = 6.0;
 /// The factor for a sentence without the kind of thing that the question asks for.
 const WITHOUT_FOCUS: f64 = 0.62;

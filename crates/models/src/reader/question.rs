@@ -55,6 +55,8 @@ pub(super) struct Word {
     pub(super) compounds: bool,
     /// It is a capitalised name, which identifies a document.
     pub(super) name: bool,
+    /// It may be a verb.
+    verb: bool,
 }
 
 impl Word {
@@ -171,23 +173,22 @@ impl Question {
         // A word that no document contains is hardly more significant than the rarest word that one contains; a verb,
         // which has many synonyms, is less significant.
         for word in self.words.iter_mut().filter(|word| word.unknown && rarest_known > 0.0) {
-            word.weight = word.weight.min(rarest_known * UNKNOWN)
-                * if is_verb(&fold(&word.exact), self.language) { VERB } else { 1.0 };
+            word.weight = word.weight.min(rarest_known * UNKNOWN) * if word.verb { VERB } else { 1.0 };
         }
     }
 }
 
-/// Returns true when a folded word has the form of a verb: in German of an infinitive or participle, else of Czech or
-/// Slovak.
-fn is_verb(folded: &str, language: Language) -> bool {
+/// Returns true for a word that may be a verb: in German, which writes nouns with a capital, one without, else one with an
+/// ending of Czech or Slovak verbs.
+fn is_verb(word: &str, language: Language) -> bool {
     if language == Language::German {
-        return folded.len() > 4
-            && (folded.ends_with("en") || folded.starts_with("ge") && folded.ends_with('t'));
+        return word.starts_with(char::is_lowercase);
     }
     const ENDINGS: &[&str] = &[
         "at", "it", "et", "out", "al", "ala", "alo", "ali", "il", "ila", "ilo", "ili", "el", "ela", "elo",
         "uje", "uji", "uju", "eji", "aji", "aju", "eju", "ite", "ate", "ete", "eme", "ime", "ame",
     ];
+    let folded = fold(word);
     folded.len() > 4 && ENDINGS.iter().any(|ending| folded.ends_with(ending))
 }
 
@@ -218,7 +219,9 @@ fn words(text: &str, language: Language, earlier: bool) -> Vec<Word> {
         let name =
             names && !begins && !term.number && text[term.range.clone()].starts_with(char::is_uppercase);
         let compounds = language == Language::German && !term.number;
-        found.push(Word { exact: term.exact, stems, related, weight, unknown: false, weak, compounds, name });
+        let verb = is_verb(&text[term.range], language);
+        let exact = term.exact;
+        found.push(Word { exact, stems, related, weight, unknown: false, weak, compounds, name, verb });
     }
     found
 }
@@ -295,6 +298,16 @@ mod tests {
         let (total, words) = counts("Passages with each word (of 231): lhůta 14, § 0.\nNo passage fits.");
         assert!((total - 231.0).abs() < f64::EPSILON);
         assert_eq!(words, [("lhůta".to_owned(), 14.0), ("§".to_owned(), 0.0)]);
+    }
+
+    #[test]
+    fn german_words_without_a_capital_may_be_verbs() {
+        let verbs = |text: &str, language: Language| -> Vec<String> {
+            let words = words(text, language, false).into_iter().filter(|word| word.verb);
+            words.map(|word| word.exact).collect()
+        };
+        assert_eq!(verbs("Wie viele Urlaubstage bekommt ein Jugendlicher?", Language::German), ["bekommt"]);
+        assert_eq!(verbs("Kdo schvaluje přijetí člena?", Language::Czech), ["schvaluje"]);
     }
 
     #[test]
