@@ -130,3 +130,5 @@ bench-documents: ## Measure the built-in reader on public documents, which are f
 	$(TARGET)/debug/examples/bench_documents $(DOCUMENTS)/files $(DOCUMENTS)/index
 	sh crates/models/examples/bench_documents/fetch.sh $(DOCUMENTS)/fresh fresh_sources.tsv
 	$(TARGET)/debug/examples/bench_documents $(DOCUMENTS)/fresh $(DOCUMENTS)/fresh-index fresh
+	sh crates/models/examples/bench_documents/fetch.sh $(DOCUMENTS)/further further_sources.tsv
+	$(TARGET)/debug/examples/bench_documents $(DOCUMENTS)/further $(DOCUMENTS)/further-index further apart

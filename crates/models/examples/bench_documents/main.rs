@@ -1,11 +1,12 @@
 //! Measures the built-in reader on public documents that nobody here wrote: `bench_documents FOLDER INDEX
-//! [tuned|kept|fresh] [attached] [embeddings=URL,MODEL]`, with the documents of `fetch.sh` in FOLDER and their index in
-//! INDEX. The set `fresh` has documents of its own (`fetch.sh FOLDER fresh_sources.tsv`) and was written later.
+//! [tuned|kept|fresh|further|apart]... [attached] [embeddings=URL,MODEL]`, with the documents of `fetch.sh` in FOLDER and
+//! their index in INDEX. The questions `fresh`, and `further` and `apart`, have documents of their own
+//! (`fetch.sh FOLDER fresh_sources.tsv`, `further_sources.tsv`) and were written later.
 //!
 //! The questions and the passages that answer them were written from the documents before the reader was measured on
-//! them; a third is kept apart (`kept`) and was not looked at while the reader was improved. With `attached`, each
-//! question has the right document attached. With `embeddings`, passages and queries are embedded by the model of an
-//! OpenAI-compatible server.
+//! them; a third of the first ones (`kept`) and half of the last (`apart`) are not looked at while the reader is
+//! improved. With `attached`, each question has the right document attached. With `embeddings`, passages and queries are
+//! embedded by the model of an OpenAI-compatible server.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the figures are what it is for")]
 
@@ -22,9 +23,19 @@ use exchange::{Answer, Exchange};
 use models::{EmbeddingModel, EmbeddingsConfig, VendorConfig, VendorsConfig};
 use protocol::tool::FoundPassage;
 
+/// The tables of questions with the parts that each has, each table over documents of its own.
+const TABLES: [(&[&str], &str); 3] = [
+    (&["tuned", "kept"], include_str!("questions.tsv")),
+    (&["fresh"], include_str!("fresh_questions.tsv")),
+    (&["further", "apart"], include_str!("further_questions.tsv")),
+];
+/// The parts whose single answers are not shown, so that nothing is made to fit them.
+const APART: [&str; 2] = ["kept", "apart"];
+
 /// A question and the place of its answer.
 struct Question {
-    kept: bool,
+    /// The set of questions that it belongs to.
+    part: &'static str,
     language: &'static str,
     /// The file and the passage that answer it; absent when no document does.
     answer: Option<(&'static str, &'static str)>,
@@ -63,16 +74,19 @@ struct Group {
 async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [documents, index, options @ ..] = arguments.as_slice() else {
-        eprintln!("usage: bench_documents FOLDER INDEX [tuned|kept|fresh] [attached] [embeddings=URL,MODEL]");
+        eprintln!(
+            "usage: bench_documents FOLDER INDEX [tuned|kept|fresh|further|apart]... [attached] [embeddings=URL,MODEL]"
+        );
         std::process::exit(2);
     };
     let has = |option: &str| options.iter().any(|given| given == option);
-    let part = |question: &Question| has(if question.kept { "kept" } else { "tuned" });
-    let (questions, any) = if has("fresh") {
-        (questions(include_str!("fresh_questions.tsv")), true)
+    let tables = TABLES.iter().filter(|(parts, _)| parts.iter().any(|part| has(part)));
+    let mut questions: Vec<Question> = tables.flat_map(|(_, table)| questions(table)).collect();
+    if questions.is_empty() {
+        questions = self::questions(TABLES[0].1);
     } else {
-        (questions(include_str!("questions.tsv")), !has("kept") && !has("tuned"))
-    };
+        questions.retain(|question| has(question.part));
+    }
     std::fs::create_dir_all(index).expect("a folder for the index");
     let mut exchange = Exchange::with_index(Path::new(documents), Path::new(index));
     if let Some(model) = options.iter().find_map(|option| embedding_model(option)) {
@@ -81,7 +95,7 @@ async fn main() {
     }
     let mut groups: BTreeMap<&str, Group> = BTreeMap::new();
     let mut causes: BTreeMap<Cause, [usize; 2]> = BTreeMap::new();
-    for question in questions.iter().filter(|question| any || part(question)) {
+    for question in &questions {
         if question.answer.is_some_and(|(file, _)| !Path::new(documents).join(file).exists()) {
             println!("left out, as its document is missing: {}", question.text);
             continue;
@@ -101,7 +115,7 @@ async fn main() {
         if let Some(cause) = cause(question, &answer, &right) {
             causes.entry(cause).or_default()[half] += 1;
         }
-        if !question.kept && right.first() != Some(&true) && !(has("half1") && half == 1) {
+        if !APART.contains(&question.part) && right.first() != Some(&true) && !(has("half1") && half == 1) {
             let cause = cause(question, &answer, &right);
             println!("\n{cause:?} {:?} {}\n{}", question.answer, question.text, answer.text);
         }
@@ -217,7 +231,7 @@ fn questions(table: &'static str) -> Vec<Question> {
         .map(|line| {
             let [part, language, file, passage, text] =
                 line.split('\t').collect::<Vec<_>>().try_into().expect("five fields");
-            Question { kept: part == "kept", language, answer: given(file).zip(given(passage)), text }
+            Question { part, language, answer: given(file).zip(given(passage)), text }
         })
         .collect()
 }
