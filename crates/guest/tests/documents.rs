@@ -57,6 +57,49 @@ fn pdf_fonts_without_unicode_are_read_by_their_collection_or_their_own_table() {
 }
 
 #[test]
+fn subsets_of_true_type_fonts_are_read_by_the_order_of_their_glyphs() {
+    assert_eq!(text(&read("glyph_order.pdf").expect("it is read")), "The rent is 15 800 crowns.");
+}
+
+/// Builds a PDF of one page whose only font is `font`, with the objects that the font refers to, from 5 on.
+fn pdf_with_font(font: &str, content: &str, objects: &str) -> Vec<u8> {
+    format!(
+        "%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n\
+         3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Contents 4 0 R/Resources<</Font<</F {font}>>>>>>endobj\n\
+         4 0 obj<</Length {}>>stream\n{content}\nendstream endobj\n{objects}trailer<</Root 1 0 R>>\n",
+        content.len()
+    )
+    .into_bytes()
+}
+
+fn text_with_font(font: &str, content: &str, objects: &str) -> String {
+    text(&extract_bytes(Path::new("a.pdf"), &pdf_with_font(font, content, objects)).expect("it is read"))
+}
+
+#[test]
+fn words_in_fonts_that_a_pdf_lacks_stay_whole() {
+    // All letters are as wide as in no font that stands in for it.
+    let widths = ["458"; 95].join(" ");
+    let font = format!(
+        "<</Type/Font/Subtype/TrueType/BaseFont/SimSun/Encoding/WinAnsiEncoding/FirstChar 32/LastChar 126\
+         /Widths[{widths}]/FontDescriptor<</Type/FontDescriptor/FontName/SimSun/Flags 6>>>>"
+    );
+    let content =
+        "BT /F 10 Tf 119 Tz 50 700 Td (APPROVED: REVISION RECORD) Tj 0 -40 Td [(Milan)-300(Wallis)] TJ ET";
+    assert_eq!(text_with_font(&font, content, ""), "APPROVED: REVISION RECORD\n\nMilan Wallis");
+}
+
+#[test]
+fn a_letter_that_is_called_a_control_character_is_read_by_its_code() {
+    let font = "<</Type/Font/Subtype/Type1/BaseFont/Helvetica/ToUnicode 5 0 R>>";
+    let map = "begincmap 1 begincodespacerange <00> <ff> endcodespacerange 1 beginbfrange <63> <63> <000d> endbfrange \
+               endcmap";
+    let objects = format!("5 0 obj<</Length {}>>stream\n{map}\nendstream endobj\n", map.len());
+    let content = "BT /F 10 Tf 50 700 Td (conditional approach) Tj ET";
+    assert_eq!(text_with_font(font, content, &objects), "conditional approach");
+}
+
+#[test]
 fn docx_has_headings_rows_lists_and_footnotes() {
     let minutes = read("minutes.docx").unwrap();
     assert_eq!((minutes.format, minutes.pages, minutes.lines), (Format::Docx, None, Some(12)));

@@ -40,6 +40,8 @@ const WORD_GAP: f64 = 0.15;
 const CELL_GAP: f64 = 1.8;
 /// A line step larger than the usual one by this factor separates paragraphs.
 const PARAGRAPH_STEP: f64 = 1.3;
+/// Units of a run's glyphs that differ by no more than this factor are the same.
+const SAME_UNIT_FACTOR: f64 = 1.01;
 /// The units of a glyph's own space in a font size.
 const UNITS_PER_SIZE: f64 = 1000.0;
 
@@ -197,26 +199,24 @@ impl<'l, 'd> Drawing<'l, 'd> {
         }
     }
 
-    fn add(&mut self, glyph: &PositionedGlyph<'_>, transform: Affine, mode: WritingMode) {
+    /// Adds a glyph. `unit` is the length of a unit of its font along the line, if its own says otherwise.
+    fn add(&mut self, glyph: &PositionedGlyph<'_>, transform: Affine, mode: WritingMode, unit: Option<f64>) {
         self.glyphs += 1;
         let Some(text) = self.letters.of_glyph(glyph) else { return };
         let origin = transform * Point::ORIGIN;
-        let advance = match &**glyph {
-            Glyph::Outline(outline) => outline.advance_width(),
-            Glyph::Type3(drawn) => drawn.advance_width(),
-        };
-        let size = transform.determinant().abs().sqrt() * UNITS_PER_SIZE;
         let ahead = match mode {
             WritingMode::Horizontal => transform * Point::new(1.0, 0.0) - origin,
             WritingMode::Vertical => transform * Point::new(0.0, -1.0) - origin,
         };
-        let length = ahead.hypot();
+        let drawn_length = ahead.hypot();
+        let length = unit.unwrap_or(drawn_length);
+        let size = (transform.determinant().abs() * length / drawn_length).sqrt() * UNITS_PER_SIZE;
         if !(origin.is_finite() && size.is_finite() && length > 0.0) || self.lines.len() > LINES_MAX {
             return;
         }
-        let direction = ahead / length;
+        let direction = ahead / drawn_length;
         let width = match mode {
-            WritingMode::Horizontal => f64::from(advance.unwrap_or(500.0)) * length,
+            WritingMode::Horizontal => f64::from(advance(glyph).unwrap_or(500.0)) * length,
             WritingMode::Vertical => size,
         };
         let across = Vec2::new(-direction.y, direction.x);
@@ -265,6 +265,40 @@ impl<'l, 'd> Drawing<'l, 'd> {
     }
 }
 
+fn advance(glyph: &Glyph<'_>) -> Option<f32> {
+    match glyph {
+        Glyph::Outline(outline) => outline.advance_width(),
+        Glyph::Type3(drawn) => drawn.advance_width(),
+    }
+}
+
+/// Returns the length of a unit along the line in a run of a font that the document lacks. The library stretches the glyphs
+/// of its substitute, each to the width that the document says, and so their own units are of different lengths.
+fn unit_of_substitute(run: &GlyphRun<'_, '_>, transform: Affine) -> Option<f64> {
+    let drawn: Vec<(Point, f64, Option<f32>)> = run
+        .glyphs()
+        .iter()
+        .map(|glyph| {
+            let transform = transform * glyph.transform();
+            let origin = transform * Point::ORIGIN;
+            (origin, (transform * Point::new(1.0, 0.0) - origin).hypot(), advance(glyph))
+        })
+        .collect();
+    let (shortest, longest) =
+        drawn.iter().fold((f64::MAX, 0.0_f64), |(low, high), (_, unit, _)| (low.min(*unit), high.max(*unit)));
+    if longest <= shortest * SAME_UNIT_FACTOR {
+        return None;
+    }
+    // The distance to the next glyph is this glyph's width, for most of them.
+    let mut units: Vec<f64> = drawn
+        .windows(2)
+        .filter_map(|pair| Some((pair[1].0 - pair[0].0).hypot() / f64::from(pair[0].2?)))
+        .filter(|unit| unit.is_finite() && *unit > 0.0)
+        .collect();
+    let middle = units.len() / 2;
+    (!units.is_empty()).then(|| *units.select_nth_unstable_by(middle, f64::total_cmp).1)
+}
+
 fn begun(glyph: &Line) -> Line {
     let mut text = String::new();
     push_glyph(&mut text, &glyph.text);
@@ -280,9 +314,14 @@ impl<'a> Device<'a> for Drawing<'_, '_> {
             return;
         }
         self.filled_at = at;
+        let mode = run.writing_mode();
+        let unit = match mode {
+            WritingMode::Horizontal => unit_of_substitute(run, transform),
+            WritingMode::Vertical => None,
+        };
         for glyph in run.glyphs() {
             if self.glyphs <= GLYPHS_MAX {
-                self.add(glyph, transform * glyph.transform(), run.writing_mode());
+                self.add(glyph, transform * glyph.transform(), mode, unit);
             }
         }
     }

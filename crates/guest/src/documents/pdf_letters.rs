@@ -1,7 +1,8 @@
 //! The letters of glyphs about which a PDF says nothing.
 //!
 //! A composite font without `ToUnicode` may still say which letters it has: by the character collection of its CIDs
-//! (Adobe-Japan1 and others), or by the table of the embedded font that maps letters to glyphs.
+//! (Adobe-Japan1 and others), or by the table of the embedded font that maps letters to glyphs. The glyphs of most TrueType
+//! fonts are in the same order, of which a subset without such a table keeps the numbers.
 
 use std::collections::HashMap;
 
@@ -30,7 +31,15 @@ pub(super) struct Letters<'a> {
 }
 
 /// How the codes of a composite font become letters.
-struct Collection {
+enum Collection {
+    /// By the characters of a known collection.
+    Characters(Box<Characters>),
+    /// By the usual order of glyphs: codes are the numbers that glyphs had in a TrueType font.
+    Glyphs,
+}
+
+/// A known collection of characters.
+struct Characters {
     /// From codes to CIDs; codes are CIDs without it.
     encoding: Option<CMap>,
     /// From CIDs to letters.
@@ -45,6 +54,10 @@ impl<'a> Letters<'a> {
     /// Returns the letters of a glyph: by what the document or the font says about it, or else by its code.
     pub(super) fn of_glyph(&mut self, glyph: &Glyph<'_>) -> Option<String> {
         match glyph.as_unicode() {
+            // Some documents say a control character of a letter.
+            Some(BfString::Char(letter)) if letter.is_control() => {
+                graphic(glyph.char_code()).or(Some(letter)).map(String::from)
+            }
             Some(BfString::Char(letter)) => Some(letter.to_string()),
             Some(BfString::String(text)) => Some(text),
             None => {
@@ -52,47 +65,61 @@ impl<'a> Letters<'a> {
                     Glyph::Outline(outline) => self.of_outline(outline),
                     Glyph::Type3(_) => None,
                 };
-                by_font.or_else(|| {
-                    let letter = char::from_u32(glyph.char_code());
-                    letter.filter(|letter| letter.is_ascii_graphic() || *letter == ' ').map(String::from)
-                })
+                by_font.or_else(|| graphic(glyph.char_code()).map(String::from))
             }
         }
     }
 
     fn of_outline(&mut self, glyph: &OutlineGlyph) -> Option<String> {
         let font = glyph.font_data()?;
-        if let Some(name) = &font.postscript_name {
-            let document = self.document;
-            let collections = self.collections.get_or_insert_with(|| collections(document));
-            if let Some(letters) = collections.get(name).and_then(|found| found.letters(glyph.char_code())) {
-                return Some(letters);
-            }
+        let document = self.document;
+        let collections = self.collections.get_or_insert_with(|| collections(document));
+        let collection = font.postscript_name.as_ref().and_then(|name| collections.get(name));
+        let by_collection = collection.and_then(|collection| collection.letters(glyph.char_code()));
+        if by_collection.is_some() {
+            return by_collection;
         }
+        let by_order = match collection {
+            Some(Collection::Glyphs) => letter_in_order(glyph.char_code()).map(String::from),
+            Some(Collection::Characters(_)) | None => None,
+        };
         if self.embedded.len() >= FONTS_MAX && !self.embedded.contains_key(&font.cache_key) {
-            return None;
+            return by_order;
         }
         let letters = self.embedded.entry(font.cache_key).or_insert_with(|| letters_of(&font));
-        letters.get(&glyph.glyph_id().to_u32()).map(char::to_string)
+        letters.get(&glyph.glyph_id().to_u32()).map(char::to_string).or(by_order)
     }
+}
+
+/// Returns the character of ASCII with this code, if it is seen or a space.
+fn graphic(code: u32) -> Option<char> {
+    char::from_u32(code).filter(|letter| letter.is_ascii_graphic() || *letter == ' ')
+}
+
+/// Returns the letter of a glyph by the order that TrueType fonts have from Apple's: a space is the fourth glyph, and the others
+/// of ASCII follow.
+fn letter_in_order(glyph: u32) -> Option<char> {
+    const BEFORE_SPACE: u32 = 3;
+    graphic(glyph.checked_sub(BEFORE_SPACE)?.checked_add(u32::from(' '))?)
 }
 
 impl Collection {
     fn letters(&self, code: u32) -> Option<String> {
-        let cid = match &self.encoding {
+        let Self::Characters(known) = self else { return None };
+        let cid = match &known.encoding {
             Some(encoding) => {
                 CODE_BYTES.into_iter().find_map(|bytes| encoding.lookup_cid_code(code, bytes))?
             }
             None => code,
         };
-        match self.letters.lookup_bf_string(cid)? {
+        match known.letters.lookup_bf_string(cid)? {
             BfString::Char(letter) => Some(letter.to_string()),
             BfString::String(text) => Some(text),
         }
     }
 }
 
-/// Returns the composite fonts of a document that have a known character collection and no `ToUnicode`.
+/// Returns the composite fonts of a document that have no `ToUnicode`, and a known character collection or numbers of glyphs.
 fn collections(document: &Pdf) -> HashMap<String, Collection> {
     let objects = document.objects().into_iter().take(OBJECTS_MAX);
     let fonts = objects.filter_map(|object| match object {
@@ -106,6 +133,13 @@ fn collection(font: &Dict<'_>) -> Option<(String, Collection)> {
     if font.get::<Name<'_>>("Subtype")?.as_str() != "Type0" || font.contains_key("ToUnicode") {
         return None;
     }
+    let name = font.get::<Name<'_>>("BaseFont")?;
+    let name = match name.as_str().split_once('+') {
+        Some((tag, rest)) if tag.len() == 6 => rest.to_owned(),
+        _ => name.as_str().to_owned(),
+    };
+    let encoding = font.get::<Name<'_>>("Encoding")?;
+    let is_identity = matches!(encoding.as_str(), "Identity-H" | "Identity-V");
     let descendant = font.get::<Array<'_>>("DescendantFonts")?.iter::<Dict<'_>>().next()?;
     let system = descendant.get::<Dict<'_>>("CIDSystemInfo")?;
     let letters: &[u8] = match system.get::<PdfString<'_>>("Ordering")?.as_bytes() {
@@ -113,19 +147,14 @@ fn collection(font: &Dict<'_>) -> Option<(String, Collection)> {
         b"GB1" => b"Adobe-GB1-UCS2",
         b"CNS1" => b"Adobe-CNS1-UCS2",
         b"Korea1" => b"Adobe-Korea1-UCS2",
-        _ => return None,
+        _ => {
+            let is_true_type = descendant.get::<Name<'_>>("Subtype")?.as_str() == "CIDFontType2";
+            return (is_identity && is_true_type).then_some((name, Collection::Glyphs));
+        }
     };
-    let encoding = font.get::<Name<'_>>("Encoding")?;
-    let encoding = match encoding.as_str() {
-        "Identity-H" | "Identity-V" => None,
-        name => Some(predefined(name.as_bytes())?),
-    };
-    let name = font.get::<Name<'_>>("BaseFont")?;
-    let name = match name.as_str().split_once('+') {
-        Some((tag, rest)) if tag.len() == 6 => rest.to_owned(),
-        _ => name.as_str().to_owned(),
-    };
-    Some((name, Collection { encoding, letters: predefined(letters)? }))
+    let encoding = if is_identity { None } else { Some(predefined(encoding.as_str().as_bytes())?) };
+    let known = Characters { encoding, letters: predefined(letters)? };
+    Some((name, Collection::Characters(Box::new(known))))
 }
 
 /// Reads a predefined CMap.
