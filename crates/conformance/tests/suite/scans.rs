@@ -27,6 +27,21 @@ fn a_scan_is_indexed_and_quoted_with_its_page() {
 }
 
 #[test]
+fn a_scan_that_stands_on_its_head_is_read() {
+    let upright = b"q 595.68 0 0 841.92 0 0 cm /I Do Q";
+    let mut turned = document("scanned.pdf");
+    let at = turned.windows(upright.len()).position(|window| window == upright).expect("the image is drawn");
+    turned[at..at + upright.len()].copy_from_slice(b"q -595 0 0 -841 595 841 cm /I Do Q");
+    let service = Service::start(Options::default());
+    let api = service.api(&service.account());
+    let path = path_of(api.upload("turned.pdf", &turned));
+    let ask = json!({ "input": "Kolik činí nájemné?", "model": reader(&api), "filePaths": [path] });
+    let answer = api.completed(&api.accepted(&ask));
+    let text = answer["text"].as_str().expect("text");
+    assert!(text.contains("15 800"), "{text}");
+}
+
+#[test]
 fn a_language_model_is_given_the_text_of_an_attached_scan() {
     let Stage { vendor, api, service: _service, .. } = stage();
     let path = path_of(api.upload("scanned.pdf", &document("scanned.pdf")));

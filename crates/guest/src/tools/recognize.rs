@@ -69,7 +69,8 @@ pub(super) fn recognize(
         }
     };
     let resolution = dpi.to_string();
-    let mut arguments = vec!["stdin", "stdout", "-l", languages];
+    // Its mode 1 turns a page that lies on its side or stands on its head.
+    let mut arguments = vec!["stdin", "stdout", "-l", languages, "--psm", "1"];
     if dpi > 0 {
         arguments.extend(["--dpi", &resolution]);
     }
