@@ -99,6 +99,7 @@ found-more = další: { $count }
 source-open = Otevřít zdroj
 tool-search = Prohledání dokumentů
 tool-read = Čtení dokumentu
+tool-view = Prohlédnutí stránek
 tool-list = Výpis složky
 tool-find = Hledání souborů
 tool-write = Zápis souboru

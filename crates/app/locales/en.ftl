@@ -98,6 +98,7 @@ found-more = { $count } more
 source-open = Open the source
 tool-search = Search the documents
 tool-read = Read a document
+tool-view = Look at pages
 tool-list = List a folder
 tool-find = Look for files
 tool-write = Write a file

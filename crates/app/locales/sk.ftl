@@ -99,6 +99,7 @@ found-more = ďalšie: { $count }
 source-open = Otvoriť zdroj
 tool-search = Prehľadanie dokumentov
 tool-read = Čítanie dokumentu
+tool-view = Prezretie strán
 tool-list = Výpis priečinka
 tool-find = Hľadanie súborov
 tool-write = Zápis súboru

@@ -228,9 +228,18 @@ mod tests {
     fn every_ending_and_every_tool_has_a_text() {
         for language in Language::ALL {
             let texts = Texts(language);
-            for name in
-                ["search", "read", "list", "find", "write", "edit", "shell", "attached_files", "web_fetch"]
-            {
+            for name in [
+                "search",
+                "read",
+                "view",
+                "list",
+                "find",
+                "write",
+                "edit",
+                "shell",
+                "attached_files",
+                "web_fetch",
+            ] {
                 assert!(texts.optional(&format!("tool-{}", name.replace('_', "-"))).is_some(), "{name}");
             }
             assert!(tool_label(texts, "<b>").contains("<b>"), "the template escapes it");

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use domain::id::AccountId;
 use domain::scope::Permission;
-use machine::preview::{CitedOnPage, PageRequest, Preview, PreviewRequest};
+use machine::preview::{CitedOnPage, PageRequest, Preview, PreviewRequest, Viewer};
 use machine::{ConnectionError, FolderIndexing, GuestConnection, MachineError, Machines};
 use workspace::{Workspace, WorkspacePath, Workspaces};
 
@@ -83,7 +83,7 @@ impl Files {
         page: u32,
     ) -> Result<Option<Bytes>, UseCaseError> {
         principal.require(&[Permission::Files])?;
-        let request = PageRequest { path: path.to_string(), page };
+        let request = PageRequest { path: path.to_string(), page, viewer: Viewer::Person };
         let asked =
             self.of_machine(principal.account(), async move |machine| machine.page_picture(&request).await);
         Ok(asked.await)

@@ -6,6 +6,7 @@
 
 mod error;
 mod passages;
+mod unread_files;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,13 +14,13 @@ use std::sync::Arc;
 pub use error::{AnswerError, ErrorCode};
 use passages::Passages;
 use sha2::{Digest, Sha256};
+use unread_files::UnreadFiles;
 
 use crate::citation::{self, CitationMarkers, Place};
 use crate::id::{MessageId, PartId};
 use crate::limits::FILE_PARTS_MAX;
 use crate::step::{Block, Call, CallResult, Purpose, Step, StepOutcome};
-use crate::tool::MachineTool;
-use crate::unread::{self, UNREAD_MAX, UnreadFile, UnreadReason};
+use crate::unread::unread_files_note;
 
 /// An entry of the step log, which is the truth about an answer. Entries are never changed.
 #[derive(Debug, Clone, PartialEq)]
@@ -206,15 +207,8 @@ pub struct Answer {
     step: Option<u32>,
     grown: DraftChange,
     cited: Cited,
-    unread: Vec<Unread>,
+    unread: UnreadFiles,
     passages: Passages,
-}
-
-/// A file that a call could not read, and the tool that reported it.
-#[derive(Debug, Clone, PartialEq)]
-struct Unread {
-    tool: String,
-    file: UnreadFile,
 }
 
 /// Citations by vendors: steps and numbers, and the marks in the current step. Derived data: any two are equal.
@@ -254,7 +248,7 @@ impl Answer {
             step: None,
             grown: DraftChange::default(),
             cited: Cited::default(),
-            unread: Vec::new(),
+            unread: UnreadFiles::default(),
             passages: Passages::default(),
         };
         for (index, path) in attachments.iter().enumerate() {
@@ -434,33 +428,6 @@ impl Answer {
         });
     }
 
-    /// Records the attached files that a call could not read. A later report of the same tool replaces
-    /// earlier ones; a file whose passages were read since counts as readable.
-    fn note_unread(&mut self, result: &CallResult) {
-        let is_read = |path: &str| {
-            let of_file = |place: &Place| matches!(place, Place::File { path: of, .. } if of == path);
-            result.passages.iter().any(|passage| of_file(&passage.place))
-        };
-        // A search lists all attached files that the index does not contain yet, whichever tool reported them before.
-        let is_search = result.tool == MachineTool::Search.name();
-        self.unread.retain(|unread| match unread.file.reason {
-            UnreadReason::Indexing => {
-                !(is_search || unread.tool == result.tool) || result.outcome != StepOutcome::Done
-            }
-            // Other parts of it stay unread.
-            UnreadReason::Long | UnreadReason::ScannedPages => true,
-            _ => !is_read(&unread.file.path),
-        });
-        for file in &result.unread {
-            let is_attached = self.attached().any(|path| is_within(&file.path, path));
-            if !is_attached || self.unread.len() >= UNREAD_MAX {
-                continue;
-            }
-            self.unread.retain(|unread| unread.file.path != file.path);
-            self.unread.push(Unread { tool: result.tool.clone(), file: file.clone() });
-        }
-    }
-
     /// Returns the paths that the user attached.
     fn attached(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match &part.body {
@@ -470,7 +437,9 @@ impl Answer {
     }
 
     fn settle(&mut self, result: &CallResult) {
-        self.note_unread(result);
+        let mut unread = std::mem::take(&mut self.unread);
+        unread.note(result, |path| self.attached().any(|attached| is_within(path, attached)));
+        self.unread = unread;
         for passage in &result.passages {
             if self.source(passage.number).is_none() {
                 self.sources.push(Source { number: passage.number, place: passage.place.clone() });
@@ -527,8 +496,7 @@ impl Answer {
                 run.state = RunState::Error;
             }
         }
-        let files: Vec<UnreadFile> = self.unread.iter().map(|unread| unread.file.clone()).collect();
-        if let Some(note) = unread::unread_files_note(&files) {
+        if let Some(note) = unread_files_note(&self.unread.files()) {
             let id = part_id(self.id, "unread", 0, 0);
             self.parts.push(Part { id, step: None, body: Body::Text(note) });
         }

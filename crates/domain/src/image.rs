@@ -1,7 +1,8 @@
 //! Images for models: properties read from the first bytes, and references in a transcript.
 //!
-//! A transcript never contains the bytes of an image: it names the file and a digest of its content. The file is read
-//! again for each step, and is omitted if it has changed.
+//! A transcript never contains the bytes of an image: it names the file, or a page of a document, and a digest of the
+//! image. The file is read again for each step, the page drawn again for each answer, and the image is omitted if it has
+//! changed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -123,11 +124,13 @@ pub enum ImageError {
     Sides,
 }
 
-/// A reference to an image in a transcript: a workspace file with exactly these bytes.
+/// A reference to an image in a transcript: a workspace file with exactly these bytes, or the picture of a page of one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ImageRef {
     /// The workspace path.
     pub path: String,
+    /// The page, from 1, of which it is the picture; `None` of an image file.
+    pub page: Option<u32>,
     /// Its kind.
     pub kind: ImageKind,
     /// SHA-256 of its bytes.
@@ -148,7 +151,22 @@ impl ImageRef {
         if !kind.sides(bytes).is_some_and(|(width, height)| fits(width) && fits(height)) {
             return Err(ImageError::Sides);
         }
-        Ok(Self { path: path.to_owned(), kind, sha256: Sha256::digest(bytes).into() })
+        Ok(Self { path: path.to_owned(), page: None, kind, sha256: Sha256::digest(bytes).into() })
+    }
+
+    /// Creates a reference to the picture of a page of the document at `path`.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub fn of_page(path: &str, page: u32, picture: &[u8]) -> Result<Self, ImageError> {
+        Ok(Self { page: Some(page), ..Self::of(path, picture)? })
+    }
+}
+
+impl fmt::Display for ImageRef {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.path)?;
+        self.page.map_or(Ok(()), |page| write!(formatter, ", page {page}"))
     }
 }
 
@@ -163,7 +181,7 @@ pub struct Image {
 
 impl fmt::Debug for Image {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Image({}, {} bytes)", self.of.path, self.bytes.len())
+        write!(formatter, "Image({}, {} bytes)", self.of, self.bytes.len())
     }
 }
 

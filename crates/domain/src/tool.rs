@@ -45,6 +45,8 @@ pub enum Effect {
 pub enum Offer {
     /// The tool is offered unless the agent names its tools without this one.
     Always,
+    /// As [`Self::Always`], if the model accepts images.
+    WithImages,
     /// As [`Self::Always`], if the question allows web search and the operator configured it.
     WithWeb,
     /// As [`Self::Always`], if there are agents that may be given a task.
@@ -130,6 +132,19 @@ tools! {
             form: Form::Tool,
             passages_default: PASSAGES_MAX,
             passages_max: PASSAGES_MAX,
+        },
+        View: ToolFacts {
+            name: "view",
+            aliases: &[],
+            description: "See pages of a PDF as pictures, or an image file. Use it for what the text of read does not show: \
+                drawings, charts, handwriting, stamps, layout, and scans without text. Pictures cannot be cited by number: \
+                name the file and page.",
+            schema: r#"{"type":"object","properties":{"path":{"type":"string"},"first_page":{"type":"integer","minimum":1,"default":1},"pages":{"type":"integer","minimum":1,"maximum":4,"default":1}},"required":["path"],"additionalProperties":false}"#,
+            effect: Effect::Repeatable,
+            offer: Offer::WithImages,
+            form: Form::Tool,
+            passages_default: 0,
+            passages_max: 0,
         },
         List: ToolFacts {
             name: "list",

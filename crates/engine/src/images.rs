@@ -1,27 +1,117 @@
-//! Loads the images of an exchange from the workspace for one step: the newest, up to the limit of a request.
+//! Loads the images of an exchange for one step: the newest, up to the limit of a request. Files are read from the
+//! workspace, pages of documents are drawn by the account's machine.
 
 use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use domain::id::AccountId;
 use domain::image::{IMAGE_MAX_BYTES, IMAGES_MAX, IMAGES_MAX_BYTES, Image, ImageRef};
 use domain::step::Item;
 use futures_util::StreamExt;
+use machine::preview::{PageRequest, Viewer};
+use machine::{GuestConnection, MachineError};
+use tokio::time::{Instant, timeout_at};
 use workspace::{AskedPath, Workspace};
 
-/// Loads the images that the transcript refers to. Leaves out an image whose file is missing or has changed; the text
-/// that names it stays.
-pub(super) async fn load(workspace: &Workspace, transcript: &[Item]) -> Vec<Image> {
-    let mut images: Vec<Image> = Vec::new();
-    let mut seen: HashSet<&ImageRef> = HashSet::new();
-    let mut room = IMAGES_MAX_BYTES;
-    for of in newest(transcript).filter(|of| seen.insert(of)).take(IMAGES_MAX) {
-        if let Some(bytes) = read(workspace, of).await
-            && bytes.len() <= room
-        {
-            room -= bytes.len();
-            images.push(Image { of: of.clone(), bytes: bytes.into() });
-        }
+use super::shared::Shared;
+
+/// The time in which the pages of one step are drawn; those that are not drawn then are left out of it.
+const DRAW_TIMEOUT: Duration = Duration::from_secs(20);
+/// The most bytes of drawn pages that are kept for the next step of a turn; others are drawn again.
+const KEPT_MAX_BYTES: usize = 4_000_000;
+
+/// The images of one turn.
+pub(super) struct TurnImages {
+    account: AccountId,
+    shared: Arc<Shared>,
+    /// Pages that were drawn for the last step.
+    drawn: Mutex<Vec<Image>>,
+}
+
+impl TurnImages {
+    /// Creates the images of a turn of this account.
+    pub(super) fn new(shared: Arc<Shared>, account: AccountId) -> Self {
+        Self { account, shared, drawn: Mutex::default() }
     }
-    images
+
+    /// Loads the images that the transcript refers to. Leaves out an image that is missing or has changed; the text
+    /// that names it stays. Cancel safe.
+    pub(super) async fn load(&self, transcript: &[Item]) -> Vec<Image> {
+        let workspace = self.shared.parts.workspaces.of(self.account);
+        let mut pages = Pages::new(self);
+        let mut images: Vec<Image> = Vec::new();
+        let mut seen: HashSet<&ImageRef> = HashSet::new();
+        let mut room = IMAGES_MAX_BYTES;
+        for of in newest(transcript).filter(|of| seen.insert(of)).take(IMAGES_MAX) {
+            let image = match of.page {
+                Some(page) => pages.draw(of, page).await,
+                None => read(&workspace, of).await,
+            };
+            if let Some(image) = image.filter(|image| image.bytes.len() <= room) {
+                room -= image.bytes.len();
+                images.push(image);
+            }
+        }
+        self.keep(&images);
+        images
+    }
+
+    fn kept(&self, of: &ImageRef) -> Option<Image> {
+        let drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        drawn.iter().find(|image| image.of == *of).cloned()
+    }
+
+    fn keep(&self, images: &[Image]) {
+        let mut room = KEPT_MAX_BYTES;
+        let kept = images.iter().filter(|image| image.of.page.is_some()).take_while(|image| {
+            let fits = image.bytes.len() <= room;
+            room = room.saturating_sub(image.bytes.len());
+            fits
+        });
+        *self.drawn.lock().unwrap_or_else(PoisonError::into_inner) = kept.cloned().collect();
+    }
+}
+
+/// Draws the pages of one step.
+struct Pages<'a> {
+    images: &'a TurnImages,
+    deadline: Instant,
+    /// The machine, once it was asked for.
+    machine: Option<Result<GuestConnection, MachineError>>,
+}
+
+impl<'a> Pages<'a> {
+    fn new(images: &'a TurnImages) -> Self {
+        Self { images, deadline: Instant::now() + DRAW_TIMEOUT, machine: None }
+    }
+
+    /// Returns the picture of a page, if it is still the same.
+    async fn draw(&mut self, of: &ImageRef, page: u32) -> Option<Image> {
+        if let Some(kept) = self.images.kept(of) {
+            return Some(kept);
+        }
+        let drawn = timeout_at(self.deadline, self.drawn_by_machine(of, page)).await.ok()??;
+        (drawn.of == *of).then_some(drawn)
+    }
+
+    async fn drawn_by_machine(&mut self, of: &ImageRef, page: u32) -> Option<Image> {
+        let machines = &self.images.shared.parts.machines;
+        if self.machine.is_none() {
+            self.machine = Some(machines.for_preview(self.images.account).await);
+        }
+        let request = PageRequest { path: of.path.clone(), page, viewer: Viewer::Model };
+        let drawn = match self.machine.as_ref()? {
+            Ok(machine) => machine.page_picture(&request).await.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        let bytes = drawn
+            .inspect_err(|error| {
+                tracing::debug!(account = %self.images.account, error, "page not drawn for a model");
+            })
+            .ok()?;
+        Some(Image { of: ImageRef::of_page(&of.path, page, &bytes).ok()?, bytes: bytes.as_ref().into() })
+    }
 }
 
 /// Returns the references to images, newest first.
@@ -32,8 +122,8 @@ fn newest(transcript: &[Item]) -> impl Iterator<Item = &ImageRef> {
     })
 }
 
-/// Returns the bytes of an image if its file has not changed since it entered the exchange.
-async fn read(workspace: &Workspace, of: &ImageRef) -> Option<Vec<u8>> {
+/// Returns an image if its file has not changed since it entered the exchange.
+async fn read(workspace: &Workspace, of: &ImageRef) -> Option<Image> {
     let file = workspace.open_file(&AskedPath::from_text(&of.path).ok()?).await.ok()?;
     if file.size > IMAGE_MAX_BYTES as u64 {
         return None;
@@ -44,5 +134,5 @@ async fn read(workspace: &Workspace, of: &ImageRef) -> Option<Vec<u8>> {
         bytes.extend_from_slice(&chunk.ok()?);
     }
     let same = ImageRef::of(&of.path, &bytes).ok()? == *of;
-    same.then_some(bytes)
+    same.then(|| Image { of: of.clone(), bytes: bytes.into() })
 }

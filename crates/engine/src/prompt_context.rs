@@ -128,7 +128,7 @@ impl PromptContext {
         let instructions = sections.join("\n\n");
         let delegates = delegates && is_named(named, HostTool::Agent.facts()) && !library.agents.is_empty();
         let of_host = HostTool::ALL.iter().filter(|tool| match tool.facts().offer {
-            Offer::Always => is_named(named, tool.facts()),
+            Offer::Always | Offer::WithImages => is_named(named, tool.facts()),
             Offer::WithWeb => web.has(**tool),
             Offer::WithAgents => delegates,
             Offer::WithSkills => !skills.is_empty(),
@@ -188,9 +188,11 @@ impl PromptContext {
         self.templates.tell(Section::Summary, &[])
     }
 
-    /// Returns the tools that are offered.
-    pub(super) fn tools(&self) -> &[ToolSpec] {
-        &self.tools
+    /// Returns the tools that are offered to a model, depending on whether it accepts images.
+    pub(super) fn tools_for(&self, sees_images: bool) -> Vec<ToolSpec> {
+        let needs_images =
+            |tool: &ToolSpec| facts_of(&tool.name).is_some_and(|tool| tool.offer == Offer::WithImages);
+        self.tools.iter().filter(|tool| sees_images || !needs_images(tool)).cloned().collect()
     }
 
     /// Estimates the tokens of instructions and tools, which every request has.
@@ -459,7 +461,7 @@ mod tests {
         assert!(refused.text.contains("causerie:statute-lookup"), "{}", refused.text);
         let none = prompt(None, &["gone:since"]);
         assert!(
-            none.tools().iter().all(|tool| tool.name != HostTool::Skill.name()),
+            none.tools_for(true).iter().all(|tool| tool.name != HostTool::Skill.name()),
             "nothing is left to open"
         );
     }

@@ -13,7 +13,7 @@ pub(super) fn is_named(named: Option<&[String]>, tool: &ToolFacts) -> bool {
 pub(super) fn of_machine(named: Option<&[String]>) -> Vec<ToolSpec> {
     let offered = || {
         let tools = MachineTool::ALL.iter().map(|tool| tool.facts());
-        tools.filter(|tool| tool.offer == Offer::Always)
+        tools.filter(|tool| matches!(tool.offer, Offer::Always | Offer::WithImages))
     };
     let tools: Vec<ToolSpec> = offered().filter(|tool| is_named(named, tool)).map(ToolSpec::from).collect();
     if tools.is_empty() { offered().map(ToolSpec::from).collect() } else { tools }

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use domain::answer::{Change, Stamp};
 use domain::catalog::ModelLimits;
-use domain::image::Image;
 use domain::step::{Item, StepError, StepEvent, StepRequest, ToolSpec};
 use domain::time::Timestamp;
 use domain::turn::HostFrame;
@@ -32,6 +31,7 @@ use self::model_stream::{ModelStream, next_event};
 use self::session_state::SessionState;
 use super::agent_session;
 use super::control_signal::{self, ControlSignal, ControlSignals};
+use super::images::TurnImages;
 use super::local_calls::Running;
 use super::prompt_context::{PromptContext, PromptOptions, counted};
 use super::shared::Shared;
@@ -39,7 +39,7 @@ use super::subagent_output::SubagentOutput;
 use super::turn_input::{INBOX_MAX, SessionEvent, TurnInput, TurnOutcome};
 use super::turn_store::TurnStore;
 use super::web::{self, WebPolicy};
-use super::{give_up, images, setup};
+use super::{give_up, setup};
 use crate::settle::{settle, settle_surely};
 use live::{LiveAnswer, Meta};
 
@@ -217,6 +217,7 @@ async fn next(inbox: &mut mpsc::Receiver<TurnInput>, model_stream: &mut Option<M
 pub(super) struct TurnRunner {
     pub(super) store: TurnStore,
     model: Option<Model>,
+    images: Arc<TurnImages>,
     settings: Vec<(String, String)>,
     model_limits: ModelLimits,
     /// The start of the answer.
@@ -356,9 +357,11 @@ impl TurnRunner {
     pub(super) fn begin(beginning: Beginning, events: mpsc::Sender<TurnInput>) -> Self {
         let Beginning { store, model, settings, model_limits, created_at, .. } = beginning;
         let Beginning { prompt, reading, counted, audience, turn, silent, guard, .. } = beginning;
+        let images = Arc::new(TurnImages::new(store.shared.clone(), store.account));
         Self {
             store,
             model,
+            images,
             settings,
             model_limits,
             created_at,
@@ -390,7 +393,7 @@ impl TurnRunner {
                 return self.store.reserve(number, attempt, summary, max_cost).await.map(Some);
             }
             Effect::CallModel { number, attempt, transcript, tools, output_max_tokens } => {
-                let request = self.request(transcript, tools, output_max_tokens).await;
+                let request = self.request(transcript, tools, output_max_tokens);
                 self.say(number, attempt, request);
             }
             Effect::CancelModel => self.model_stream = None,
@@ -508,22 +511,15 @@ impl TurnRunner {
         Some(Event::Disconnected)
     }
 
-    /// Loads the images that the model is shown.
-    async fn images(&mut self, transcript: &[Item]) -> Vec<Image> {
-        if !self.model.as_ref().is_some_and(|model| model.entry.sees_images) {
-            return Vec::new();
-        }
-        images::load(&self.store.shared.parts.workspaces.of(self.store.account), transcript).await
-    }
-
-    /// Builds the request, except for the model's name.
-    async fn request(&mut self, transcript: Vec<Item>, tools: bool, output_max_tokens: u32) -> StepRequest {
+    /// Builds the request, except for the model's name and the images.
+    fn request(&self, transcript: Vec<Item>, tools: bool, output_max_tokens: u32) -> StepRequest {
+        let sees_images = self.model.as_ref().is_some_and(|model| model.entry.sees_images);
         StepRequest {
-            images: self.images(&transcript).await,
+            images: Vec::new(),
             model: String::new(),
             instructions: self.prompt.instructions().to_owned(),
             transcript,
-            tools: if tools { self.prompt.tools().to_vec() } else { Vec::new() },
+            tools: if tools { self.prompt.tools_for(sees_images) } else { Vec::new() },
             settings: self.settings.clone(),
             output_max_tokens,
         }
@@ -534,7 +530,8 @@ impl TurnRunner {
         let stream: StepStream = match &self.model {
             Some(model) => {
                 self.turn.set_provider(model.entry.provider);
-                model.step(StepRequest { model: model.entry.vendor_name.clone(), ..request })
+                let request = StepRequest { model: model.entry.vendor_name.clone(), ..request };
+                step(model.clone(), self.images.clone(), request)
             }
             None => {
                 self.model = self.store.shared.parts.catalog.resolve(Some(&self.store.model));
@@ -569,4 +566,16 @@ impl TurnRunner {
             let _ = events.send(TurnInput::Event(Event::BackoffElapsed { number, attempt })).await;
         })));
     }
+}
+
+/// Calls the model once the images that it is shown are loaded. Dropping the stream ends either.
+fn step(model: Model, images: Arc<TurnImages>, request: StepRequest) -> StepStream {
+    if !model.entry.sees_images {
+        return model.step(request);
+    }
+    let called = async move {
+        let images = images.load(&request.transcript).await;
+        model.step(StepRequest { images, ..request })
+    };
+    Box::pin(called.flatten_stream())
 }

@@ -147,7 +147,7 @@ impl<'a> RequestImages<'a> {
 
 /// Returns the text that precedes an image.
 pub(crate) fn caption(image: &Image) -> String {
-    format!("The image {}:", image.of.path)
+    format!("The image {}:", image.of)
 }
 
 fn push_images<'a>(images: Vec<&'a Image>, turns: &mut Vec<Turn<'a>>) {
@@ -349,7 +349,8 @@ mod tests {
     }
 
     fn image(path: &str) -> Image {
-        let of = ImageRef { path: path.into(), kind: domain::image::ImageKind::Png, sha256: [1; 32] };
+        let of =
+            ImageRef { path: path.into(), page: None, kind: domain::image::ImageKind::Png, sha256: [1; 32] };
         Image { of, bytes: Arc::from(&b"png"[..]) }
     }
 

@@ -4,7 +4,7 @@ use domain::tool::{Offer, ToolFacts};
 
 /// The tools of the programs for which plugins are written too, in small letters, apart from those that
 /// [`domain::tool`] knows as aliases.
-const FOREIGN: [&str; 21] = [
+const FOREIGN: [&str; 20] = [
     "askuserquestion",
     "bashoutput",
     "enterplanmode",
@@ -25,7 +25,6 @@ const FOREIGN: [&str; 21] = [
     "todoread",
     "todowrite",
     "toolsearch",
-    "view",
 ];
 /// The maximum number of names in one notice.
 const NAMES_SHOWN_MAX: usize = 5;

@@ -1,7 +1,7 @@
 //! Previews of documents for their owner: the text of pages, and pages as pictures.
 //!
 //! Documents are untrusted, so only the machine parses them. `POST /preview` asks for the text of some pages of a document
-//! and the sizes of its pages; `POST /preview/page` asks for a page of a PDF as a PNG. Both are repeatable. The host
+//! and the sizes of its pages; `POST /preview/page` asks for a page of a PDF as a PNG, also for a model. Both are repeatable. The host
 //! treats replies as untrusted. Agents of earlier releases know neither path.
 
 use domain::unread::UnreadReason;
@@ -30,6 +30,8 @@ pub const PICTURE_SIDE_MAX: u32 = 6_000;
 pub const PICTURE_PIXELS_MAX: u64 = 6_000_000;
 /// The width of a picture, in pixels, unless its pixels would be too many.
 pub const PICTURE_WIDTH: u32 = 1_240;
+/// The longest side of a picture for a model, in pixels: vendors shrink larger ones.
+pub const MODEL_PICTURE_SIDE: u32 = 1_568;
 
 /// A request for the text of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,9 +110,37 @@ pub struct PageRequest {
     pub path: String,
     /// The page, from 1.
     pub page: u32,
+    /// The viewer of the picture, by whom its size is chosen.
+    #[serde(default)]
+    pub viewer: Viewer,
+}
+
+/// The viewer of a picture.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Viewer {
+    /// A person, who reads it on a screen.
+    #[default]
+    Person,
+    /// A model that accepts images.
+    Model,
 }
 
 impl PageSize {
+    /// Returns the width and height of its picture for a model, in pixels.
+    #[must_use]
+    pub fn picture_for_model(self) -> (u32, u32) {
+        let longest = f64::from(self.width.max(self.height).max(1));
+        let scale = f64::from(MODEL_PICTURE_SIDE) / longest;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "within the longest side"
+        )]
+        let pixels = |points: u32| ((f64::from(points) * scale) as u32).clamp(1, MODEL_PICTURE_SIDE);
+        (pixels(self.width), pixels(self.height))
+    }
+
     /// Returns the width and height of its picture, in pixels, within the limits.
     #[must_use]
     pub fn picture(self) -> (u32, u32) {
@@ -158,12 +188,16 @@ mod tests {
     #[test]
     fn pictures_are_as_wide_as_the_page_is_shown_and_no_larger_than_their_limits() {
         assert_eq!(PageSize { width: 595, height: 842 }.picture(), (1240, 1754));
+        assert_eq!(PageSize { width: 595, height: 842 }.picture_for_model(), (1108, 1568));
+        assert_eq!(PageSize { width: 1684, height: 1190 }.picture_for_model(), (1568, 1108));
         for (width, height) in
             [(1, 1), (1, u32::MAX), (u32::MAX, 1), (u32::MAX, u32::MAX), (0, 0), (14_400, 14_400)]
         {
             let (columns, rows) = PageSize { width, height }.picture();
             assert!((1..=PICTURE_SIDE_MAX).contains(&columns) && (1..=PICTURE_SIDE_MAX).contains(&rows));
             assert!(u64::from(columns) * u64::from(rows) <= PICTURE_PIXELS_MAX, "{width} {height}");
+            let (columns, rows) = PageSize { width, height }.picture_for_model();
+            assert!((1..=MODEL_PICTURE_SIDE).contains(&columns) && (1..=MODEL_PICTURE_SIDE).contains(&rows));
         }
     }
 

@@ -165,7 +165,7 @@ pub fn output_in(output: ToolOutput) -> Result<turn::Output, InvalidFrame> {
 
 fn image_in(image: FoundImage) -> Option<ImageRef> {
     let sha256 = domain::hex::decode_array(&image.sha256)?;
-    Some(ImageRef { path: image.path, kind: ImageKind::of_mime(&image.mime)?, sha256 })
+    Some(ImageRef { path: image.path, page: image.page, kind: ImageKind::of_mime(&image.mime)?, sha256 })
 }
 
 /// Converts an image reference into its wire format.
@@ -173,6 +173,7 @@ fn image_in(image: FoundImage) -> Option<ImageRef> {
 pub fn image_out(image: &ImageRef) -> FoundImage {
     FoundImage {
         path: image.path.clone(),
+        page: image.page,
         mime: image.kind.mime().to_owned(),
         sha256: domain::hex::encode(&image.sha256),
     }

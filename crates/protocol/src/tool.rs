@@ -38,6 +38,20 @@ pub struct ReadArguments {
     pub skip_passages: Option<u32>,
 }
 
+/// Arguments of [`MachineTool::View`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ViewArguments {
+    /// The file.
+    pub path: String,
+    /// The first page; 1 by default.
+    #[serde(default)]
+    pub first_page: Option<u32>,
+    /// The number of pages; 1 by default, at most [`VIEW_PAGES_MAX`].
+    #[serde(default)]
+    pub pages: Option<u32>,
+}
+
 /// Arguments of [`MachineTool::Write`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -143,11 +157,15 @@ impl From<&domain::unread::UnreadFile> for FoundUnread {
     }
 }
 
-/// An image of the workspace, without its bytes: the host reads them when it shows the image to a model.
+/// An image of the workspace, or the picture of a page, without its bytes: the host reads the file, or has the page drawn
+/// again, when it shows the image to a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundImage {
     /// The workspace path, starting with a slash.
     pub path: String,
+    /// The page of a document, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<u32>,
     /// Its MIME type, one of those in [`domain::image::ImageKind`].
     pub mime: String,
     /// SHA-256 of its bytes, in hexadecimal digits.
@@ -189,6 +207,8 @@ pub const PASSAGES_MAX: usize = domain::tool::PASSAGES_MAX as usize;
 pub const OUTPUT_PASSAGES_MAX: usize = MachineTool::AttachedFiles.facts().passages_max as usize;
 /// The most text of attached files, in bytes, so that it fits into a frame when escaped.
 pub const ATTACHED_MAX_BYTES: usize = 256 * 1024;
+/// The most pages that are shown as pictures by one call.
+pub const VIEW_PAGES_MAX: u32 = 4;
 /// The most images of one result.
 pub const IMAGES_MAX: usize = domain::image::IMAGES_MAX;
 /// The most written paths of one result.

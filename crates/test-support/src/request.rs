@@ -158,7 +158,11 @@ impl Request {
 
     /// Returns the last user's message and the number of model messages after it.
     pub(crate) fn question(&self) -> (&str, usize) {
-        let at = self.messages.iter().rposition(|message| message.role == "user").unwrap_or(0);
+        // Images, which have no text, and their captions follow the results of a step.
+        let is_asked = |text: &String| !text.is_empty() && !text.starts_with("The image /");
+        let is_question =
+            |message: &Message| message.role == "user" && message.content.as_ref().is_some_and(is_asked);
+        let at = self.messages.iter().rposition(is_question).unwrap_or(0);
         let text = |at: usize| self.messages.get(at).and_then(|message| message.content.as_deref());
         // Attachments may follow the question.
         let questions =

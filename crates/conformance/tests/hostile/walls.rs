@@ -162,6 +162,7 @@ fn links_that_lead_out_give_nothing_to_tools_and_callers() {
     let mut calls = vec![("shell", json!({ "command": make }))];
     for path in paths {
         calls.push(("read", json!({ "path": path })));
+        calls.push(("view", json!({ "path": path })));
         calls.push(("edit", json!({ "path": path, "old": "a", "new": "b", "all": true })));
         calls.push(("write", json!({ "path": path, "content": "owned" })));
     }

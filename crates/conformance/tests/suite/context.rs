@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 const MODEL: &str = "[[model]]\nid = \"stand-in\"\nvendor = \"openai\"\n";
 
 /// Starts a service whose model has this description.
-fn stage(described: &str) -> (Vendor, Service, Api, (tempfile::TempDir, Account)) {
+pub(crate) fn stage(described: &str) -> (Vendor, Service, Api, (tempfile::TempDir, Account)) {
     let vendor = Vendor::start();
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("causerie.toml");
@@ -23,7 +23,7 @@ fn uploaded(api: &Api, name: &str, content: &[u8]) -> String {
     path_of(api.upload(name, content))
 }
 
-fn asked(api: &Api, input: &str, paths: &[String], after: Option<&Value>) -> Value {
+pub(crate) fn asked(api: &Api, input: &str, paths: &[String], after: Option<&Value>) -> Value {
     let mut question = json!({ "input": input, "filePaths": paths, "model": "stand-in" });
     if let Some(before) = after {
         question["chatId"] = before["chatId"].clone();

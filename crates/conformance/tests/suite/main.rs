@@ -29,6 +29,7 @@ mod machines;
 mod metrics;
 mod operator;
 mod parts;
+mod pictures;
 mod plugins;
 mod rates;
 mod scans;

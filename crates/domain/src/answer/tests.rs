@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::id::InstanceId;
+use crate::image::{ImageKind, ImageRef};
 use crate::step::StopReason;
+use crate::unread::{UnreadFile, UnreadReason};
 
 /// Creates a step log in which these calls wrote these files.
 fn log(written: &[Vec<String>]) -> Vec<LogEntry> {
@@ -86,21 +88,26 @@ fn vendor_citations_are_marked_and_removed_when_the_step_is_repeated() {
     assert_eq!(answer.source(3), None);
 }
 
+/// Returns the result of a tool that reports these unread files.
+fn report(tool: &str, unread: &[UnreadFile]) -> CallResult {
+    CallResult {
+        images: Vec::new(),
+        call: "c".into(),
+        tool: tool.into(),
+        outcome: StepOutcome::Done,
+        text: String::new(),
+        passages: Vec::new(),
+        written: Vec::new(),
+        unread: unread.to_vec(),
+    }
+}
+
 /// Returns the answer to a question with these attachments after these tools reported these unread files.
 fn after(attached: &[&str], calls: &[(&str, &[(&str, UnreadReason)])]) -> Answer {
     let attached: Vec<String> = attached.iter().map(|&path| path.to_owned()).collect();
     let result = |tool: &str, unread: &[(&str, UnreadReason)]| {
         let unread = unread.iter().map(|&(path, reason)| UnreadFile { path: path.into(), reason });
-        CallResult {
-            images: Vec::new(),
-            call: "c".into(),
-            tool: tool.into(),
-            outcome: StepOutcome::Done,
-            text: String::new(),
-            passages: Vec::new(),
-            written: Vec::new(),
-            unread: unread.collect(),
-        }
+        report(tool, &unread.collect::<Vec<_>>())
     };
     let log: Vec<LogEntry> = calls
         .iter()
@@ -135,6 +142,36 @@ fn a_file_that_was_indexed_meanwhile_is_not_named() {
         "",
         "a search that does not name it has searched all of it"
     );
+}
+
+#[test]
+fn a_document_without_text_is_not_named_once_the_model_saw_its_pages() {
+    let none = [UnreadFile { path: "/a.pdf".to_owned(), reason: UnreadReason::NoText }];
+    let result = |tool: &str, path: &str, page: Option<u32>| {
+        let of = ImageRef { path: path.to_owned(), page, kind: ImageKind::Png, sha256: [0; 32] };
+        CallResult { images: vec![of], unread: Vec::new(), ..report(tool, &none) }
+    };
+    let noted = || report("attached_files", &none);
+    let after = |results: Vec<CallResult>| {
+        let log: Vec<LogEntry> =
+            results.into_iter().map(|result| LogEntry::Result { number: 0, result: result.into() }).collect();
+        let attached = ["/a.pdf".to_owned()];
+        Answer::rebuild(MessageId::from_random(1), &attached, &log, Some(Ending::Done)).text()
+    };
+    let named = |text: String| text.contains("`a.pdf` could not be read: it holds no text");
+    assert!(named(after(vec![noted()])));
+    assert_eq!(after(vec![noted(), result("view", "/a.pdf", Some(2))]), "");
+    let searched = report("search", &none);
+    assert_eq!(
+        after(vec![noted(), result("view", "/a.pdf", Some(2)), searched]),
+        "",
+        "a search changes nothing"
+    );
+    assert!(named(after(vec![noted(), result("view", "/b.pdf", Some(2))])), "another document");
+}
+
+#[test]
+fn a_file_of_which_a_part_was_read_is_named() {
     let partly = [("/a.pdf", UnreadReason::ScannedPages)];
     assert!(
         after(&["/a.pdf"], &[("attached_files", &partly), ("search", &[])]).text().contains("only in part")

@@ -15,7 +15,7 @@ use domain::step::StepOutcome;
 use domain::time::Timestamp;
 use domain::tool::HostTool;
 use domain::turn::Output;
-use domain::turn::host::{Event, Turn};
+use domain::turn::host::{Event, Setup, Turn};
 use futures_util::FutureExt;
 use models::Model;
 use store::turns::delegations::{self, Delegation};
@@ -128,7 +128,8 @@ async fn work(task: Task, mut given: watch::Receiver<ControlSignals>) -> Result<
     let report = SubagentOutput::new(call.to_string(), &delegation.log, caller);
     let id = delegate_id(store.fence.answer, &call);
     let (epoch, web) = (store.fence.epoch, store.shared.parts.web.clone());
-    let turn = Turn::new(setup::delegated(id, epoch, task, delegation, model_limits, &prompt, web));
+    let setup = setup::delegated(id, epoch, task, delegation, model_limits, &prompt, web);
+    let turn = Turn::new(Setup { sees_images: model.entry.sees_images, ..setup });
     let beginning = Beginning {
         store: TurnStore {
             spans: store.spans.of_call(&call, &model.entry.id),

@@ -15,7 +15,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use domain::unread::UnreadReason;
-use protocol::preview::{Mark, PageSize};
+use hayro_interpret::hayro_syntax::Pdf;
+use protocol::preview::{Mark, PageSize, Viewer};
 use serde::{Deserialize, Serialize};
 
 mod archive;
@@ -354,10 +355,30 @@ pub(crate) fn marks(bytes: &[u8], page: u32, passage: &str) -> Vec<Mark> {
     document.map(|document| marks::find(&document, page, passage)).unwrap_or_default()
 }
 
-/// Draws a page of a PDF, counted from 1, as a PNG. Returns `None` of other formats, and if it cannot be drawn.
-pub(crate) fn draw_page(bytes: &[u8], page: u32) -> Option<Vec<u8>> {
-    is_pdf(bytes).then_some(())?;
-    picture::draw(&pdf::load(bytes).ok()?, page)
+/// A document whose pages can be drawn.
+pub(crate) struct DrawnDocument(Pdf);
+
+impl DrawnDocument {
+    /// Opens a PDF; `None` of other formats.
+    ///
+    /// # Errors
+    /// [`ExtractError::Encrypted`], [`ExtractError::Broken`].
+    pub(crate) fn open(bytes: &[u8]) -> Option<Result<Self, ExtractError>> {
+        is_pdf(bytes).then(|| pdf::load(bytes).map(Self))
+    }
+
+    /// Returns the number of pages.
+    pub(crate) fn pages(&self) -> u32 {
+        picture::count(&self.0)
+    }
+
+    /// Draws a page, counted from 1, as a PNG. Returns `None` if there is no such page or it cannot be drawn.
+    pub(crate) fn draw(&self, page: u32, viewer: Viewer) -> Option<Vec<u8>> {
+        match viewer {
+            Viewer::Person => picture::draw(&self.0, page, PageSize::picture),
+            Viewer::Model => picture::draw_for_model(&self.0, page),
+        }
+    }
 }
 
 fn is_pdf(bytes: &[u8]) -> bool {

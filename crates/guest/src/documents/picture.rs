@@ -1,7 +1,8 @@
-//! Draws pages of a PDF as pictures, for their preview.
+//! Draws pages of a PDF as pictures, for their preview and for models.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use domain::image::IMAGE_MAX_BYTES;
 use hayro::vello_cpu::color::palette::css::WHITE;
 use hayro::vello_cpu::{Pixmap, RasterizerSettings, RenderContext, Resources, TargetInit};
 use hayro::{RenderCache, RenderSettings, render_into};
@@ -20,10 +21,34 @@ pub(super) fn sizes(document: &Pdf, first: u32, max: u32) -> Vec<PageSize> {
     catch_unwind(AssertUnwindSafe(sizes)).unwrap_or_default()
 }
 
-/// Draws a page, counted from 1, as a PNG. Returns `None` if there is no such page or it cannot be drawn.
-pub(super) fn draw(document: &Pdf, page: u32) -> Option<Vec<u8>> {
-    let page = document.pages().get((page as usize).checked_sub(1)?)?;
-    catch_unwind(AssertUnwindSafe(|| draw_page(page))).ok().flatten()
+/// The divisors of a picture's sides for a model, one after another until its bytes are few enough.
+const DIVISORS: [u32; 3] = [1, 2, 4];
+
+/// Returns the number of pages.
+pub(super) fn count(document: &Pdf) -> u32 {
+    let count = catch_unwind(AssertUnwindSafe(|| document.pages().len()));
+    u32::try_from(count.unwrap_or(0)).unwrap_or(u32::MAX)
+}
+
+/// Draws a page, counted from 1, as a PNG of this many columns and rows. Returns `None` if there is no such page or it
+/// cannot be drawn.
+pub(super) fn draw(document: &Pdf, page: u32, picture: impl Fn(PageSize) -> (u32, u32)) -> Option<Vec<u8>> {
+    let draw = || {
+        let page = document.pages().get((page as usize).checked_sub(1)?)?;
+        draw_page(page, picture(size(page)?))
+    };
+    catch_unwind(AssertUnwindSafe(draw)).ok().flatten()
+}
+
+/// Draws a page as [`draw`], within the limits of images for models.
+pub(super) fn draw_for_model(document: &Pdf, page: u32) -> Option<Vec<u8>> {
+    let mut pictures = DIVISORS.into_iter().map_while(|divisor| {
+        draw(document, page, |size| {
+            let (columns, rows) = size.picture_for_model();
+            (columns.div_ceil(divisor), rows.div_ceil(divisor))
+        })
+    });
+    pictures.find(|picture| picture.len() <= IMAGE_MAX_BYTES)
 }
 
 #[expect(
@@ -38,8 +63,7 @@ fn size(page: &Page<'_>) -> Option<PageSize> {
         .then(|| PageSize { width: width.round() as u32, height: height.round() as u32 })
 }
 
-fn draw_page(page: &Page<'_>) -> Option<Vec<u8>> {
-    let (columns, rows) = size(page)?.picture();
+fn draw_page(page: &Page<'_>, (columns, rows): (u32, u32)) -> Option<Vec<u8>> {
     let (width, height) = page.render_dimensions();
     let scale =
         Affine::scale_non_uniform(f64::from(columns) / f64::from(width), f64::from(rows) / f64::from(height));

@@ -31,6 +31,7 @@ mod role;
 mod shell;
 mod spare;
 mod supervise;
+mod view;
 pub(crate) mod watch;
 mod write;
 
@@ -142,6 +143,7 @@ async fn dispatch(
                 Err(_) => Err("the arguments are not valid".to_owned()),
             };
         }
+        MachineTool::View => Task::View(parsed(tool, arguments)?),
         MachineTool::Write => Task::Write(parsed(tool, arguments)?),
         MachineTool::Edit => Task::Edit(parsed(tool, arguments)?),
         MachineTool::List => Task::List(parsed(tool, arguments)?),

@@ -14,7 +14,7 @@ use super::Limits;
 use super::child::{Answer, WorkerError, ask};
 use super::jail::Jail;
 use super::request::Task;
-use crate::documents::{Bounds, INPUT_MAX_BYTES, draw_page, extract_part, marks, page_sizes};
+use crate::documents::{Bounds, DrawnDocument, INPUT_MAX_BYTES, extract_part, marks, page_sizes};
 
 /// No page is begun after this time, and the timeouts of a worker.
 const PAGES_TIME_MAX: Duration = Duration::from_secs(4);
@@ -84,11 +84,12 @@ pub(super) fn read(jail: &Jail, request: &PreviewRequest) -> Preview {
 /// Draws a page, in a worker, as hexadecimal digits of a PNG.
 pub(super) fn draw(jail: &Jail, request: &PageRequest) -> Option<String> {
     let (_, file) = jail.file(&request.path).ok()?;
-    let png = draw_page(&bytes(file)?, request.page)?;
+    let png = DrawnDocument::open(&bytes(file)?)?.ok()?.draw(request.page, request.viewer)?;
     (png.len() <= PICTURE_MAX_BYTES).then(|| domain::hex::encode(&png))
 }
 
-fn bytes(file: std::fs::File) -> Option<Vec<u8>> {
+/// Returns the bytes of a file, as far as documents are read.
+pub(super) fn bytes(file: std::fs::File) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(INPUT_MAX_BYTES).read_to_end(&mut bytes).ok()?;
     Some(bytes)
@@ -97,7 +98,7 @@ fn bytes(file: std::fs::File) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use domain::image::ImageKind;
-    use protocol::preview::{CitedOnPage, PICTURE_PIXELS_MAX};
+    use protocol::preview::{CitedOnPage, PICTURE_PIXELS_MAX, Viewer};
 
     use super::*;
 
@@ -111,8 +112,12 @@ mod tests {
         (folder, jail)
     }
 
+    fn page_request(path: &str, page: u32) -> PageRequest {
+        PageRequest { path: path.to_owned(), page, viewer: Viewer::Person }
+    }
+
     fn drawn(jail: &Jail, page: u32) -> Option<(u32, u32)> {
-        let digits = draw(jail, &PageRequest { path: "/a.pdf".to_owned(), page })?;
+        let digits = draw(jail, &page_request("/a.pdf", page))?;
         ImageKind::Png.sides(&domain::hex::decode(&digits)?)
     }
 
@@ -187,8 +192,7 @@ mod tests {
         }
         let (_folder, jail) = workspace(b"text");
         assert_eq!(drawn(&jail, 1), None);
-        let elsewhere = PageRequest { path: "/../../etc/passwd".to_owned(), page: 1 };
-        assert_eq!(draw(&jail, &elsewhere), None);
+        assert_eq!(draw(&jail, &page_request("/../../etc/passwd", 1)), None);
         let missing = PreviewRequest { path: "/none.pdf".to_owned(), first_page: 1, cited: None };
         assert_eq!(read(&jail, &missing).reason.as_deref(), Some("missing"));
     }

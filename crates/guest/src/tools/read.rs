@@ -143,7 +143,8 @@ pub(crate) fn image(name: &str, mut file: &File) -> Option<Found> {
     Some(image.map(|image| (image, kind.sides(&bytes).unwrap_or_default())))
 }
 
-fn shown_image(name: &str, found: Found) -> Result<ToolOutput, String> {
+/// Returns the result that shows an image, or the reason why it cannot be shown.
+pub(super) fn shown_image(name: &str, found: Found) -> Result<ToolOutput, String> {
     let (image, (width, height)) =
         found.map_err(|why| format!("{name} is an image that can't be shown: {why}"))?;
     let text = format!("{name}: {}, {width} x {height} pixels.", image.kind.mime());

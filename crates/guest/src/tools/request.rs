@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use protocol::preview::{PageRequest, PreviewRequest};
 use protocol::tool::{
-    AttachedArguments, EditArguments, FindArguments, ListArguments, ReadArguments, ToolOutput, WriteArguments,
+    AttachedArguments, EditArguments, FindArguments, ListArguments, ReadArguments, ToolOutput, ViewArguments,
+    WriteArguments,
 };
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +15,7 @@ use super::confine::Confinement;
 use super::folder::{Walked, walk};
 use super::jail::Jail;
 use super::output::{failed, within_bounds};
-use super::{attached, edit, find, list, preview, read, recognize, write};
+use super::{attached, edit, find, list, preview, read, recognize, view, write};
 
 /// The timeout of measuring the workspace.
 const MEASURE_TIME_MAX: Duration = Duration::from_secs(10);
@@ -34,6 +35,7 @@ pub(crate) struct Request {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Task {
     Read(ReadArguments),
+    View(ViewArguments),
     Write(WriteArguments),
     Edit(EditArguments),
     List(ListArguments),
@@ -84,6 +86,7 @@ pub(crate) fn answer(workspace: &Path, task: &Task) -> Answer {
             Ok((output, batch)) => return Answer::Read(within_bounds(output), batch),
             Err(error) => Err(error),
         },
+        Task::View(arguments) => view::view(&jail, arguments),
         Task::Write(arguments) => write::write(&jail, arguments),
         Task::Edit(arguments) => edit::edit(&jail, arguments),
         Task::List(arguments) => list::list(&jail, arguments).map_err(|error| error.to_string()),

@@ -1,4 +1,4 @@
-//! Checks that attached images and those of results are sent in each vendor's documented form.
+//! Checks that attached images and pages in results are sent in each vendor's documented form.
 
 use std::sync::Arc;
 
@@ -17,12 +17,16 @@ fn image(path: &str) -> Image {
     Image { of: ImageRef::of(path, PICTURE).unwrap(), bytes: PICTURE.into() }
 }
 
+fn page(path: &str, page: u32) -> Image {
+    Image { of: ImageRef::of_page(path, page, PICTURE).unwrap(), bytes: PICTURE.into() }
+}
+
 fn brings(result: &mut Item, image: &Image) {
     let Item::Result(result) = result else { panic!("{result:?}") };
     Arc::make_mut(result).images = vec![image.of.clone()];
 }
 
-/// Builds a question with an attached image, and two calls, the first of which returned another image.
+/// Builds a question with an attached image, and two calls, the first of which returned the picture of a page.
 async fn asked(format: Format) -> (test_support::Handle, StepRequest, models::Vendor) {
     let (standin, vendor) = stage(format).await;
     let mut asking = request("two-calls", "Look");
@@ -39,8 +43,8 @@ async fn asked(format: Format) -> (test_support::Handle, StepRequest, models::Ve
     };
     asking.transcript.push(Item::Result(Arc::new(read)));
     append_step(&mut asking, &result);
-    brings(&mut asking.transcript[3], &image("/b.png"));
-    asking.images = vec![image("/b.png"), image("/a.png")];
+    brings(&mut asking.transcript[3], &page("/b.pdf", 2));
+    asking.images = vec![page("/b.pdf", 2), image("/a.png")];
     (standin, asking, vendor)
 }
 
@@ -94,7 +98,7 @@ async fn images_go_to_each_vendor_in_its_own_shape() {
         }
         let places: Vec<usize> = (0..sent.len()).filter(|at| sent[*at] == documented(format)).collect();
         assert_eq!(places.len(), 2, "{format:?}: {body:#}");
-        for (place, path) in places.iter().zip(["/a.png", "/b.png"]) {
+        for (place, path) in places.iter().zip(["/a.png", "/b.pdf, page 2"]) {
             let caption = sent[place - 1].to_string();
             assert!(caption.contains(&format!("The image {path}:")), "{format:?}: {caption}");
         }

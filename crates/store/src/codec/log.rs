@@ -161,6 +161,8 @@ struct UnreadForm<'a> {
 #[derive(Serialize, Deserialize)]
 struct ImageForm<'a> {
     path: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    page: Option<u32>,
     mime: Cow<'a, str>,
     sha256: Cow<'a, str>,
 }
@@ -323,14 +325,19 @@ pub(crate) fn read_result(json: &str, row: &str) -> Result<Arc<CallResult>> {
 
 fn image_form(image: &ImageRef) -> ImageForm<'_> {
     let sha256 = hex::encode(&image.sha256);
-    ImageForm { path: (&image.path).into(), mime: image.kind.mime().into(), sha256: sha256.into() }
+    ImageForm {
+        path: (&image.path).into(),
+        page: image.page,
+        mime: image.kind.mime().into(),
+        sha256: sha256.into(),
+    }
 }
 
 /// Returns `None` for a kind that this version does not know; the image is then not shown.
 fn image_of(form: ImageForm<'_>) -> Option<ImageRef> {
     let kind = ImageKind::of_mime(&form.mime)?;
     let sha256 = hex::decode_array(&form.sha256)?;
-    Some(ImageRef { path: form.path.into_owned(), kind, sha256 })
+    Some(ImageRef { path: form.path.into_owned(), page: form.page, kind, sha256 })
 }
 
 fn block_form(block: &Block) -> BlockForm<'_> {
@@ -399,7 +406,14 @@ mod tests {
 
     fn result() -> CallResult {
         CallResult {
-            images: vec![ImageRef { path: "/a.png".to_owned(), kind: ImageKind::Png, sha256: [0xaf; 32] }],
+            images: [None, Some(3)]
+                .map(|page| ImageRef {
+                    path: "/a.png".to_owned(),
+                    page,
+                    kind: ImageKind::Png,
+                    sha256: [0xaf; 32],
+                })
+                .into(),
             call: "c\"1".to_owned(),
             tool: "search".to_owned(),
             outcome: StepOutcome::Interrupted,

@@ -131,9 +131,13 @@ impl Turn {
             Purpose::Tool | Purpose::Skill(_) | Purpose::WebSearch { .. } => output.text,
         };
         self.next_source += u32::try_from(passages.len()).unwrap_or(0);
-        let unread = self.unread_by_model(output.unread, &output.images, &passages);
+        let mut images = output.images;
+        if !self.setup.sees_images {
+            images.retain(|image| image.page.is_none());
+        }
+        let unread = self.unread_by_model(output.unread, &images, &passages);
         let result = CallResult {
-            images: output.images,
+            images,
             call: call.id,
             tool: call.tool,
             outcome: output.outcome,

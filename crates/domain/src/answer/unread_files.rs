@@ -1,0 +1,68 @@
+//! The attached files that the calls of an answer could not read.
+
+use crate::citation::Place;
+use crate::limits::ATTACHMENTS_MAX;
+use crate::step::{CallResult, StepOutcome};
+use crate::tool::MachineTool;
+use crate::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
+
+/// The files that are unread so far.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct UnreadFiles {
+    unread: Vec<Unread>,
+    /// The attached documents of which the model was shown pages as pictures.
+    viewed: Vec<String>,
+}
+
+/// A file that a call could not read, and the tool that reported it.
+#[derive(Debug, Clone, PartialEq)]
+struct Unread {
+    tool: String,
+    file: UnreadFile,
+}
+
+impl UnreadFiles {
+    /// Returns the files with the reasons.
+    pub(super) fn files(&self) -> Vec<UnreadFile> {
+        self.unread.iter().map(|unread| unread.file.clone()).collect()
+    }
+
+    /// Records the attached files that a call could not read. A later report of the same tool replaces
+    /// earlier ones; a file whose passages were read since counts as readable, and a document without text whose pages
+    /// were shown as pictures.
+    pub(super) fn note(&mut self, result: &CallResult, is_attached: impl Fn(&str) -> bool) {
+        self.note_viewed(result, &is_attached);
+        let is_read = |path: &str| {
+            let of_file = |place: &Place| matches!(place, Place::File { path: of, .. } if of == path);
+            result.passages.iter().any(|passage| of_file(&passage.place))
+        };
+        // A search lists all attached files that the index does not contain yet, whichever tool reported them before.
+        let is_search = result.tool == MachineTool::Search.name();
+        self.unread.retain(|unread| match unread.file.reason {
+            UnreadReason::Indexing => {
+                !(is_search || unread.tool == result.tool) || result.outcome != StepOutcome::Done
+            }
+            // Other parts of it stay unread.
+            UnreadReason::Long | UnreadReason::ScannedPages => true,
+            UnreadReason::NoText if self.viewed.contains(&unread.file.path) => false,
+            _ => !is_read(&unread.file.path),
+        });
+        for file in &result.unread {
+            let is_viewed = file.reason == UnreadReason::NoText && self.viewed.contains(&file.path);
+            if !is_attached(&file.path) || is_viewed || self.unread.len() >= UNREAD_MAX {
+                continue;
+            }
+            self.unread.retain(|unread| unread.file.path != file.path);
+            self.unread.push(Unread { tool: result.tool.clone(), file: file.clone() });
+        }
+    }
+
+    fn note_viewed(&mut self, result: &CallResult, is_attached: impl Fn(&str) -> bool) {
+        for image in result.images.iter().filter(|image| image.page.is_some()) {
+            let is_new = is_attached(&image.path) && !self.viewed.contains(&image.path);
+            if is_new && self.viewed.len() < ATTACHMENTS_MAX {
+                self.viewed.push(image.path.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! `view`: shows pages of a PDF as pictures, or an image file, to a model that accepts images.
+//!
+//! The result has references only: the host has each page drawn again when it shows it. A page that takes too long is
+//! not shown, so that the host can rely on its being drawn in time.
+
+use std::time::{Duration, Instant};
+
+use domain::image::{ImageKind, ImageRef};
+use domain::unread::UnreadFile;
+use protocol::preview::Viewer;
+use protocol::session::image_out;
+use protocol::tool::{FoundImage, FoundUnread, ToolOutput, VIEW_PAGES_MAX, ViewArguments};
+
+use super::jail::Jail;
+use super::path::{display_path, plain};
+use super::preview::bytes;
+use super::read::{extent, image, shown_image};
+use crate::documents::{DrawnDocument, ExtractError, Format, INPUT_MAX_BYTES};
+
+/// The longest time in which a page is drawn: half of what a worker has when the page is drawn again.
+const PAGE_TIME_MAX: Duration = Duration::from_secs(5);
+/// No page is begun after this time.
+const PAGES_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// Shows pages of a PDF, or an image file.
+pub(super) fn view(jail: &Jail, arguments: &ViewArguments) -> Result<ToolOutput, String> {
+    let (path, file) = jail.file(&arguments.path).map_err(|error| error.to_string())?;
+    let name = display_path(&path);
+    if let Some(found) = image(&name, &file) {
+        return shown_image(&name, found);
+    }
+    let size = file.metadata().map_or(0, |metadata| metadata.len());
+    if size > INPUT_MAX_BYTES {
+        return Ok(unreadable(name, &ExtractError::TooLarge { size }));
+    }
+    let content = bytes(file).ok_or_else(|| format!("{name} cannot be read"))?;
+    let Some(opened) = DrawnDocument::open(&content) else {
+        return Err(format!("{name} is neither a PDF nor an image that can be shown; use read"));
+    };
+    match opened {
+        Ok(document) => shown_pages(&name, &document, arguments),
+        Err(error) => Ok(unreadable(name, &error)),
+    }
+}
+
+fn unreadable(name: String, error: &ExtractError) -> ToolOutput {
+    let text = format!("{name}: {}", plain(&error.to_string()));
+    let unread = vec![FoundUnread::from(&UnreadFile { path: name, reason: error.reason() })];
+    ToolOutput { failed: true, text, unread, ..ToolOutput::default() }
+}
+
+fn shown_pages(
+    name: &str,
+    document: &DrawnDocument,
+    arguments: &ViewArguments,
+) -> Result<ToolOutput, String> {
+    let count = document.pages();
+    let first = arguments.first_page.unwrap_or(1).max(1);
+    let about = format!("{name}: {}{}", Format::Pdf.name(), extent(Format::Pdf, Some(count), None));
+    if first > count {
+        return Err(format!("{about}; there is no page {first}"));
+    }
+    let last = first.saturating_add(arguments.pages.unwrap_or(1).clamp(1, VIEW_PAGES_MAX) - 1).min(count);
+    let began = Instant::now();
+    let mut images = Vec::new();
+    let mut lines = Vec::new();
+    for page in first..=last {
+        let drawn = if began.elapsed() < PAGES_TIME_MAX { picture(name, document, page) } else { None };
+        lines.push(match drawn {
+            Some((image, (width, height))) => {
+                images.push(image);
+                format!("page {page}: {width} x {height} pixels")
+            }
+            None => format!("page {page} cannot be drawn, or not in time"),
+        });
+    }
+    let text = format!("{about}. As pictures: {}.", lines.join("; "));
+    Ok(ToolOutput { failed: images.is_empty(), text, images, ..ToolOutput::default() })
+}
+
+/// Draws a page and returns a reference to its picture, with its width and height.
+fn picture(name: &str, document: &DrawnDocument, page: u32) -> Option<(FoundImage, (u32, u32))> {
+    let began = Instant::now();
+    let png = document.draw(page, Viewer::Model)?;
+    let in_time = began.elapsed() < PAGE_TIME_MAX;
+    let sides = ImageKind::Png.sides(&png)?;
+    let image = ImageRef::of_page(name, page, &png).ok()?;
+    in_time.then(|| (image_out(&image), sides))
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::preview::{MODEL_PICTURE_SIDE, PageRequest};
+
+    use super::*;
+    use crate::tools::preview;
+
+    const LEASE: &[u8] = include_bytes!("../../tests/fixtures/lease.pdf");
+    const SCANNED: &[u8] = include_bytes!("../../tests/fixtures/scanned.pdf");
+
+    fn viewed(content: &[u8], first_page: u32, pages: u32) -> Result<ToolOutput, String> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a.pdf"), content).unwrap();
+        let jail = Jail::open(folder.path()).unwrap();
+        let (first_page, pages) = (Some(first_page), Some(pages));
+        let output = view(&jail, &ViewArguments { path: "/a.pdf".to_owned(), first_page, pages })?;
+        for image in &output.images {
+            let request =
+                PageRequest { path: "/a.pdf".to_owned(), page: image.page.unwrap(), viewer: Viewer::Model };
+            let again = domain::hex::decode(&preview::draw(&jail, &request).unwrap()).unwrap();
+            let again = image_out(&ImageRef::of_page("/a.pdf", request.page, &again).unwrap());
+            assert_eq!(*image, again, "the host gets the same picture");
+        }
+        assert!(protocol::session::output_in(output.clone()).is_ok());
+        Ok(output)
+    }
+
+    #[test]
+    fn pages_are_shown_as_pictures_whether_or_not_they_have_text() {
+        let output = viewed(LEASE, 2, 1).unwrap();
+        assert_eq!(output.images.iter().map(|image| image.page).collect::<Vec<_>>(), [Some(2)]);
+        let size = format!("page 2: 1108 x {MODEL_PICTURE_SIDE} pixels");
+        assert!(output.text.starts_with("/a.pdf: PDF, ") && output.text.contains(&size), "{}", output.text);
+        let all = viewed(LEASE, 1, 99).unwrap();
+        assert!(all.images.len() > 1 && all.images.len() <= VIEW_PAGES_MAX as usize, "{}", all.text);
+        assert_eq!(viewed(SCANNED, 1, 1).unwrap().images.len(), 1);
+        let beyond = viewed(LEASE, 1000, 1).unwrap_err();
+        assert!(beyond.contains("there is no page 1000"), "{beyond}");
+    }
+
+    #[test]
+    fn what_cannot_be_drawn_is_said() {
+        let text = viewed(b"only text", 1, 1).unwrap_err();
+        assert!(text.contains("neither a PDF nor an image"), "{text}");
+        let broken = viewed(b"%PDF-1.4 nothing of it", 1, 1);
+        assert!(
+            broken.as_ref().ok().is_none_or(|output| output.failed && output.images.is_empty()),
+            "{broken:?}"
+        );
+        let huge = b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n\
+            2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n\
+            3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 1000000000 1]>>endobj\ntrailer<</Root 1 0 R>>\n";
+        let output = viewed(huge, 1, 1).unwrap();
+        assert!(output.images.len() <= 1, "its picture has the sides of any other: {}", output.text);
+    }
+}
