@@ -9,6 +9,7 @@
 //! Hidden files are searched only if a question or a call names them.
 
 mod activity;
+mod candidates;
 mod embedding;
 mod progress;
 mod rank;

@@ -13,7 +13,8 @@ use text_analysis::{Language, Term, fold, is_listing, synonyms::related, terms};
 use protocol::embedding::QueryVector;
 
 use super::Scope;
-use super::store::{Candidate, Index, IndexError};
+use super::candidates::Candidate;
+use super::store::{Index, IndexError};
 
 /// The maximum number of query words. Preferring rare words would require counting all of them.
 const QUERY_WORDS_MAX: usize = 40;

@@ -10,7 +10,8 @@ use domain::embedding::{DIMENSION_MAX, cosine};
 use protocol::embedding::{EMBEDDED_TEXT_MAX_BYTES, PassageVector, Unembedded, UnembeddedPassage};
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
-use super::store::{Index, IndexError, scope_filter};
+use super::candidates::scope_filter;
+use super::store::{Index, IndexError};
 
 /// The maximum number of vectors: reading them all takes a third of a second. Further passages are found by words.
 const VECTORS_MAX: i64 = 200_000;
