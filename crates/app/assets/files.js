@@ -103,6 +103,70 @@ const each = async (files, task) => {
   await Promise.all(Array.from({ length: UPLOADS_AT_ONCE }, work));
 };
 
+// The most files of dropped or chosen folders, and the depth from which on folders in them are left out.
+const FOLDER_FILES_MAX = 2000;
+const FOLDER_DEPTH_MAX = 16;
+
+// A file that was dropped or chosen, with the names of the folders that it lies in.
+const placed = (file, folders = []) => ({ file, folders });
+
+// Adds what an entry of a dropped folder holds to `found`. Hidden files stay where they are.
+const addFiles = async (entry, folders, found) => {
+  if (found.length > FOLDER_FILES_MAX || folders.length > FOLDER_DEPTH_MAX) return;
+  if (folders.length > 0 && entry.name.startsWith(".")) return;
+  if (entry.isFile) {
+    found.push(placed(await new Promise((resolve, reject) => { entry.file(resolve, reject); }), folders));
+    return;
+  }
+  const reader = entry.createReader();
+  for (;;) {
+    const entries = await new Promise((resolve, reject) => { reader.readEntries(resolve, reject); });
+    if (entries.length === 0) return;
+    for (const inner of entries) await addFiles(inner, [...folders, entry.name], found);
+  }
+};
+
+// Lists the files of a drop, those of its folders among them. What cannot be read is listed as it was dropped, so that its
+// upload names it.
+const droppedFiles = async ({ items, files }) => {
+  // Both are there only during the event.
+  const entries = [...items].map((item) => item.webkitGetAsEntry()).filter(Boolean);
+  const dropped = [...files].map((file) => placed(file));
+  if (entries.length === 0) return dropped;
+  const found = [];
+  try {
+    for (const entry of entries) await addFiles(entry, [], found);
+  } catch {
+    return dropped;
+  }
+  return found;
+};
+
+// Lists the files of a chosen folder.
+const folderFiles = (files) => [...files]
+  .map((file) => placed(file, file.webkitRelativePath.split("/").slice(0, -1)))
+  .filter(({ file, folders }) => ![...folders.slice(1), file.name].some((name) => name.startsWith(".")));
+
+// The folder of files that are attached to a question.
+const UPLOADS = "/uploads";
+const within = (destination, folders) => [destination === "/" ? "" : destination, ...folders].join("/") || "/";
+
+// Makes the folders of these files. One that cannot be made is named by the uploads into it.
+const makeFolders = async (files, destination) => {
+  const made = new Set();
+  for (const { folders } of files) {
+    for (let depth = 1; depth <= folders.length; depth += 1) {
+      const path = within(destination, folders.slice(0, depth));
+      if (made.has(path)) continue;
+      made.add(path);
+      const body = new URLSearchParams({
+        folder: within(destination, folders.slice(0, depth - 1)), name: folders[depth - 1],
+      });
+      await fetch("/workspace/folder", { method: "POST", body, redirect: "manual" }).catch(() => {});
+    }
+  }
+};
+
 // Calls `take` with the files that are dropped on the page.
 const acceptDrops = (take) => {
   const hint = document.querySelector("[data-drop-hint]");
@@ -123,7 +187,7 @@ const acceptDrops = (take) => {
     if (!hasFiles(event)) return;
     event.preventDefault();
     show(false);
-    take([...event.dataTransfer.files]);
+    droppedFiles(event.dataTransfer).then(take);
   });
 };
 
@@ -134,17 +198,23 @@ const uploadHere = (form) => {
   const destination = form.querySelector("[name=destination]").value;
   const take = async (files) => {
     list.hidden = files.length === 0;
+    if (files.length > FOLDER_FILES_MAX) {
+      list.textContent = form.dataset.tooMany;
+      return;
+    }
+    await makeFolders(files, destination);
     let whole = true;
-    await each(files, async (file) => {
+    await each(files, async ({ file, folders }) => {
       const line = document.createElement("li");
       const bar = document.createElement("progress");
+      const name = [...folders, file.name].join("/");
       bar.max = 1;
       bar.value = 0;
-      bar.setAttribute("aria-label", file.name);
-      line.append(file.name, bar);
+      bar.setAttribute("aria-label", name);
+      line.append(name, bar);
       list.append(line);
       try {
-        await send(file, destination, form.dataset.failed, (loaded, total) => { bar.value = loaded / total; });
+        await send(file, within(destination, folders), form.dataset.failed, (loaded, total) => { bar.value = loaded / total; });
         bar.value = 1;
       } catch (reason) {
         whole = false;
@@ -157,7 +227,9 @@ const uploadHere = (form) => {
     // What was refused stays to be read.
     if (whole) window.location.reload();
   };
-  picker.addEventListener("change", () => take([...picker.files]));
+  picker.addEventListener("change", () => take([...picker.files].map((file) => placed(file))));
+  const folderPicker = document.querySelector("[data-folder]");
+  folderPicker.addEventListener("change", () => take(folderFiles(folderPicker.files)));
   acceptDrops(take);
 };
 
@@ -170,11 +242,11 @@ const attach = (link) => {
   const list = form.querySelector(".attached") ?? document.createElement("ul");
   list.className = "attached";
   if (!list.parentNode) form.prepend(list);
-  const take = (files) => each(files, async (file) => {
+  const add = async ({ file, folders }) => {
     const line = document.createElement("li");
     const label = document.createElement("label");
     const name = document.createElement("span");
-    name.textContent = file.name;
+    name.textContent = [...folders, file.name].join("/");
     label.append(name);
     line.append(label);
     list.append(line);
@@ -182,26 +254,33 @@ const attach = (link) => {
     bar.max = 1;
     label.append(bar);
     try {
-      const stored = await send(file, "", link.dataset.failed, (loaded, total) => { bar.value = loaded / total; });
+      const destination = folders.length > 0 ? within(UPLOADS, folders) : "";
+      const stored = await send(file, destination, link.dataset.failed, (loaded, total) => { bar.value = loaded / total; });
       const box = document.createElement("input");
       Object.assign(box, { type: "checkbox", name: "file", value: stored.path, checked: true });
       label.prepend(box);
     } catch (reason) {
       name.className = "failed";
-      name.textContent = `${file.name}: ${reason}`;
+      name.textContent += `: ${reason}`;
     }
     bar.remove();
-  });
+  };
+  const take = async (files) => {
+    // A question has room for fewer; the service says how many.
+    const taken = files.slice(0, FOLDER_FILES_MAX);
+    await makeFolders(taken, UPLOADS);
+    await each(taken, add);
+  };
   link.addEventListener("click", (event) => {
     event.preventDefault();
     picker.click();
   });
-  picker.addEventListener("change", () => take([...picker.files]));
+  picker.addEventListener("change", () => take([...picker.files].map((file) => placed(file))));
   form.addEventListener("paste", (event) => {
     const files = [...event.clipboardData.files];
     if (files.length === 0) return;
     event.preventDefault();
-    take(files);
+    take(files.map((file) => placed(file)));
   });
   acceptDrops(take);
 };

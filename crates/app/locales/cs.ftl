@@ -151,6 +151,7 @@ files-drop = Pusťte soubory a nahrají se sem
 files-new-folder = Nová složka
 files-folder-name = Název složky
 files-make-folder = Vytvořit
+files-upload-folder = Nebo nahrajte složku
 files-archive = Stáhnout jako ZIP
 files-download = Stáhnout
 files-delete = Smazat

@@ -150,6 +150,7 @@ files-drop = Drop files to upload them here
 files-new-folder = New folder
 files-folder-name = Name of the folder
 files-make-folder = Create
+files-upload-folder = Or upload a folder
 files-archive = Download as ZIP
 files-download = Download
 files-delete = Delete

@@ -151,6 +151,7 @@ files-drop = Pustite súbory a nahrajú sa sem
 files-new-folder = Nový priečinok
 files-folder-name = Názov priečinka
 files-make-folder = Vytvoriť
+files-upload-folder = Alebo nahrajte priečinok
 files-archive = Stiahnuť ako ZIP
 files-download = Stiahnuť
 files-delete = Zmazať

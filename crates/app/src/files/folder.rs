@@ -41,6 +41,9 @@ struct EntryView {
     indexing: Option<IndexingView>,
 }
 
+/// The most files of a folder that is uploaded; the script has the same bound.
+const FOLDER_FILES_MAX: u32 = 2000;
+
 #[derive(Template)]
 #[template(path = "folder.html")]
 struct FolderPage {

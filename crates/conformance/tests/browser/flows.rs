@@ -439,6 +439,30 @@ fn a_large_upload_goes_on_after_a_broken_connection() {
 }
 
 #[test]
+fn a_dropped_folder_is_uploaded_with_its_folders() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let rents = folder.path().join("rents");
+    for (path, content) in [("a.txt", "one"), ("2026/b.txt", "two"), ("2026/.hidden", "three")] {
+        let path = rents.join(path);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a folder is made");
+        std::fs::write(path, content).expect("a file is written");
+    }
+    let stage = Stage::signed_in(VIEWS[0]);
+    stage.open("/files/uploads");
+    for kind in ["dragEnter", "dragOver", "drop"] {
+        let data = serde_json::json!({ "items": [], "files": [rents], "dragOperationsMask": 1 });
+        let event = serde_json::json!({ "type": kind, "x": 300, "y": 300, "data": data });
+        stage.browser.cdp("Input.dispatchDragEvent", &event);
+    }
+    let _ = stage.browser.find("[href='/files/uploads/rents']");
+    let api = stage.service.api(&stage.account);
+    assert_eq!(api.download("/uploads/rents/a.txt").body, b"one");
+    assert_eq!(api.download("/uploads/rents/2026/b.txt").body, b"two");
+    assert_eq!(api.list("/uploads/rents/2026").json()["totalEntries"], 1, "hidden files stay where they are");
+    stage.assert_quiet();
+}
+
+#[test]
 fn a_large_upload_goes_on_after_the_service_was_killed() {
     let mut stage = Stage::signed_in(VIEWS[0]);
     stage.open("/files/uploads");
