@@ -39,6 +39,32 @@ fn an_answer_survives_the_death_of_the_service_and_is_paid_once() {
 }
 
 #[test]
+fn answers_in_ten_machines_survive_the_death_of_the_service() {
+    let Stage { vendor, account: _, api: _, mut service } = stage();
+    let accounts: Vec<_> = (0..10).map(|_| service.account()).collect();
+    let call = Say::Call { tool: "list".to_owned(), arguments: json!({ "path": "/" }) };
+    let mut answers = Vec::new();
+    for account in &accounts {
+        vendor.will([call.clone()]);
+        vendor.will([Say::text("Said in va"), Say::Hold]);
+        let answer = service.api(account).ask("Go on");
+        shows(&mut service.api(account).events_of(&answer), "Said in va");
+        answers.push(answer);
+    }
+    let before: Vec<_> = accounts.iter().map(|account| pids(&service, &account.id)).collect();
+    assert!(before.iter().all(|pids| !pids.is_empty()), "{before:?}");
+    service.kill();
+    service.restart();
+    for (account, answer) in accounts.iter().zip(&answers) {
+        let whole = service.api(account).completed(answer);
+        assert_eq!((&whole["text"], &whole["error"]), (&Value::from("Done."), &Value::Null));
+    }
+    let after: Vec<_> = accounts.iter().map(|account| pids(&service, &account.id)).collect();
+    let first = |machines: &[Vec<i32>]| machines.iter().map(|pids| pids.first().copied()).collect::<Vec<_>>();
+    assert_eq!(first(&after), first(&before), "the machines ran on");
+}
+
+#[test]
 fn an_answer_goes_on_after_an_orderly_restart() {
     let Stage { vendor, account, api, mut service } = stage();
     vendor.will([Say::text("Said in va"), Say::Hold]);
