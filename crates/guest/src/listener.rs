@@ -43,7 +43,7 @@ pub fn serve(waits: bool) -> ExitCode {
     }
 }
 
-/// Says that this process waits, and waits on its standard input to be told to go on.
+/// Says that this process waits, and waits for a line on its standard input before it goes on.
 fn wait_for_introduction() -> io::Result<()> {
     let input = rustix::stdio::stdin();
     rustix::io::write(input, &[1])?;

@@ -51,7 +51,7 @@ pub struct Guest {
     calls: Arc<Calls>,
     limits: Arc<Limits>,
     servers: Option<Servers>,
-    /// Told when the host has said hello.
+    /// Notified when the host has said hello.
     greeted: Arc<Notify>,
 }
 

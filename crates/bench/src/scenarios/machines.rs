@@ -1,13 +1,12 @@
 //! Measures machines of each driver: their start, stop, idle memory and tools.
 
-use std::io::Write;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::block_on;
 use super::start::{change_machine, millis, of_machines, start_machine};
 use super::tools::turn;
+use super::{beside_the_sandbox, block_on};
 use crate::Outcome;
 use crate::http::Connection;
 use crate::measurement::{Goal, Measurement, Unit};
@@ -57,13 +56,7 @@ struct Figures {
 
 /// Measures the drivers; the sandbox is the baseline. QEMU's processor is emulated where there is no KVM.
 pub(crate) fn machines() -> Outcome<Vec<Measurement>> {
-    let sandbox = of_driver("sandbox")?;
-    let mut measurements = beside_sandbox("uml", of_driver("uml")?, &sandbox);
-    match of_driver("qemu") {
-        Ok(qemu) => measurements.extend(beside_sandbox("qemu", qemu, &sandbox)),
-        Err(error) => writeln!(std::io::stdout(), "qemu is not measured: {error}")?,
-    }
-    Ok(measurements)
+    beside_the_sandbox(of_driver, beside_sandbox)
 }
 
 fn beside_sandbox(driver: &'static str, figures: Figures, sandbox: &Figures) -> Vec<Measurement> {

@@ -16,6 +16,7 @@ mod tokens;
 mod tools;
 
 use std::future::Future;
+use std::io::Write;
 
 use crate::Outcome;
 use crate::measurement::Measurement;
@@ -53,4 +54,19 @@ pub(crate) const ALL: &[Scenario] = &[
 /// Runs a load to its end on this thread.
 fn block_on<T>(load: impl Future<Output = Outcome<T>>) -> Outcome<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(load)
+}
+
+/// Measures the drivers of virtual machines and compares the figures of each with those of the sandbox. QEMU is left out, with
+/// the reason, where it cannot be measured.
+fn beside_the_sandbox<T>(
+    measure: impl Fn(&'static str) -> Outcome<T>,
+    compare: impl Fn(&'static str, T, &T) -> Vec<Measurement>,
+) -> Outcome<Vec<Measurement>> {
+    let sandbox = measure("sandbox")?;
+    let mut measurements = compare("uml", measure("uml")?, &sandbox);
+    match measure("qemu") {
+        Ok(qemu) => measurements.extend(compare("qemu", qemu, &sandbox)),
+        Err(error) => writeln!(std::io::stdout(), "qemu is not measured: {error}")?,
+    }
+    Ok(measurements)
 }

@@ -1,10 +1,10 @@
 //! Measures the stream between the service and a machine of each driver, by the agent of the tests.
 
-use std::io::Write;
 use std::process::Command;
 
 use serde_json::Value;
 
+use super::beside_the_sandbox;
 use crate::Outcome;
 use crate::measurement::{Goal, Measurement, Unit};
 
@@ -20,13 +20,7 @@ struct Figures {
 
 /// Measures the drivers; the sandbox is the baseline.
 pub(crate) fn stream() -> Outcome<Vec<Measurement>> {
-    let sandbox = of_driver("sandbox")?;
-    let mut measurements = beside_sandbox("uml", of_driver("uml")?, &sandbox);
-    match of_driver("qemu") {
-        Ok(qemu) => measurements.extend(beside_sandbox("qemu", qemu, &sandbox)),
-        Err(error) => writeln!(std::io::stdout(), "qemu is not measured: {error}")?,
-    }
-    Ok(measurements)
+    beside_the_sandbox(of_driver, beside_sandbox)
 }
 
 fn beside_sandbox(driver: &'static str, figures: Figures, sandbox: &Figures) -> Vec<Measurement> {
@@ -42,7 +36,7 @@ fn beside_sandbox(driver: &'static str, figures: Figures, sandbox: &Figures) -> 
 }
 
 /// Runs `probe_agent stream`, which `make bench` builds beside this program.
-fn of_driver(driver: &str) -> Outcome<Figures> {
+fn of_driver(driver: &'static str) -> Outcome<Figures> {
     let program = std::env::current_exe()?.with_file_name("examples").join("probe_agent");
     let folder = tempfile::Builder::new().prefix("bench-").tempdir()?;
     // Machines run as other users.

@@ -1,7 +1,7 @@
 //! Branches: the exchanges of a conversation are a tree, of which one path is shown.
 //!
 //! An exchange knows its parent. Of the children of a parent one is chosen, the one that was shown last; the path of
-//! chosen ones from the beginning on is shown. So whoever returns to a branch finds it as it was left. Indexes of the
+//! chosen ones from the beginning on is shown. So a user who returns to a branch finds it as it was left. Indexes of the
 //! database permit one shown exchange at each depth, and one chosen one among the hidden children of a parent.
 //!
 //! Everything else reads what is shown: the public interface, the model's context, exports. While an answer is in
@@ -80,7 +80,7 @@ pub fn show(
     conversation: ConversationId,
     answer: MessageId,
 ) -> Result<Shown, ShowRefused> {
-    // Whoever asks in the meantime waits.
+    // A question that is asked in the meantime waits.
     tx.lock("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![account])?;
     let (place, is_shown) = place_of(tx, account, conversation, answer)?.ok_or(ShowRefused::NotFound)?;
     if !is_shown {
