@@ -1,11 +1,12 @@
 //! Measures the built-in reader on public documents that nobody here wrote: `bench_documents FOLDER INDEX
-//! [tuned|kept|fresh|further|apart]... [attached] [embeddings=URL,MODEL]`, with the documents of `fetch.sh` in FOLDER and
-//! their index in INDEX. The questions `fresh`, and `further` and `apart`, have documents of their own
+//! [tuned|kept|fresh|further|apart]... [questions=TABLE] [attached] [embeddings=URL,MODEL]`, with the documents of `fetch.sh` in
+//! FOLDER and their index in INDEX. The questions `fresh`, and `further` and `apart`, have documents of their own
 //! (`fetch.sh FOLDER fresh_sources.tsv`, `further_sources.tsv`) and were written later.
 //!
 //! The questions and the passages that answer them were written from the documents before the reader was measured on
 //! them; a third of the first ones (`kept`) and half of the last (`apart`) are not looked at while the reader is
-//! improved. With `attached`, each question has the right document attached. With `embeddings`, passages and queries are
+//! improved. TABLE has the columns of `questions.tsv`, for documents and questions of your own or those of
+//! `public_sets.py`; several passages that answer a question are separated by ` || `. With `attached`, each question has the right document attached. With `embeddings`, passages and queries are
 //! embedded by the model of an OpenAI-compatible server.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the figures are what it is for")]
@@ -75,17 +76,21 @@ async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [documents, index, options @ ..] = arguments.as_slice() else {
         eprintln!(
-            "usage: bench_documents FOLDER INDEX [tuned|kept|fresh|further|apart]... [attached] [embeddings=URL,MODEL]"
+            "usage: bench_documents FOLDER INDEX [tuned|kept|fresh|further|apart]... [questions=TABLE] [attached] \
+             [embeddings=URL,MODEL]"
         );
         std::process::exit(2);
     };
     let has = |option: &str| options.iter().any(|given| given == option);
     let tables = TABLES.iter().filter(|(parts, _)| parts.iter().any(|part| has(part)));
     let mut questions: Vec<Question> = tables.flat_map(|(_, table)| questions(table)).collect();
+    questions.retain(|question| has(question.part));
+    for table in options.iter().filter_map(|option| option.strip_prefix("questions=")) {
+        let table = std::fs::read_to_string(table).expect("a table of questions");
+        questions.extend(self::questions(table.leak()));
+    }
     if questions.is_empty() {
         questions = self::questions(TABLES[0].1);
-    } else {
-        questions.retain(|question| has(question.part));
     }
     std::fs::create_dir_all(index).expect("a folder for the index");
     let mut exchange = Exchange::with_index(Path::new(documents), Path::new(index));
@@ -157,7 +162,7 @@ impl Group {
 fn rights(question: &Question, answer: &Answer) -> Vec<bool> {
     let Some((file, passage)) = question.answer else { return vec![answer.quotes.is_empty()] };
     let shows = |(cited, quote): &(exchange::Cited, String)| {
-        cited.path.trim_start_matches('/') == file && flat(quote).contains(&flat(passage))
+        cited.path.trim_start_matches('/') == file && has_passage(quote, passage)
     };
     answer.quotes.iter().map(shows).collect()
 }
@@ -167,7 +172,7 @@ fn cause(question: &Question, answer: &Answer, right: &[bool]) -> Option<Cause> 
     let (file, passage) = question.answer?;
     let is_right = |found: &&domain::citation::NumberedPassage| {
         let Place::File { path, .. } = &found.place else { return false };
-        path.trim_start_matches('/') == file && flat(&found.text).contains(&flat(passage))
+        path.trim_start_matches('/') == file && has_passage(&found.text, passage)
     };
     let numbers: Vec<u32> = answer.found.iter().filter(is_right).map(|found| found.number).collect();
     if right.first() == Some(&true) {
@@ -197,7 +202,7 @@ fn half(question: &Question) -> usize {
 fn rank_found(question: &Question, found: &[FoundPassage]) -> Option<usize> {
     let (file, passage) = question.answer?;
     let shows = |found: &FoundPassage| {
-        found.path.trim_start_matches('/') == file && flat(&found.text).contains(&flat(passage))
+        found.path.trim_start_matches('/') == file && has_passage(&found.text, passage)
     };
     found.iter().position(shows)
 }
@@ -216,6 +221,12 @@ fn embedding_model(option: &str) -> Option<EmbeddingModel> {
     };
     let vendors = VendorsConfig { openai, ..VendorsConfig::default() };
     Some(EmbeddingModel::new(&config, &vendors).expect("a server's URL and a model"))
+}
+
+/// Returns true if a text contains one of the passages that answer a question.
+fn has_passage(text: &str, passages: &str) -> bool {
+    let text = flat(text);
+    passages.split(" || ").any(|passage| text.contains(&flat(passage)))
 }
 
 /// Keeps the letters and digits, so that line breaks, hyphens and markup do not matter.

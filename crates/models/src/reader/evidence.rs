@@ -13,40 +13,39 @@ use super::reading::{Kind, Reading, Sentence, elementwise_max, met_by_name, name
 
 /// The weight of a word by its position, relative to 1 in the sentence itself: in the heading, in a neighbouring
 /// sentence, elsewhere in the passage, and elsewhere in its file.
-const IN_HEAD: f64 = 0.85;
+const IN_HEAD: f64 = 0.65;
 const BEFORE_IT: f64 = 0.75;
-const AFTER_IT: f64 = 0.62;
-const IN_PASSAGE: f64 = 0.68;
-const IN_FILE: f64 = 0.52;
+const AFTER_IT: f64 = 0.8;
+const IN_PASSAGE: f64 = 0.5;
+const IN_FILE: f64 = 0.58;
 /// The weight of a heading's word in the sentence's own score.
-const IN_HEAD_OWN: f64 = 0.5;
+const IN_HEAD_OWN: f64 = 0.4;
 /// The same in a heading of nothing but words of the question.
 const IN_PURE_HEAD_OWN: f64 = 0.85;
 /// The shares of a sentence's score that come from its surroundings and from itself.
 const AROUND: f64 = 0.6;
 const OWN: f64 = 0.4;
 /// The share of the score from the search's order, and its decay.
-const ORDER: f64 = 0.4;
+const ORDER: f64 = 0.3;
 const ORDER_FALL: f64 = 6.0;
+/// The minimum score of an answer, and what each of the first words of the question that its passage contains adds to it.
+const ANSWER_MIN: f64 = 1.0;
+const WORD: f64 = 0.1;
+const WORDS_MAX: usize = 4;
 /// The factor for a sentence without the kind of thing that the question asks for.
 const WITHOUT_FOCUS: f64 = 0.62;
 /// The share of it that the next sentence can compensate.
-const FOCUS_NEXT: f64 = 0.6;
+const FOCUS_NEXT: f64 = 0.9;
 /// The weight of a name elsewhere in the file, which shows that the question is about this document.
 const NAME_IN_FILE: f64 = 0.8;
-/// The factor for a file without any of the question's names that other files contain.
-const NAME_ELSEWHERE: f64 = 0.85;
-/// The minimum share of other words than names, and the factor below it.
-const TOPIC_MIN: f64 = 0.45;
-const NAMED_ONLY: f64 = 0.6;
 /// The factor for a passage in another language than the question.
-const OTHER_LANGUAGE: f64 = 0.9;
+const OTHER_LANGUAGE: f64 = 0.7;
 /// The factor for a table of contents or a list of links.
 const LISTING: f64 = 0.5;
 /// The bonus when the sentence starts with a word of the question and a colon.
 const LABEL: f64 = 0.2;
 /// The bonus when the sentence starts with the rarest word of the question, as a definition does.
-const BEGINS: f64 = 0.15;
+const BEGINS: f64 = 0.12;
 /// The factor for a short item that names something without saying anything about it, for a question and a command.
 const FRAGMENT: f64 = 0.85;
 const FRAGMENT_MAX_BYTES: usize = 60;
@@ -65,9 +64,6 @@ const LITERAL: f64 = 0.12;
 const LITERAL_FIRST: f64 = 0.1;
 /// The bonus for a label or beginning that names what the question asks the meaning of.
 const EXPLAINS: f64 = 0.1;
-/// The deduction for a sentence of so many bytes or more, which says much besides; shorter ones lose less.
-const LENGTH: f64 = 0.1;
-const LONG_BYTES: usize = 400;
 /// The deduction for a line that only names something.
 const NAME_ONLY: f64 = 0.1;
 /// The bonus for a number beside the word that is counted, and the maximum distances before it and after it, in words.
@@ -79,10 +75,10 @@ const QUOTE_MAX_BYTES: usize = 600;
 const QUOTE_SENTENCES_MAX: usize = 3;
 /// The minimum score of a second sentence elsewhere in the passage that is quoted, too, relative to the best one, and the
 /// maximum length of both.
-const SECOND_PART: f64 = 0.9;
-const PARTS_MAX_BYTES: usize = 800;
+const SECOND_PART: f64 = 0.6;
+const PARTS_MAX_BYTES: usize = 900;
 /// Up to this length a quote goes on to the end of its paragraph.
-const PARAGRAPH_MAX_BYTES: usize = 600;
+const PARAGRAPH_MAX_BYTES: usize = 900;
 /// Up to this length it goes on to the end of a list that it announces.
 const LIST_MAX_BYTES: usize = 800;
 /// Up to this length it goes on to the next paragraph.
@@ -96,8 +92,17 @@ pub(super) struct Evidence<'a> {
     pub(super) quote: Vec<Range<usize>>,
     /// Orders the passages.
     pub(super) score: f64,
-    /// The share of the question that the passage covers, about 1 for all of it.
-    pub(super) strength: f64,
+    /// The number of words of the question that the passage contains.
+    pub(super) words: usize,
+}
+
+impl Evidence<'_> {
+    /// Returns true if the passage answers the question. The more of its words it contains, the lower the score may be.
+    pub(super) fn answers(&self) -> bool {
+        #[expect(clippy::cast_precision_loss, reason = "it is a small number")]
+        let words = self.words.min(WORDS_MAX) as f64;
+        self.score + WORD * words >= ANSWER_MIN
+    }
 }
 
 /// Scores the passages of all results and returns them best first.
@@ -163,16 +168,10 @@ fn best<'a>(question: &Question, reading: &Reading<'a>, file: &[f64], order: usi
     if is_listing(&reading.passage.text) {
         strength *= LISTING;
     }
-    let mut names = Share::default();
-    for (word, met) in question.words.iter().zip(file).filter(|(word, _)| word.name && !word.unknown) {
-        names.add(word.weight, if *met > 0.0 { 1.0 } else { 0.0 });
-    }
-    if names.possible > 0.0 {
-        strength *= 1.0 - (1.0 - NAME_ELSEWHERE) * (1.0 - names.of_all());
-    }
+    let words = reading.whole.iter().filter(|met| **met > 0.0).count();
     #[expect(clippy::cast_precision_loss, reason = "a search gives a few dozen passages")]
     let score = strength + form + ORDER * ORDER_FALL / (ORDER_FALL + order as f64);
-    Some(Evidence { passage: reading.passage, quote: ranges, score, strength })
+    Some(Evidence { passage: reading.passage, quote: ranges, score, words })
 }
 
 /// Scores a sentence. Returns `None` when neither it nor its surroundings contain a word of the question.
@@ -208,7 +207,7 @@ fn coverage(question: &Question, reading: &Reading<'_>, file: &[f64], at: usize)
     };
     let (before, after) = (beside(at.checked_sub(1)), beside(Some(at + 1)));
     let in_head_own = IN_HEAD_OWN + (IN_PURE_HEAD_OWN - IN_HEAD_OWN) * reading.head_share.powi(2);
-    let (mut around, mut own, mut topic) = (Share::default(), Share::default(), Share::default());
+    let (mut around, mut own) = (Share::default(), Share::default());
     for (index, word) in question.words.iter().enumerate() {
         let here = sentence.met[index];
         let next = f64::max(
@@ -219,21 +218,14 @@ fn coverage(question: &Question, reading: &Reading<'_>, file: &[f64], at: usize)
         let in_passage = if is_row { 0.0 } else { reading.whole[index] };
         let in_file = file[index] * if word.name { NAME_IN_FILE } else { IN_FILE };
         let places = [here, head * IN_HEAD, next, in_passage * IN_PASSAGE, in_file];
-        let most = places.into_iter().fold(0.0, f64::max);
-        around.add(word.weight, most);
-        if !word.name {
-            topic.add(word.weight, most);
-        }
+        around.add(word.weight, places.into_iter().fold(0.0, f64::max));
         let exact = if sentence.exact[index] { EXACT } else { 0.0 };
         let head_own = if word.is_section() { head } else { head * in_head_own };
         let file_own = if word.name { in_file } else { 0.0 };
         // In the sentence itself rare words count most.
         own.add(word.weight * word.weight, (here + exact).max(head_own).max(file_own));
     }
-    // A name alone shows whom a passage is about, but not that it answers the question.
-    let named_only = topic.possible > 0.0 && topic.of_all() < TOPIC_MIN;
-    let factor = if named_only { NAMED_ONLY } else { 1.0 };
-    (factor * around.of_all(), factor * (own.of_all() + closeness(sentence)))
+    (around.of_all(), own.of_all() + closeness(sentence))
 }
 
 /// Returns true when a sentence starts with the question's rarest word.
@@ -302,17 +294,14 @@ fn focus_near(question: &Question, reading: &Reading<'_>, sentence: &Sentence) -
 }
 
 /// Computes the bonus for the form in which a sentence answers: its heading, its beginning, what it names as written, and
-/// what it counts. It orders passages, but does not show that one is about the question.
+/// what it counts.
 fn form(question: &Question, reading: &Reading<'_>, sentence: &Sentence) -> f64 {
     let explains = question.asks_meaning && (sentence.labelled || begins_with_rarest(question, sentence));
-    #[expect(clippy::cast_precision_loss, reason = "a passage has a few thousand bytes")]
-    let length = sentence.range.len().min(LONG_BYTES) as f64 / LONG_BYTES as f64;
     HEADED * reading.headed
         + LITERAL * sentence.literals
         + if sentence.literal_first { LITERAL_FIRST } else { 0.0 }
         + if explains { EXPLAINS } else { 0.0 }
         + counted(question, reading, sentence)
-        - LENGTH * length
         - if sentence.kind == Kind::Plain && is_name(question, reading.text(sentence)) {
             NAME_ONLY
         } else {

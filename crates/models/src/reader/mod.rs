@@ -31,9 +31,7 @@ const SEARCH_LIMIT: u32 = 20;
 const SEARCHES_MAX: usize = 6;
 const QUOTES_MAX: usize = 4;
 /// The minimum score of further quotes, relative to the best one.
-const QUOTED_BESIDES: f64 = 0.72;
-/// The minimum [`Evidence::strength`] of an answer.
-const STRENGTH_MIN: f64 = 0.52;
+const QUOTED_BESIDES: f64 = 0.7;
 /// Limits the text of one event; see [`deltas`].
 const DELTA_MAX_BYTES: usize = 24;
 /// The estimated bytes of a token.
@@ -115,8 +113,8 @@ fn next(request: &StepRequest, question: &Question) -> StepEvent {
     let found = passages(question);
     let mut ranked = evidence::weigh(question, &found);
     // A passage that is not about the question never hides one that is.
-    ranked.sort_by_key(|evidence| !answers(evidence));
-    let answered = ranked.first().is_some_and(answers);
+    ranked.sort_by_key(|evidence| !evidence.answers());
+    let answered = ranked.first().is_some_and(Evidence::answers);
     if offered(SEARCH) && searches.len() < SEARCHES_MAX {
         match searches.last() {
             None => return search(&question.query()),
@@ -163,17 +161,13 @@ fn headings(text: &str) -> impl Iterator<Item = &str> {
     line.unwrap_or_default().split(" | ").map(str::trim)
 }
 
-fn answers(evidence: &Evidence<'_>) -> bool {
-    evidence.strength >= STRENGTH_MIN
-}
-
 /// Returns true when the search reports that some files are not indexed yet.
 fn is_unfinished(result: &CallResult) -> bool {
     result.text.lines().any(|line| line.starts_with("Not searched yet"))
 }
 
 fn answer(question: &Question, ranked: &[Evidence<'_>], searches: &[&CallResult]) -> String {
-    let Some(best) = ranked.first().filter(|best| answers(best)) else {
+    let Some(best) = ranked.first().filter(|best| best.answers()) else {
         let worked = searches.iter().any(|result| result.outcome == StepOutcome::Done);
         let unread = match searches.last() {
             Some(last) if worked => is_unfinished(last).then_some(Unread::Waiting),
@@ -184,7 +178,7 @@ fn answer(question: &Question, ranked: &[Evidence<'_>], searches: &[&CallResult]
     let quotes: Vec<Quote<'_>> = ranked
         .iter()
         .take(QUOTES_MAX)
-        .filter(|evidence| answers(evidence) && evidence.score >= best.score * QUOTED_BESIDES)
+        .filter(|evidence| evidence.score >= best.score * QUOTED_BESIDES)
         .map(|evidence| Quote { passage: evidence.passage, ranges: evidence.quote.clone() })
         .collect();
     compose::quotes(question.language, &quotes)

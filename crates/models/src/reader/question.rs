@@ -19,6 +19,8 @@ const WEAK: f64 = 0.25;
 const UNKNOWN: f64 = 1.25;
 /// The weight of a verb that no document contains, relative to a noun.
 const VERB: f64 = 0.6;
+/// The weight of a name or number that no document contains, which has no synonyms.
+const UNKNOWN_NAME: f64 = 1.4;
 /// The weight of a paragraph number, which is always meant exactly.
 const SECTION: f64 = 2.5;
 /// The weight of a word from the previous question.
@@ -171,9 +173,16 @@ impl Question {
             }
         }
         // A word that no document contains is hardly more significant than the rarest word that one contains; a verb,
-        // which has many synonyms, is less significant.
+        // which has many synonyms, is less significant, and a name more.
         for word in self.words.iter_mut().filter(|word| word.unknown && rarest_known > 0.0) {
-            word.weight = word.weight.min(rarest_known * UNKNOWN) * if word.verb { VERB } else { 1.0 };
+            let factor = if word.verb {
+                VERB
+            } else if word.name || word.exact.contains(|c: char| c.is_ascii_digit()) {
+                UNKNOWN_NAME
+            } else {
+                1.0
+            };
+            word.weight = word.weight.min(rarest_known * UNKNOWN) * factor;
         }
     }
 }

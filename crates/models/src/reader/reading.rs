@@ -11,8 +11,8 @@ use text_analysis::{Language, Term, detect_language, terms};
 use super::question::{Question, Word};
 
 /// The weights of a related word and of a similar stem, relative to the word itself.
-const RELATED: f64 = 0.6;
-const ALIKE: f64 = 0.7;
+const RELATED: f64 = 0.45;
+const ALIKE: f64 = 0.8;
 /// The minimum common prefix of similar stems, as a share of the longer one and in letters.
 const ALIKE_MIN_SHARE: f64 = 0.7;
 const ALIKE_MIN_LETTERS: usize = 5;
@@ -33,7 +33,7 @@ const QUESTION_MAX_BYTES: usize = 160;
 /// The weight of a word in that line.
 const IN_TITLE: f64 = 0.9;
 /// The weight of a compound that ends or begins with the word, and the minimum length of the shorter stem.
-const COMPOUND: f64 = 0.5;
+const COMPOUND: f64 = 0.9;
 const COMPOUND_MIN_LETTERS: usize = 5;
 /// Limits the positions of a word in one sentence.
 const PLACES_MAX: usize = 8;
