@@ -47,6 +47,8 @@ struct Page {
     line: String,
     /// The depth of elements whose text is not visible.
     hidden: u32,
+    /// The depth of drawings (SVG).
+    drawings: u32,
     /// The depth of tables; inside, cells are separated by tabs and a row is a line.
     tables: u32,
     in_heading: bool,
@@ -59,6 +61,7 @@ impl Page {
             writer: Writer::new(),
             line: String::new(),
             hidden: 0,
+            drawings: 0,
             tables: 0,
             in_heading: false,
             in_preformatted: false,
@@ -84,8 +87,8 @@ impl Page {
 
     fn start(&mut self, tag: &Tag<'_>) {
         if let Some(text) = tag.text() {
-            // Only the title is shown of the elements without markup, such as scripts.
-            if tag.name == "title" {
+            // Only the page's title is shown of the elements without markup, such as scripts.
+            if tag.name == "title" && self.drawings == 0 {
                 self.end_line();
                 self.text(&text);
                 self.end_line();
@@ -93,7 +96,8 @@ impl Page {
             return;
         }
         match tag.name.as_str() {
-            "template" | "svg" | "select" if !tag.self_closing => self.hidden += 1,
+            "template" | "select" | "desc" | "metadata" if !tag.self_closing => self.hidden += 1,
+            "svg" if !tag.self_closing => self.drawings += 1,
             "br" | "hr" => self.break_line(),
             "li" => {
                 self.break_line();
@@ -120,7 +124,9 @@ impl Page {
 
     fn end(&mut self, name: &str) {
         match name {
-            "template" | "svg" | "select" => self.hidden = self.hidden.saturating_sub(1),
+            "template" | "select" | "desc" | "metadata" => self.hidden = self.hidden.saturating_sub(1),
+            "svg" => self.drawings = self.drawings.saturating_sub(1),
+            "text" if self.drawings > 0 => self.break_line(),
             "tr" => self.end_line(),
             "li" if self.tables == 0 => self.end_line(),
             "table" => {

@@ -1,15 +1,19 @@
 //! Reads rich text (RTF) as plain text.
 
+use std::collections::HashMap;
+
 use encoding_rs::{Encoding, WINDOWS_1250, WINDOWS_1252};
 
 use super::output::Writer;
+use super::text::code_page;
 use super::{Extracted, Format};
 
 /// The maximum depth of groups; deeper ones are treated as being at this depth.
 const DEPTH_MAX: usize = 256;
+/// The most fonts whose character sets are known.
+const FONTS_MAX: usize = 10_000;
 /// Groups without text of the document.
 const HIDDEN: &[&[u8]] = &[
-    b"fonttbl",
     b"colortbl",
     b"stylesheet",
     b"info",
@@ -32,8 +36,15 @@ const HIDDEN: &[&[u8]] = &[
 #[derive(Debug, Clone, Copy)]
 struct Group {
     hidden: bool,
+    /// True in the list of fonts.
+    lists_fonts: bool,
+    font: i32,
     /// The number of characters after `\u` for readers without Unicode.
     fallback: usize,
+}
+
+impl Group {
+    const OUTERMOST: Self = Self { hidden: false, lists_fonts: false, font: 0, fallback: 1 };
 }
 
 struct Reader<'a> {
@@ -41,6 +52,9 @@ struct Reader<'a> {
     at: usize,
     groups: Vec<Group>,
     encoding: &'static Encoding,
+    /// The encodings of fonts with a character set of their own.
+    fonts: HashMap<i32, &'static Encoding>,
+    default_font: i32,
     writer: Writer,
     line: String,
     /// Bytes of `\'xx` that are not decoded yet.
@@ -53,8 +67,10 @@ pub(super) fn extract(bytes: &[u8]) -> Extracted {
     let mut reader = Reader {
         bytes,
         at: 0,
-        groups: vec![Group { hidden: false, fallback: 1 }],
+        groups: vec![Group::OUTERMOST],
         encoding: WINDOWS_1250,
+        fonts: HashMap::new(),
+        default_font: 0,
         writer: Writer::new(),
         line: String::new(),
         pending: Vec::new(),
@@ -79,7 +95,7 @@ impl Reader<'_> {
     }
 
     fn group(&self) -> Group {
-        self.groups.last().copied().unwrap_or(Group { hidden: false, fallback: 1 })
+        self.groups.last().copied().unwrap_or(Group::OUTERMOST)
     }
 
     fn step(&mut self, byte: u8) {
@@ -101,7 +117,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Adds a byte of text, in the document's code page.
+    /// Adds a byte of text, in the code page of its font or of the document.
     fn byte(&mut self, byte: u8) {
         if self.skip > 0 {
             self.skip -= 1;
@@ -112,7 +128,8 @@ impl Reader<'_> {
 
     fn flush(&mut self) {
         if !self.pending.is_empty() {
-            let decoded = self.encoding.decode_without_bom_handling(&self.pending).0.into_owned();
+            let encoding = self.fonts.get(&self.group().font).copied().unwrap_or(self.encoding);
+            let decoded = encoding.decode_without_bom_handling(&self.pending).0.into_owned();
             self.line.push_str(&decoded);
             self.pending.clear();
         }
@@ -171,11 +188,19 @@ impl Reader<'_> {
         self.word(word, number);
     }
 
-    fn hide(&mut self) {
+    fn change_group(&mut self, change: impl FnOnce(&mut Group)) {
         self.flush();
         if let Some(group) = self.groups.last_mut() {
-            group.hidden = true;
+            change(group);
         }
+    }
+
+    fn hide(&mut self) {
+        self.change_group(|group| group.hidden = true);
+    }
+
+    fn font(&mut self, number: i32) {
+        self.change_group(|group| group.font = number);
     }
 
     fn word(&mut self, word: &[u8], number: Option<i32>) {
@@ -190,13 +215,27 @@ impl Reader<'_> {
             b"ldblquote" | b"rdblquote" => self.push("\""),
             b"ansicpg" => {
                 self.flush();
-                let label = format!("windows-{}", number.unwrap_or(1252));
-                self.encoding = Encoding::for_label(label.as_bytes()).unwrap_or(WINDOWS_1252);
+                let page = number.and_then(|number| code_page(number.try_into().ok()?));
+                self.encoding = page.unwrap_or(WINDOWS_1252);
+            }
+            b"fonttbl" => {
+                self.hide();
+                self.change_group(|group| group.lists_fonts = true);
+            }
+            b"f" => self.font(number.unwrap_or(0)),
+            b"deff" => {
+                self.default_font = number.unwrap_or(0);
+                self.font(self.default_font);
+            }
+            b"plain" => self.font(self.default_font),
+            b"fcharset" if self.group().lists_fonts && self.fonts.len() < FONTS_MAX => {
+                if let Some(encoding) = number.and_then(character_set) {
+                    self.fonts.insert(self.group().font, encoding);
+                }
             }
             b"uc" => {
-                if let (Some(group), Some(count)) = (self.groups.last_mut(), number) {
-                    group.fallback = usize::try_from(count).unwrap_or(1).min(8);
-                }
+                let count = number.and_then(|count| usize::try_from(count).ok()).unwrap_or(1).min(8);
+                self.change_group(|group| group.fallback = count);
             }
             b"u" => self.unicode(number.unwrap_or(0)),
             b"bin" => self.at = self.at.saturating_add(usize::try_from(number.unwrap_or(0)).unwrap_or(0)),
@@ -220,6 +259,27 @@ impl Reader<'_> {
         let text = String::from_utf16_lossy(&units);
         self.push(&text);
     }
+}
+
+/// Returns the encoding of a font's character set; `None` of sets that say nothing, or are not of letters.
+fn character_set(number: i32) -> Option<&'static Encoding> {
+    code_page(match number {
+        77 => 10_000,
+        128 => 932,
+        129 => 949,
+        134 => 936,
+        136 => 950,
+        161 => 1253,
+        162 => 1254,
+        163 => 1258,
+        177 => 1255,
+        178 => 1256,
+        186 => 1257,
+        204 => 1251,
+        222 => 874,
+        238 => 1250,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

@@ -42,6 +42,10 @@ pub(super) fn extract(bytes: &[u8], kind: Workbook) -> Result<Extracted, Extract
 }
 
 fn failed(error: impl std::fmt::Display) -> ExtractError {
+    let error = error.to_string();
+    if error.contains("password protected") {
+        return ExtractError::Encrypted("workbook");
+    }
     ExtractError::broken("workbook", error)
 }
 

@@ -1,7 +1,7 @@
 //! Reads plain text: detects the encoding and retains the lines.
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
-use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1250};
+use encoding_rs::{Encoding, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1250};
 
 use super::{ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, Segment};
 
@@ -54,11 +54,45 @@ pub(super) fn encoding(bytes: &[u8]) -> Option<&'static Encoding> {
     if controls * 50 > sample.len() {
         return None;
     }
+    if has_japanese_escape(sample) {
+        return Some(ISO_2022_JP);
+    }
     // The sample may end within a character, so the whole content is checked.
     if std::str::from_utf8(bytes).is_ok() {
         return Some(UTF_8);
     }
-    Some(legacy(sample))
+    Some(declared(bytes).unwrap_or_else(|| legacy(sample)))
+}
+
+/// Returns true for the beginning of Japanese letters in a text of 7-bit codes.
+fn has_japanese_escape(sample: &[u8]) -> bool {
+    sample.is_ascii() && sample.windows(3).any(|codes| codes == b"\x1b$B" || codes == b"\x1b$@")
+}
+
+/// Returns the encoding that an XML document declares.
+fn declared(bytes: &[u8]) -> Option<&'static Encoding> {
+    const DECLARATION_MAX_BYTES: usize = 200;
+    let declaration = &bytes[..bytes.len().min(DECLARATION_MAX_BYTES)].strip_prefix(b"<?xml")?;
+    let declaration = String::from_utf8_lossy(declaration);
+    let (_, rest) = declaration.split_once("?>")?.0.split_once("encoding")?;
+    Encoding::for_label(rest.trim_matches([' ', '=', '"', '\'']).split(['"', '\'']).next()?.as_bytes())
+}
+
+/// Returns the encoding of a code page of Windows.
+pub(super) fn code_page(number: u32) -> Option<&'static Encoding> {
+    let label = match number {
+        10_000 => "macintosh".to_owned(),
+        932 => "shift_jis".to_owned(),
+        936 => "gbk".to_owned(),
+        949 => "euc-kr".to_owned(),
+        950 => "big5".to_owned(),
+        20_127 => "windows-1252".to_owned(),
+        20_866 => "koi8-r".to_owned(),
+        28_591..=28_606 => format!("iso-8859-{}", number - 28_590),
+        65_001 => "utf-8".to_owned(),
+        _ => format!("windows-{number}"),
+    };
+    Encoding::for_label(label.as_bytes())
 }
 
 /// Detects UTF-16 without a byte order mark by the zero bytes of ASCII letters.
