@@ -1,8 +1,12 @@
 //! Real files of every format, and files that mean harm.
 
+#[path = "support/compound.rs"]
+mod compound;
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use compound::{compound, wide};
 use guest::documents::passages::split;
 use guest::documents::{ExtractError, Extracted, Format, extract, extract_bytes};
 
@@ -215,24 +219,6 @@ fn messages_inside_each_other_are_read_to_a_depth() {
     let read = extract_bytes(Path::new("outer.eml"), message.as_bytes()).unwrap();
     let text = text(&read);
     assert!(text.contains("too many messages inside each other") && !text.contains("secret"), "{text}");
-}
-
-/// Builds a compound file of these streams.
-fn compound(streams: &[(&str, Vec<u8>)]) -> Vec<u8> {
-    use std::io::Write;
-    let mut file = cfb::CompoundFile::create(std::io::Cursor::new(Vec::new())).expect("in memory");
-    for (name, content) in streams {
-        if let Some((folder, _)) = name[1..].split_once('/') {
-            file.create_storage_all(format!("/{folder}")).expect("in memory");
-        }
-        file.create_stream(name).expect("in memory").write_all(content).expect("in memory");
-    }
-    file.flush().expect("in memory");
-    file.into_inner().into_inner()
-}
-
-fn wide(text: &str) -> Vec<u8> {
-    text.encode_utf16().flat_map(u16::to_le_bytes).collect()
 }
 
 #[test]

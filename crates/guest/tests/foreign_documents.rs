@@ -1,8 +1,15 @@
 //! Documents as other programs write them: each is made in its test.
 
+#[path = "support/archive.rs"]
+mod archive;
+#[path = "support/compound.rs"]
+mod compound;
+
 use std::path::Path;
 
-use guest::documents::{Extracted, extract_bytes};
+use archive::archive;
+use compound::{compound, wide};
+use guest::documents::{ExtractError, Extracted, Format, extract_bytes};
 
 fn read(name: &str, bytes: &[u8]) -> Extracted {
     extract_bytes(Path::new(name), bytes).expect("it can be read")
@@ -10,6 +17,214 @@ fn read(name: &str, bytes: &[u8]) -> Extracted {
 
 fn text(document: &Extracted) -> String {
     document.segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join("\n")
+}
+
+fn relations(of: &[(&str, &str, &str)]) -> String {
+    let relation = |(id, kind, target): &(&str, &str, &str)| {
+        format!("<Relationship Id=\"{id}\" Type=\"http://x/{kind}\" Target=\"{target}\"/>")
+    };
+    format!("<Relationships>{}</Relationships>", of.iter().map(relation).collect::<String>())
+}
+
+const CHART: &str = "<c:chartSpace><c:title><a:p><a:r><a:t>Spotřeba </a:t></a:r><a:r><a:t>vody</a:t></a:r></a:p></c:title>\
+    <c:ser><c:tx><c:pt idx=\"0\"><c:v>2023</c:v></c:pt></c:tx>\
+    <c:cat><c:pt idx=\"0\"><c:v>leden</c:v></c:pt><c:pt idx=\"1\"><c:v>únor</c:v></c:pt></c:cat>\
+    <c:val><c:pt idx=\"0\"><c:v>17</c:v></c:pt><c:pt idx=\"1\"><c:v>19</c:v></c:pt></c:val></c:ser>\
+    <c:ser><c:tx><c:pt idx=\"0\"><c:v>2024</c:v></c:pt></c:tx>\
+    <c:val><c:pt idx=\"1\"><c:v>21</c:v></c:pt></c:val></c:ser>\
+    <c:valAx><c:title><a:p><a:t>m³</a:t></a:p></c:title></c:valAx></c:chartSpace>";
+const CHART_LINES: &str = "Spotřeba vody\nm³\nleden\t2023: 17\núnor\t2023: 19\t2024: 21";
+const DIAGRAM: &str = "<dgm:dataModel><dgm:pt><dgm:t><a:p><a:t>Žádost</a:t></a:p></dgm:t></dgm:pt>\
+    <dgm:pt><dgm:t><a:p><a:t>Schválení</a:t></a:p></dgm:t></dgm:pt></dgm:dataModel>";
+
+#[test]
+fn charts_and_diagrams_of_slides_are_text_of_their_slide() {
+    let document = archive([
+        (
+            "ppt/presentation.xml",
+            "<p:presentation><p:sldId id=\"256\" r:id=\"r1\"/></p:presentation>".to_owned(),
+        ),
+        ("ppt/_rels/presentation.xml.rels", relations(&[("r1", "slide", "slides/slide1.xml")])),
+        ("ppt/slides/slide1.xml", "<p:sld><p:sp><a:p><a:t>Přehled</a:t></a:p></p:sp></p:sld>".to_owned()),
+        (
+            "ppt/slides/_rels/slide1.xml.rels",
+            relations(&[
+                ("a", "chart", "../charts/chart1.xml"),
+                ("b", "diagramData", "/ppt/diagrams/data1.xml"),
+            ]),
+        ),
+        ("ppt/charts/chart1.xml", CHART.to_owned()),
+        ("ppt/diagrams/data1.xml", DIAGRAM.to_owned()),
+    ]);
+    let slides = read("x.pptx", &document);
+    assert_eq!(slides.pages, Some(1));
+    assert_eq!(text(&slides), format!("Přehled\n{CHART_LINES}\nŽádost\nSchválení"));
+}
+
+/// A document of Word whose main part has another name, with headers, a chart and a chunk of HTML.
+fn word(chunk: &str) -> Vec<u8> {
+    archive([
+        ("_rels/.rels", relations(&[("r1", "officeDocument", "word/document2.xml")])),
+        (
+            "word/document2.xml",
+            "<w:body><w:p><w:r><w:t>Úvod</w:t></w:r><c:chart r:id=\"a\"/></w:p><w:altChunk r:id=\"b\"/>\
+             <w:p><w:pPr><w:pStyle w:val=\"N\"/></w:pPr><w:r><w:t>Závěr</w:t></w:r></w:p></w:body>"
+                .to_owned(),
+        ),
+        (
+            "word/_rels/document2.xml.rels",
+            relations(&[
+                ("a", "chart", "charts/chart1.xml"),
+                ("b", "aFChunk", "chunk.html"),
+                ("c", "header", "header1.xml"),
+                ("d", "header", "header2.xml"),
+                ("e", "footer", "footer1.xml"),
+                ("f", "styles", "styles2.xml"),
+            ]),
+        ),
+        ("word/styles2.xml", "<w:style w:styleId=\"N\"><w:name w:val=\"heading 1\"/></w:style>".to_owned()),
+        ("word/charts/chart1.xml", CHART.to_owned()),
+        ("word/chunk.html", chunk.to_owned()),
+        ("word/header1.xml", "<w:hdr><w:p><w:t>Spis 17 C 5/2024</w:t></w:p></w:hdr>".to_owned()),
+        ("word/header2.xml", "<w:hdr><w:p><w:t>Spis 17 C 5/2024</w:t></w:p></w:hdr>".to_owned()),
+        ("word/footer1.xml", "<w:ftr><w:p><w:t>Praha</w:t></w:p><w:p><w:t>3</w:t></w:p></w:ftr>".to_owned()),
+    ])
+}
+
+#[test]
+fn parts_of_a_document_of_word_are_found_by_their_references() {
+    let document = read("x.docx", &word("<h2>Vložené</h2><p>Text z HTML</p>"));
+    assert_eq!(document.format, Format::Docx);
+    assert_eq!(
+        text(&document),
+        format!("Spis 17 C 5/2024\nÚvod\n{CHART_LINES}\nVložené\nText z HTML\nZávěr\nPraha")
+    );
+    let heading = |line: &str| {
+        let found = document.segments.iter().find(|segment| segment.text.contains(line));
+        found.expect("the line is there").heading.clone()
+    };
+    assert_eq!(heading("HTML").as_deref(), Some("Vložené"));
+    assert_eq!(heading("Závěr").as_deref(), Some("Závěr"));
+    assert_eq!((heading("Spis"), heading("Praha")), (None, None));
+}
+
+/// Rewrites the end of an archive as programs do that always write the larger records.
+fn with_large_end(mut bytes: Vec<u8>, entries: u64) -> Vec<u8> {
+    let end = bytes.windows(4).rposition(|window| window == b"PK\x05\x06").expect("an end");
+    let tail = bytes.split_off(end);
+    let (size, start) = (&tail[12..16], &tail[16..20]);
+    let record = [
+        &b"PK\x06\x06"[..],
+        &44_u64.to_le_bytes(),
+        &[45, 0, 45, 0],
+        &[0; 8],
+        &entries.to_le_bytes(),
+        &entries.to_le_bytes(),
+        size,
+        &[0; 4],
+        start,
+        &[0; 4],
+    ];
+    let locator = [&b"PK\x06\x07"[..], &[0; 4], &(end as u64).to_le_bytes(), &[1, 0, 0, 0]];
+    let small_end = [&b"PK\x05\x06"[..], &[0; 4], &[0xff; 12], &[0; 2]];
+    [bytes, record.concat(), locator.concat(), small_end.concat()].concat()
+}
+
+#[test]
+fn small_archives_with_the_records_of_large_ones_are_read() {
+    let document = with_large_end(word("<p>x</p>"), 9);
+    assert!(text(&read("x.docx", &document)).contains("Úvod"));
+    let outcome = extract_bytes(Path::new("x.docx"), &with_large_end(word("<p>x</p>"), 20_000));
+    assert!(matches!(outcome, Err(ExtractError::Broken { .. })), "{outcome:?}");
+}
+
+#[test]
+fn archives_that_are_documents_of_no_known_kind_are_refused_by_name() {
+    for (name, part, word) in [
+        ("x.pages", "Index/Document.iwa", "Pages"),
+        ("x.xps", "FixedDocSeq.fdseq", "XPS"),
+        ("x.vsdx", "visio/document.xml", "Visio"),
+    ] {
+        let outcome = extract_bytes(Path::new(name), &archive([(part, "x")]));
+        let error = outcome.expect_err("it cannot be read");
+        assert!(
+            matches!(error, ExtractError::Unsupported { .. }) && error.to_string().contains(word),
+            "{error}"
+        );
+    }
+    let locked = archive([
+        ("mimetype", "application/vnd.oasis.opendocument.text"),
+        ("META-INF/manifest.xml", "<manifest:encryption-data/>"),
+        ("encrypted-package", "x"),
+    ]);
+    assert!(matches!(extract_bytes(Path::new("x.odt"), &locked), Err(ExtractError::Encrypted(_))));
+}
+
+#[test]
+fn drawings_of_libreoffice_are_read_by_pages() {
+    let page =
+        |text: &str| format!("<draw:page><draw:frame><text:p>{text}</text:p></draw:frame></draw:page>");
+    let drawing = archive([
+        ("mimetype", "application/vnd.oasis.opendocument.graphics".to_owned()),
+        ("content.xml", format!("<office:drawing>{}{}</office:drawing>", page("Půdorys"), page("Řez"))),
+    ]);
+    let drawing = read("x.odg", &drawing);
+    assert_eq!((text(&drawing).as_str(), drawing.pages), ("Půdorys\nŘez", Some(2)));
+}
+
+#[test]
+fn compound_files_with_fewer_sectors_than_their_table_names_are_read() {
+    let mut message = compound(&[
+        ("/__properties_version1.0", vec![0; 32]),
+        ("/__substg1.0_1000001F", wide("Krátká zpráva")),
+    ]);
+    // Entries of the table beyond the file's end that are marked as used.
+    let sector = 1_usize << message[30];
+    let table = sector * (1 + usize::from(message[76]));
+    let sectors = message.len() / sector - 1;
+    for entry in message[table..table + sector].chunks_exact_mut(4).skip(sectors) {
+        entry.copy_from_slice(&0xffff_fffe_u32.to_le_bytes());
+    }
+    assert_eq!(text(&read("x.msg", &message)), "Krátká zpráva");
+}
+
+#[test]
+fn messages_of_outlook_name_their_encoding_and_hold_others() {
+    let properties =
+        [&[0; 32][..], &[3, 0, 0xfd, 0x3f, 6, 0, 0, 0], &1250_u32.to_le_bytes(), &[0; 4]].concat();
+    const INNER: &str = "/__attach_version1.0_#00000000/__substg1.0_3701000D";
+    let message = compound(&[
+        ("/__properties_version1.0", properties),
+        ("/__substg1.0_0037001E", b"\x8e\xe1dost".to_vec()),
+        ("/__substg1.0_0C1A001E", b"\x8a\xe1rka".to_vec()),
+        ("/__substg1.0_0C1F001E", b"sarka@example.org".to_vec()),
+        ("/__substg1.0_1000001E", b"viz p\xf8\xedloha".to_vec()),
+        (&format!("{INNER}/__substg1.0_0037001F"), wide("Vložená")),
+        (&format!("{INNER}/__substg1.0_1000001F"), wide("Vnitřní text")),
+    ]);
+    assert_eq!(
+        text(&read("x.msg", &message)),
+        "Subject: Žádost\nFrom: Šárka sarka@example.org\nviz příloha\n\
+         Attached message\nSubject: Vložená\nVnitřní text"
+    );
+}
+
+#[test]
+fn mailboxes_and_saved_pages_are_read_as_messages() {
+    let mailbox = "From jana@example.org Mon Jun  2 10:00:00 2025\nSubject: =?utf-8?q?Prvn=C3=AD?=\n\nText A\n>From B\n\n\
+                   From petr@example.org Tue Jun  3 10:00:00 2025\nSubject: Second\n\
+                   Content-Transfer-Encoding: quoted-printable\n\nText=20C\n";
+    let mailbox = read("export", mailbox.as_bytes());
+    assert_eq!(mailbox.format, Format::Message);
+    assert_eq!(text(&mailbox), "Subject: První\nText A\nFrom B\nSubject: Second\nText C");
+    let prose = read("x.txt", b"From here on it is prose.\nAnd it goes on: so it is.\n");
+    assert_eq!(prose.format, Format::Text);
+
+    let page = "MIME-Version: 1.0\nContent-Type: multipart/related; boundary=\"b\"\n\n\
+                --b\nContent-Type: text/html; charset=utf-8\nContent-Transfer-Encoding: quoted-printable\n\
+                Content-Location: file:///C:/export.htm\n\n<h1>N=C3=A1jem</h1><p>=C4=8Cin=C3=AD 5 000</p>\n\
+                --b\nContent-Type: text/css\nContent-Location: file:///C:/a.css\n\np{color:red}\n--b--\n";
+    assert_eq!(text(&read("export.doc", page.as_bytes())), "Nájem\nČiní 5 000");
 }
 
 #[test]

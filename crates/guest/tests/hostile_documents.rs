@@ -1,12 +1,16 @@
 //! Documents that mean harm: each is read or refused within its bounds, and says what was not read.
 
-use std::io::{Cursor, Write};
+#[path = "support/archive.rs"]
+mod archive;
+#[path = "support/compound.rs"]
+mod compound;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use archive::archive;
+use compound::{compound, wide};
 use guest::documents::{ExtractError, Extracted, OUTPUT_MAX_BYTES, PAGES_MAX, extract_bytes};
-use zip::CompressionMethod;
-use zip::write::{SimpleFileOptions, ZipWriter};
 
 /// The longest time of one document: far below the time after which its reader is killed.
 const TIME_MAX: Duration = Duration::from_secs(20);
@@ -34,17 +38,6 @@ fn read(name: &str, bytes: &[u8]) -> Result<Extracted, ExtractError> {
 
 fn text(document: &Extracted) -> String {
     document.segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join("\n")
-}
-
-/// Creates an archive of these parts.
-fn archive<N: AsRef<str>, C: AsRef<[u8]>>(parts: impl IntoIterator<Item = (N, C)>) -> Vec<u8> {
-    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
-    let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
-    for (name, content) in parts {
-        zip.start_file(name.as_ref(), options).expect("an entry");
-        zip.write_all(content.as_ref()).expect("its content");
-    }
-    zip.finish().expect("an archive").into_inner()
 }
 
 /// Text of this many megabytes after a beginning.
@@ -254,23 +247,6 @@ fn heads_without_end_are_read_within_their_time() {
     ] {
         drop(read("head.eml", format!("From: a@example.org\r\n{body}\r\n\r\ntext").as_bytes()));
     }
-}
-
-/// A compound file of these streams, whose storages are made as needed.
-fn compound(streams: &[(&str, Vec<u8>)]) -> Vec<u8> {
-    let mut file = cfb::CompoundFile::create(Cursor::new(Vec::new())).expect("a compound file");
-    for (path, content) in streams {
-        if let Some((folder, _)) = path.rsplit_once('/').filter(|(folder, _)| !folder.is_empty()) {
-            file.create_storage_all(folder).expect("a storage");
-        }
-        file.create_stream(path).expect("a stream").write_all(content).expect("its content");
-    }
-    file.flush().expect("written");
-    file.into_inner().into_inner()
-}
-
-fn wide(text: &str) -> Vec<u8> {
-    text.encode_utf16().flat_map(u16::to_le_bytes).collect()
 }
 
 fn msg(subject: &str, attachment: Option<&[u8]>, copies: u32) -> Vec<u8> {

@@ -26,7 +26,7 @@ pub(super) struct Archive<'a> {
 impl<'a> Archive<'a> {
     pub(super) fn open(bytes: &'a [u8]) -> Result<Self, ExtractError> {
         // Each entry takes memory before the library returns the first one.
-        if declared_entries(bytes).is_some_and(|entries| entries > ENTRIES_MAX) {
+        if declared_entries(bytes).is_some_and(|entries| entries > ENTRIES_MAX as u64) {
             return Err(ExtractError::broken("ZIP", format_args!("it has more than {ENTRIES_MAX} entries")));
         }
         let zip = ZipArchive::new(Cursor::new(bytes)).map_err(|error| ExtractError::broken("ZIP", error))?;
@@ -93,14 +93,26 @@ const TOTAL_EXCEEDED: &str = "all parts together are too large";
 const END_MARK: &[u8] = b"PK\x05\x06";
 const END_BYTES: usize = 22;
 const COMMENT_MAX_BYTES: usize = 65_535;
+/// The signature of the ZIP64 record with the true numbers, and of the record that locates it, with its length.
+const LARGE_END_MARK: &[u8] = b"PK\x06\x06";
+const LOCATOR_MARK: &[u8] = b"PK\x06\x07";
+const LOCATOR_BYTES: usize = 20;
 
-/// Returns the number of entries that the end of an archive declares; 65,535 stands for more.
-fn declared_entries(bytes: &[u8]) -> Option<usize> {
+/// Returns the number of entries that the end of an archive declares.
+fn declared_entries(bytes: &[u8]) -> Option<u64> {
     let from = bytes.len().saturating_sub(END_BYTES + COMMENT_MAX_BYTES);
-    let end = &bytes[from..];
-    let at = end.windows(END_MARK.len()).rposition(|window| window == END_MARK)?;
-    let count = end.get(at + 10..at + 12)?;
-    Some(usize::from(u16::from_le_bytes(count.try_into().ok()?)))
+    let at = from + bytes[from..].windows(END_MARK.len()).rposition(|window| window == END_MARK)?;
+    let count = u16::from_le_bytes(*bytes.get(at + 10..)?.first_chunk()?);
+    let large = (count == u16::MAX).then(|| large_entries(bytes, at)).flatten();
+    large.or(Some(u64::from(count)))
+}
+
+/// Returns the number of entries of the ZIP64 record before the end, which some programs write into small archives, too.
+fn large_entries(bytes: &[u8], end: usize) -> Option<u64> {
+    let locator = bytes[end.checked_sub(LOCATOR_BYTES)?..end].strip_prefix(LOCATOR_MARK)?;
+    let at = u64::from_le_bytes(*locator.get(4..)?.first_chunk()?);
+    let record = bytes.get(usize::try_from(at).ok()?..)?.strip_prefix(LARGE_END_MARK)?;
+    Some(u64::from_le_bytes(*record.get(28..)?.first_chunk()?))
 }
 
 /// Converts an error of a stream from [`Archive::part`].

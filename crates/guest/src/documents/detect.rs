@@ -3,21 +3,25 @@
 use std::path::Path;
 
 use super::archive::Archive;
-use super::{ExtractError, Format};
+use super::{ExtractError, Format, parts};
 
 /// A detected format.
 pub(super) enum Content<'a> {
     Pdf,
-    Docx(Archive<'a>),
+    /// With the name of its main part.
+    Docx(Archive<'a>, String),
     Odt(Archive<'a>),
     Workbook(Workbook),
     Rtf,
     Doc,
     Ppt,
-    Pptx(Archive<'a>),
+    /// With the name of its main part.
+    Pptx(Archive<'a>, String),
     Odp(Archive<'a>),
     Epub(Archive<'a>),
     Eml,
+    /// Messages one after the other in a file.
+    Mailbox,
     Msg,
     Archive(Archive<'a>),
     Html,
@@ -58,6 +62,10 @@ const MAGIC: &[(&[u8], &str)] = &[
     (b"\x1a\x45\xdf\xa3", "Matroska video"),
     (b"wOF2", "font"),
     (b"\0asm", "WebAssembly program"),
+    (b"\x78\x9f\x3e\x22", "a message of Outlook as winmail.dat"),
+    (b"\xe4\x52\x5c\x7b\x8c\xd8\xa7\x4d", "OneNote section"),
+    (b"\xffWPC", "WordPerfect document"),
+    (b"ITSF", "compiled help"),
 ];
 
 pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, ExtractError> {
@@ -81,8 +89,11 @@ pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, E
             return Err(ExtractError::Binary { kind, size: bytes.len() as u64 });
         }
     }
-    if extension == "eml" || is_message(start) {
+    if matches!(extension.as_str(), "eml" | "mht" | "mhtml") || is_message(start) || is_web_archive(start) {
         return Ok(Content::Eml);
+    }
+    if is_mailbox(start) {
+        return Ok(Content::Mailbox);
     }
     if matches!(extension.as_str(), "html" | "htm" | "xhtml") || looks_like_html(start) {
         return Ok(Content::Html);
@@ -108,6 +119,24 @@ fn is_message(start: &[u8]) -> bool {
     FIRST.iter().any(|first| start.starts_with(first))
 }
 
+/// Returns true for a page that was saved with what it shows; programs also export it under the name of a document.
+fn is_web_archive(start: &[u8]) -> bool {
+    let head = String::from_utf8_lossy(start).to_ascii_lowercase();
+    let is_head =
+        head.starts_with("mime-version:") || head.lines().take(8).any(|line| line == "mime-version: 1.0");
+    is_head && head.contains("content-type: multipart/related")
+}
+
+/// Returns true for the line between the messages of a mailbox, followed by a head.
+fn is_mailbox(start: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(start);
+    let mut lines = text.lines();
+    lines.next().is_some_and(|line| line.starts_with("From ") && line.split_whitespace().count() >= 3)
+        && lines.next().and_then(|line| line.split_once(": ")).is_some_and(|(name, _)| {
+            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        })
+}
+
 fn looks_like_html(start: &[u8]) -> bool {
     let text = super::text::decode(start);
     let text = text.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']).to_ascii_lowercase();
@@ -118,8 +147,12 @@ fn looks_like_html(start: &[u8]) -> bool {
 
 fn zipped(bytes: &[u8]) -> Result<Content<'_>, ExtractError> {
     let mut archive = Archive::open(bytes)?;
-    if archive.contains("word/document.xml") {
-        return Ok(Content::Docx(archive));
+    if let Some(main) = parts::main_part(&mut archive)? {
+        match main.split('/').next() {
+            Some("word") => return Ok(Content::Docx(archive, main)),
+            Some("ppt") => return Ok(Content::Pptx(archive, main)),
+            _ => {}
+        }
     }
     if archive.contains("xl/workbook.xml") {
         archive.check_total()?;
@@ -129,26 +162,65 @@ fn zipped(bytes: &[u8]) -> Result<Content<'_>, ExtractError> {
         archive.check_total()?;
         return Ok(Content::Workbook(Workbook::Xlsb));
     }
-    if archive.contains("mimetype") && archive.contains("content.xml") {
-        let kind = archive.text("mimetype", 200)?;
-        if kind.contains("opendocument.text") {
-            return Ok(Content::Odt(archive));
-        }
-        if kind.contains("opendocument.presentation") {
-            return Ok(Content::Odp(archive));
-        }
-        if kind.contains("opendocument.spreadsheet") {
-            archive.check_total()?;
-            return Ok(Content::Workbook(Workbook::Ods));
-        }
-    }
-    if archive.contains("ppt/presentation.xml") {
-        return Ok(Content::Pptx(archive));
+    if archive.contains("mimetype")
+        && let Some(open) = open_document(&mut archive)?
+    {
+        return Ok(match open {
+            OpenDocument::Text => Content::Odt(archive),
+            OpenDocument::Slides => Content::Odp(archive),
+            OpenDocument::Workbook => Content::Workbook(Workbook::Ods),
+        });
     }
     if archive.contains("META-INF/container.xml") {
         return Ok(Content::Epub(archive));
     }
+    if let Some(kind) = unsupported(&archive) {
+        return Err(ExtractError::Unsupported { kind, remedy: "export it as PDF first" });
+    }
     Ok(Content::Archive(archive))
+}
+
+/// The documents of LibreOffice, and of OpenOffice and StarOffice before their standard.
+enum OpenDocument {
+    Text,
+    /// Presentations, and drawings with their pages.
+    Slides,
+    Workbook,
+}
+
+fn open_document(archive: &mut Archive<'_>) -> Result<Option<OpenDocument>, ExtractError> {
+    let kind = archive.text("mimetype", 200)?;
+    let Some((_, kind)) = kind.split_once("opendocument.").or_else(|| kind.split_once("vnd.sun.xml.")) else {
+        return Ok(None);
+    };
+    if archive.text("META-INF/manifest.xml", parts::LIST_MAX_BYTES)?.contains("encryption-data") {
+        return Err(ExtractError::Encrypted("OpenDocument"));
+    }
+    if !archive.contains("content.xml") {
+        return Ok(None);
+    }
+    if kind.starts_with("spreadsheet") {
+        archive.check_total()?;
+        return Ok(Some(OpenDocument::Workbook));
+    }
+    let is_text = kind.starts_with("text") || kind.starts_with("writer");
+    let is_drawn =
+        ["presentation", "graphics", "impress", "draw"].iter().any(|drawn| kind.starts_with(drawn));
+    Ok(if is_text { Some(OpenDocument::Text) } else { is_drawn.then_some(OpenDocument::Slides) })
+}
+
+/// Returns the kind of a document that is an archive whose list of files would say nothing to its reader.
+fn unsupported(archive: &Archive<'_>) -> Option<&'static str> {
+    const IWORK: &str = "a document of Pages, Numbers or Keynote";
+    const KINDS: [(&str, &str); 6] = [
+        ("Index/Document.iwa", IWORK),
+        ("Metadata/BuildVersionHistory.plist", IWORK),
+        ("buildVersionHistory.plist", IWORK),
+        ("FixedDocSeq.fdseq", "an XPS document"),
+        ("FixedDocumentSequence.fdseq", "an XPS document"),
+        ("visio/document.xml", "a Visio drawing"),
+    ];
+    KINDS.iter().find(|(part, _)| archive.contains(part)).map(|(_, kind)| *kind)
 }
 
 /// Detects the compound files of Microsoft Office before 2007, of Outlook, and of encrypted later ones.

@@ -6,8 +6,8 @@ use quick_xml::events::Event;
 
 use super::archive::Archive;
 use super::output::Writer;
-use super::slides::resolve;
-use super::word::{attribute, events};
+use super::parts::resolve;
+use super::xml::{attribute, events};
 use super::{ExtractError, Extracted, Format, PAGES_MAX, html};
 
 /// The maximum size of a part that lists others, and of a section, in bytes.

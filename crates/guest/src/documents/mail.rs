@@ -1,13 +1,16 @@
 //! Reads messages: the head, the text, and the attachments that are documents.
 
+use std::borrow::Cow;
 use std::io::{Cursor, Read};
 use std::path::Path;
 
 use cfb::CompoundFile;
+use encoding_rs::{Encoding, UTF_16LE};
+use mail_parser::mailbox::mbox::MessageIterator;
 use mail_parser::{Address, Message, MessageParser, MimeHeaders, PartType};
 
 use super::output::Writer;
-use super::{ExtractError, Extracted, Format, Nesting, extract_nested, html};
+use super::{ExtractError, Extracted, Format, INPUT_MAX_BYTES, Nesting, extract_nested, html};
 
 /// How deep messages in messages are read.
 pub(super) const NESTING_MAX: u32 = 3;
@@ -26,6 +29,21 @@ pub(super) fn eml(bytes: &[u8], nesting: Nesting<'_>) -> Result<Extracted, Extra
     let mut writer = Writer::new();
     write(&mut writer, &message, nesting);
     Ok(writer.finish(Format::Message))
+}
+
+/// Reads a mailbox: messages one after the other.
+pub(super) fn mailbox(bytes: &[u8], nesting: Nesting<'_>) -> Extracted {
+    let mut writer = Writer::new();
+    for message in MessageIterator::new(bytes).flatten() {
+        if let Some(message) = MessageParser::default().parse(message.contents()) {
+            writer.end_heading();
+            write(&mut writer, &message, nesting);
+        }
+        if writer.is_full() {
+            break;
+        }
+    }
+    writer.finish(Format::Message)
 }
 
 fn write(writer: &mut Writer, message: &Message<'_>, nesting: Nesting<'_>) {
@@ -47,7 +65,8 @@ fn write(writer: &mut Writer, message: &Message<'_>, nesting: Nesting<'_>) {
             _ => {}
         }
     }
-    for part in message.attachments() {
+    // A web page that was saved as a message names what it shows by its address.
+    for part in message.attachments().filter(|part| part.content_location().is_none()) {
         if writer.is_full() || !nesting.take_attachment() {
             return writer.line(TOO_MANY);
         }
@@ -90,51 +109,126 @@ fn address_line(addresses: &Address<'_>) -> Option<String> {
 
 /// Reads a message of Outlook, whose properties are streams named by their number and type.
 pub(super) fn msg(bytes: &[u8], nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
-    const HTML: &str = "1013";
-    let mut file = open(bytes)?;
     let mut writer = Writer::new();
-    let subject = text(&mut file, "", "0037");
-    if !subject.is_empty() {
-        writer.heading(&format!("Subject: {subject}"));
-    }
-    let sender = [text(&mut file, "", "0C1A"), text(&mut file, "", "5D01")];
-    for (name, line) in
-        [("From", sender.join(" ")), ("To", text(&mut file, "", "0E04")), ("Cc", text(&mut file, "", "0E03"))]
-    {
-        if !line.trim().is_empty() {
-            writer.line(&format!("{name}: {}", line.trim()));
-        }
-    }
-    let body = text(&mut file, "", "1000");
-    if body.trim().is_empty() {
-        let page = stream(&mut file, &format!("/__substg1.0_{HTML}0102"));
-        writer.append(&html::extract(&page.unwrap_or_default()));
-    } else {
-        writer.lines(&body);
-    }
-    for number in 0_u32.. {
-        let folder = format!("/__attach_version1.0_#{number:08X}");
-        if !file.is_storage(&folder) {
-            break;
-        }
-        if writer.is_full() || !nesting.take_attachment() {
-            writer.line(TOO_MANY);
-            break;
-        }
-        let (long, short) = (text(&mut file, &folder, "3707"), text(&mut file, &folder, "3704"));
-        let name = if long.is_empty() { short } else { long };
-        if let Some(content) = stream(&mut file, &format!("{folder}/__substg1.0_37010102")) {
-            attach(&mut writer, if name.is_empty() { "unnamed" } else { &name }, &content, nesting);
-        }
-    }
+    Outlook { file: open(bytes)?, folder: String::new(), encoding: None }.write(&mut writer, nesting);
     Ok(writer.finish(Format::Message))
 }
 
+/// A message of Outlook, in a file of its own or in a folder of another message's file.
+struct Outlook<'a> {
+    file: Compound<'a>,
+    folder: String,
+    /// The encoding of texts that are not in Unicode, if the message names it.
+    encoding: Option<&'static Encoding>,
+}
+
+impl Outlook<'_> {
+    fn write(&mut self, writer: &mut Writer, nesting: Nesting<'_>) {
+        const HTML: &str = "/__substg1.0_10130102";
+        self.encoding = self.encoding();
+        let subject = self.text("0037");
+        if !subject.is_empty() {
+            writer.heading(&format!("Subject: {subject}"));
+        }
+        let address = ["5D01", "0C1F"].map(|property| self.text(property));
+        let address = address.into_iter().find(|text| text.contains('@')).unwrap_or_default();
+        let sender = [self.text("0C1A"), address];
+        for (name, line) in [("From", sender.join(" ")), ("To", self.text("0E04")), ("Cc", self.text("0E03"))]
+        {
+            if !line.trim().is_empty() {
+                writer.line(&format!("{name}: {}", line.trim()));
+            }
+        }
+        let body = self.text("1000");
+        if body.trim().is_empty() {
+            writer.append(&html::extract(&self.stream(HTML).unwrap_or_default()));
+        } else {
+            writer.lines(&body);
+        }
+        let folder = self.folder.clone();
+        for number in 0_u32.. {
+            self.folder = format!("{folder}/__attach_version1.0_#{number:08X}");
+            if !self.file.is_storage(&self.folder) {
+                break;
+            }
+            if writer.is_full() || !nesting.take_attachment() {
+                writer.line(TOO_MANY);
+                break;
+            }
+            self.write_attachment(writer, nesting);
+        }
+        self.folder = folder;
+    }
+
+    /// Writes the attachment in the folder.
+    fn write_attachment(&mut self, writer: &mut Writer, nesting: Nesting<'_>) {
+        const CONTENT: &str = "/__substg1.0_37010102";
+        const MESSAGE: &str = "/__substg1.0_3701000D";
+        if let Some(content) = self.stream(CONTENT) {
+            let (long, short) = (self.text("3707"), self.text("3704"));
+            let name = [long, short].into_iter().find(|name| !name.is_empty());
+            attach(writer, name.as_deref().unwrap_or("unnamed"), &content, nesting);
+        } else if self.file.is_storage(format!("{}{MESSAGE}", self.folder)) {
+            if nesting.depth >= NESTING_MAX {
+                return writer.line(TOO_DEEP);
+            }
+            writer.heading("Attached message");
+            self.folder.push_str(MESSAGE);
+            self.write(writer, nesting.deeper());
+        }
+    }
+
+    fn stream(&mut self, name: &str) -> Option<Vec<u8>> {
+        stream(&mut self.file, &format!("{}{name}", self.folder))
+    }
+
+    /// Reads a text property, in Unicode or in an old encoding.
+    fn text(&mut self, property: &str) -> String {
+        let text = if let Some(bytes) = self.stream(&format!("/__substg1.0_{property}001F")) {
+            UTF_16LE.decode_without_bom_handling(&bytes).0.into_owned()
+        } else {
+            let bytes = self.stream(&format!("/__substg1.0_{property}001E")).unwrap_or_default();
+            match self.encoding {
+                Some(encoding) => encoding.decode_without_bom_handling(&bytes).0.into_owned(),
+                None => super::text::decode(&bytes),
+            }
+        };
+        text.trim_end_matches('\0').to_owned()
+    }
+
+    /// Returns the encoding by the code page of the message, else of its body.
+    fn encoding(&mut self) -> Option<&'static Encoding> {
+        const CODE_PAGES: [[u8; 4]; 2] = [[3, 0, 0xfd, 0x3f], [3, 0, 0xde, 0x3f]];
+        let properties = self.stream("/__properties_version1.0")?;
+        let page = |tag: &[u8; 4]| {
+            let mut entries = properties.chunks_exact(8).skip_while(|entry| !entry.starts_with(tag));
+            super::text::code_page(u32::from_le_bytes(*entries.nth(1)?.first_chunk()?))
+        };
+        CODE_PAGES.iter().find_map(page)
+    }
+}
+
 /// A compound file in memory.
-pub(super) type Compound<'a> = CompoundFile<Cursor<&'a [u8]>>;
+pub(super) type Compound<'a> = CompoundFile<Cursor<Cow<'a, [u8]>>>;
 
 pub(super) fn open(bytes: &[u8]) -> Result<Compound<'_>, ExtractError> {
-    CompoundFile::open(Cursor::new(bytes)).map_err(|error| ExtractError::broken("Office", error))
+    let opened = CompoundFile::open(Cursor::new(Cow::Borrowed(bytes)));
+    opened
+        .or_else(|error| match padded(bytes) {
+            Some(bytes) => CompoundFile::open(Cursor::new(Cow::Owned(bytes))),
+            None => Err(error),
+        })
+        .map_err(|error| ExtractError::broken("Office", error))
+}
+
+/// Returns the content with all sectors that its table of sectors has entries for; some programs write fewer.
+fn padded(bytes: &[u8]) -> Option<Vec<u8>> {
+    const ENTRY_BYTES: usize = 4;
+    let sector = 1_usize.checked_shl(u32::from(u16::from_le_bytes(*bytes.get(30..)?.first_chunk()?)))?;
+    let tables = usize::try_from(u32::from_le_bytes(*bytes.get(44..)?.first_chunk()?)).ok()?;
+    let sectors = tables.checked_mul(sector / ENTRY_BYTES)?.checked_add(1)?;
+    let size = sectors.checked_mul(sector).filter(|size| *size <= INPUT_MAX_BYTES as usize)?;
+    (size > bytes.len()).then(|| [bytes, &vec![0; size - bytes.len()]].concat())
 }
 
 /// Reads a stream; `None` if there is none.
@@ -142,13 +236,4 @@ pub(super) fn stream(file: &mut Compound<'_>, name: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     file.open_stream(name).ok()?.take(STREAM_MAX_BYTES).read_to_end(&mut bytes).ok()?;
     Some(bytes)
-}
-
-/// Reads a text property, in Unicode or in an old encoding.
-fn text(file: &mut Compound<'_>, folder: &str, property: &str) -> String {
-    if let Some(bytes) = stream(file, &format!("{folder}/__substg1.0_{property}001F")) {
-        return encoding_rs::UTF_16LE.decode_without_bom_handling(&bytes).0.trim_end_matches('\0').to_owned();
-    }
-    let bytes = stream(file, &format!("{folder}/__substg1.0_{property}001E"));
-    bytes.map(|bytes| super::text::decode(&bytes).trim_end_matches('\0').to_owned()).unwrap_or_default()
 }

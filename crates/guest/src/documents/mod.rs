@@ -20,6 +20,7 @@ use protocol::preview::{Mark, PageSize, Viewer};
 use serde::{Deserialize, Serialize};
 
 mod archive;
+mod chart;
 mod clause;
 mod detect;
 mod epub;
@@ -30,6 +31,7 @@ mod marks;
 mod numbering;
 mod odt;
 mod output;
+mod parts;
 pub mod passages;
 mod pdf;
 mod pdf_letters;
@@ -40,6 +42,7 @@ mod sheet;
 mod slides;
 mod text;
 mod word;
+mod xml;
 
 /// The largest file that is read, in bytes.
 pub const INPUT_MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -52,7 +55,7 @@ const ATTACHMENTS_MAX: u32 = 50;
 /// The most pixels of an image whose text is recognized.
 pub(crate) const PIXELS_MAX: u64 = 100_000_000;
 /// The version of the readers: documents that failed with another version are read again.
-pub const READER_VERSION: i64 = 3;
+pub const READER_VERSION: i64 = 4;
 
 /// The format of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -415,16 +418,17 @@ fn extract_content(
     use detect::Content;
     match detect::content(path, bytes)? {
         Content::Pdf => pdf::extract(bytes, bounds),
-        Content::Docx(archive) => guarded("DOCX", || word::extract(archive)),
+        Content::Docx(archive, main) => guarded("DOCX", || word::extract(archive, &main, nesting)),
         Content::Odt(archive) => guarded("ODT", || odt::extract(archive)),
         Content::Workbook(kind) => guarded("workbook", || sheet::extract(bytes, kind)),
         Content::Rtf => guarded("RTF", || Ok(rtf::extract(bytes))),
         Content::Doc => guarded("DOC", || legacy::doc(bytes)),
         Content::Ppt => guarded("PPT", || legacy::ppt(bytes)),
-        Content::Pptx(archive) => guarded("PPTX", || slides::pptx(archive)),
+        Content::Pptx(archive, main) => guarded("PPTX", || slides::pptx(archive, &main)),
         Content::Odp(archive) => guarded("ODP", || odt::extract_slides(archive)),
         Content::Epub(archive) => guarded("EPUB", || epub::extract(archive)),
         Content::Eml => guarded("message", || mail::eml(bytes, nesting)),
+        Content::Mailbox => guarded("message", || Ok(mail::mailbox(bytes, nesting))),
         Content::Msg => guarded("message", || mail::msg(bytes, nesting)),
         Content::Archive(archive) => guarded("ZIP", || Ok(archive.list())),
         Content::Html => guarded("HTML", || Ok(html::extract(bytes))),

@@ -7,7 +7,7 @@ use std::io::Read;
 use quick_xml::events::Event;
 
 use super::ExtractError;
-use super::word::{attribute, events};
+use super::xml::{attribute, events};
 
 /// The number of levels of a list.
 const LEVELS: usize = 9;

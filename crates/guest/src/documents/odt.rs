@@ -4,7 +4,7 @@ use quick_xml::events::{BytesStart, Event};
 
 use super::archive::Archive;
 use super::output::Writer;
-use super::word::{attribute, event_text, events};
+use super::xml::{attribute, event_text, events};
 use super::{ExtractError, Extracted, Format, PAGES_MAX};
 
 /// The maximum number of spaces that one element may represent.

@@ -80,6 +80,12 @@ impl Writer {
         self.heading = None;
     }
 
+    /// Ends the text below the last heading.
+    pub(super) fn end_heading(&mut self) {
+        self.close_segment();
+        self.heading = None;
+    }
+
     /// Adds each line of a text.
     pub(super) fn lines(&mut self, text: &str) {
         text.lines().for_each(|line| self.line(line));

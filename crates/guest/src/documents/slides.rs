@@ -4,46 +4,54 @@ use quick_xml::events::{BytesStart, Event};
 
 use super::archive::Archive;
 use super::output::Writer;
-use super::word::{attribute, event_text, events};
-use super::{ExtractError, Extracted, Format, PAGES_MAX};
+use super::parts::{LIST_MAX_BYTES, Relation, relations};
+use super::xml::{attribute, event_text, events, paragraphs};
+use super::{ExtractError, Extracted, Format, PAGES_MAX, chart};
 
-/// The maximum size of a part that lists others, in bytes.
-const LIST_MAX_BYTES: u64 = 4 * 1024 * 1024;
 /// The line above the speaker's notes.
 const NOTES: &str = "Notes:";
 
-/// Reads a presentation of PowerPoint since 2007.
-pub(super) fn pptx(mut archive: Archive<'_>) -> Result<Extracted, ExtractError> {
+/// Reads a presentation of PowerPoint since 2007, with the presentation's own part.
+pub(super) fn pptx(mut archive: Archive<'_>, main: &str) -> Result<Extracted, ExtractError> {
     let mut writer = Writer::new();
-    for (name, page) in slides(&mut archive)?.into_iter().zip(1..=PAGES_MAX) {
+    for (name, page) in slides(&mut archive, main)?.into_iter().zip(1..=PAGES_MAX) {
         writer.slide(page);
-        let notes =
-            relations(&mut archive, &name)?.into_iter().find(|relation| relation.kind == "notesSlide");
-        if let Some(part) = archive.part(&name)? {
-            let mut slide = Slide::new(&mut writer, false);
-            events(part, |event| slide.event(event))?;
+        let relations = relations(&mut archive, &name)?;
+        write_part(&mut archive, &mut writer, &name, false)?;
+        for Relation { target, kind, .. } in &relations {
+            let lines = match (kind.as_str(), archive.part(target)?) {
+                ("diagramData", Some(part)) => paragraphs(part)?,
+                ("chart", Some(part)) => chart::lines(part)?,
+                _ => continue,
+            };
+            lines.iter().for_each(|line| writer.line(line));
         }
-        let Some(part) = notes.and_then(|notes| archive.part(&notes.target).transpose()) else { continue };
-        let mut slide = Slide::new(&mut writer, true);
-        events(part?, |event| slide.event(event))?;
+        if let Some(notes) = relations.iter().find(|relation| relation.kind == "notesSlide") {
+            write_part(&mut archive, &mut writer, &notes.target, true)?;
+        }
+        if writer.is_full() {
+            break;
+        }
     }
     Ok(writer.finish(Format::Presentation))
 }
 
-/// A reference from a part to another one.
-struct Relation {
-    id: String,
-    /// The last part of its type.
-    kind: String,
-    /// The name of the part in the archive.
-    target: String,
+/// Writes the paragraphs of a slide or of its notes.
+fn write_part(
+    archive: &mut Archive<'_>,
+    writer: &mut Writer,
+    name: &str,
+    is_notes: bool,
+) -> Result<(), ExtractError> {
+    let Some(part) = archive.part(name)? else { return Ok(()) };
+    let mut slide = Slide::new(writer, is_notes);
+    events(part, |event| slide.event(event))
 }
 
 /// Returns the names of the slides' parts in their order.
-fn slides(archive: &mut Archive<'_>) -> Result<Vec<String>, ExtractError> {
-    const PRESENTATION: &str = "ppt/presentation.xml";
-    let relations = relations(archive, PRESENTATION)?;
-    let list = archive.text(PRESENTATION, LIST_MAX_BYTES)?;
+fn slides(archive: &mut Archive<'_>, main: &str) -> Result<Vec<String>, ExtractError> {
+    let relations = relations(archive, main)?;
+    let list = archive.text(main, LIST_MAX_BYTES)?;
     let mut ids = Vec::new();
     events(list.as_bytes(), |event| {
         if let Event::Start(element) | Event::Empty(element) = event
@@ -60,40 +68,6 @@ fn slides(archive: &mut Archive<'_>) -> Result<Vec<String>, ExtractError> {
     })?;
     let target = |id: &String| relations.iter().find(|one| one.id == *id).map(|one| one.target.clone());
     Ok(ids.iter().filter_map(target).collect())
-}
-
-/// Reads the references of a part; none if it has no list of them.
-fn relations(archive: &mut Archive<'_>, part: &str) -> Result<Vec<Relation>, ExtractError> {
-    let (folder, file) = part.rsplit_once('/').unwrap_or(("", part));
-    let list = archive.text(&format!("{folder}/_rels/{file}.rels"), LIST_MAX_BYTES)?;
-    let mut relations = Vec::new();
-    events(list.as_bytes(), |event| {
-        if let Event::Start(element) | Event::Empty(element) = event
-            && let (Some(id), Some(kind), Some(target)) =
-                (attribute(element, "Id"), attribute(element, "Type"), attribute(element, "Target"))
-        {
-            let kind = kind.rsplit('/').next().unwrap_or_default().to_owned();
-            relations.push(Relation { id, kind, target: resolve(folder, &target) });
-        }
-        true
-    })?;
-    Ok(relations)
-}
-
-/// Resolves a path against the folder of the part that names it.
-pub(super) fn resolve(folder: &str, target: &str) -> String {
-    let mut parts: Vec<&str> = match target.starts_with('/') {
-        true => Vec::new(),
-        false => folder.split('/').filter(|part| !part.is_empty()).collect(),
-    };
-    for part in target.split('/').filter(|part| !part.is_empty() && *part != ".") {
-        if part == ".." {
-            parts.pop();
-        } else {
-            parts.push(part);
-        }
-    }
-    parts.join("/")
 }
 
 /// The text of a slide or of its notes.

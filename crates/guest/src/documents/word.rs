@@ -1,41 +1,48 @@
 //! Reads Word documents: paragraphs, headings, lists with their numbers, tables as rows, footnotes at their
-//! references, and pages if Word recorded the page breaks.
+//! references, charts and diagrams below their paragraphs, and pages if Word recorded the page breaks. Headers come
+//! first and footers last, once each.
 
 use std::collections::{HashMap, HashSet};
-use std::io::{BufReader, Read};
+use std::io::Read;
+use std::path::Path;
 
 use quick_xml::events::{BytesStart, Event};
-use quick_xml::{Reader, XmlVersion};
 
 use super::archive::{Archive, unpacking};
 use super::numbering::Numbering;
 use super::output::Writer;
-use super::{ExtractError, Extracted, Format, PAGES_MAX};
+use super::parts::{Relation, relations};
+use super::xml::{attribute, event_text, events, paragraphs};
+use super::{ExtractError, Extracted, Format, Nesting, PAGES_MAX, chart, extract_nested, mail};
 
 /// The maximum text of one footnote, in bytes.
 const FOOTNOTE_MAX_BYTES: usize = 4 * 1024;
 /// The maximum depth of tables; deeper ones become text of the cell.
 const NESTING_MAX: usize = 32;
 
-pub(super) fn extract(mut archive: Archive<'_>) -> Result<Extracted, ExtractError> {
-    let headings = match archive.part("word/styles.xml")? {
-        Some(part) => heading_styles(part)?,
-        None => HashSet::new(),
+/// Reads the document with this main part.
+pub(super) fn extract(
+    mut archive: Archive<'_>,
+    main: &str,
+    nesting: Nesting<'_>,
+) -> Result<Extracted, ExtractError> {
+    let relations = relations(&mut archive, main)?;
+    let target = |kind: &str| {
+        let related = relations.iter().find(|relation| relation.kind == kind);
+        related.map_or_else(|| format!("word/{kind}.xml"), |relation| relation.target.clone())
     };
-    let footnotes = match archive.part("word/footnotes.xml")? {
-        Some(part) => footnotes(part)?,
-        None => HashMap::new(),
-    };
-    let numbering = match archive.part("word/numbering.xml")? {
-        Some(part) => Numbering::parse(part)?,
-        None => Numbering::default(),
-    };
-    let has_pages = match archive.part("word/document.xml")? {
+    let headings = archive.part(&target("styles"))?.map_or_else(|| Ok(HashSet::new()), heading_styles)?;
+    let footnotes = archive.part(&target("footnotes"))?.map_or_else(|| Ok(HashMap::new()), footnotes)?;
+    let numbering =
+        archive.part(&target("numbering"))?.map_or_else(|| Ok(Numbering::default()), Numbering::parse)?;
+    let has_pages = match archive.part(main)? {
         Some(part) => notes_pages(part)?,
         None => return Err(ExtractError::broken("DOCX", "it has no text part")),
     };
-    let mut body = Body::new(headings, footnotes, numbering, has_pages);
-    if let Some(part) = archive.part("word/document.xml")? {
+    let embedded = Embedded::read(&mut archive, &relations, nesting)?;
+    let mut body = Body::new(headings, footnotes, numbering, embedded, has_pages);
+    margins(&mut archive, &relations, "header", &mut body.writer)?;
+    if let Some(part) = archive.part(main)? {
         let mut full = false;
         events(part, |event| {
             body.event(event);
@@ -43,62 +50,65 @@ pub(super) fn extract(mut archive: Archive<'_>) -> Result<Extracted, ExtractErro
             !full
         })?;
     }
+    body.writer.end_heading();
+    margins(&mut archive, &relations, "footer", &mut body.writer)?;
     Ok(body.finish())
 }
 
-/// Reads the events of a part until `each` returns `false`.
-pub(super) fn events(part: impl Read, mut each: impl FnMut(&Event<'_>) -> bool) -> Result<(), ExtractError> {
-    let mut reader = Reader::from_reader(BufReader::new(part));
-    reader.config_mut().check_end_names = false;
-    reader.config_mut().allow_unmatched_ends = true;
-    let mut buffer = Vec::new();
-    loop {
-        match reader.read_event_into(&mut buffer) {
-            Ok(Event::Eof) => return Ok(()),
-            Ok(event) => {
-                if !each(&event) {
-                    return Ok(());
+/// Writes the lines of headers or footers, each once; numbers of pages are none.
+fn margins(
+    archive: &mut Archive<'_>,
+    relations: &[Relation],
+    kind: &str,
+    writer: &mut Writer,
+) -> Result<(), ExtractError> {
+    let mut written = HashSet::new();
+    for Relation { target, .. } in relations.iter().filter(|relation| relation.kind == kind) {
+        let Some(part) = archive.part(target)? else { continue };
+        for line in paragraphs(part)? {
+            if line.contains(char::is_alphabetic) && written.insert(line.clone()) {
+                writer.line(&line);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The parts that stand at a place of the text, by the ids of their references.
+#[derive(Default)]
+struct Embedded {
+    /// The lines of charts and diagrams.
+    drawings: HashMap<String, Vec<String>>,
+    /// Documents of other formats, which Word shows as if they were written there.
+    chunks: HashMap<String, Extracted>,
+}
+
+impl Embedded {
+    fn read(
+        archive: &mut Archive<'_>,
+        relations: &[Relation],
+        nesting: Nesting<'_>,
+    ) -> Result<Self, ExtractError> {
+        let mut embedded = Self::default();
+        for Relation { id, kind, target } in relations {
+            if !matches!(kind.as_str(), "chart" | "diagramData" | "aFChunk") {
+                continue;
+            }
+            let Some(mut part) = archive.part(target)? else { continue };
+            match kind.as_str() {
+                "chart" => drop(embedded.drawings.insert(id.clone(), chart::lines(part)?)),
+                "diagramData" => drop(embedded.drawings.insert(id.clone(), paragraphs(part)?)),
+                _ => {
+                    let mut bytes = Vec::new();
+                    part.read_to_end(&mut bytes).map_err(|error| unpacking("DOCX", &error))?;
+                    if nesting.depth < mail::NESTING_MAX && nesting.take_attachment() {
+                        let chunk = extract_nested(Path::new(target), &bytes, nesting.deeper())?;
+                        embedded.chunks.insert(id.clone(), chunk);
+                    }
                 }
             }
-            Err(quick_xml::Error::Io(error)) => return Err(unpacking("XML", &error)),
-            Err(error) => return Err(ExtractError::broken("XML", error)),
         }
-        buffer.clear();
-    }
-}
-
-/// Returns the value of an attribute by its local name.
-pub(super) fn attribute(element: &BytesStart<'_>, name: &str) -> Option<String> {
-    element
-        .attributes()
-        .with_checks(false)
-        .flatten()
-        .find(|attribute| attribute.key.local_name().as_ref() == name)
-        .and_then(|attribute| {
-            attribute.normalized_value(XmlVersion::Implicit1_0).ok().map(std::borrow::Cow::into_owned)
-        })
-}
-
-/// Returns the text of an event, with entities resolved.
-pub(super) fn event_text(event: &Event<'_>) -> Option<String> {
-    match event {
-        Event::Text(text) => Some(text.xml10_content().into_owned()),
-        Event::CData(text) => Some(text.xml10_content().into_owned()),
-        Event::GeneralRef(reference) => {
-            if let Ok(Some(c)) = reference.resolve_char_ref() {
-                return Some(c.to_string());
-            }
-            let named = match &*reference.xml10_content() {
-                "amp" => "&",
-                "lt" => "<",
-                "gt" => ">",
-                "quot" => "\"",
-                "apos" => "'",
-                _ => return None,
-            };
-            Some(named.to_owned())
-        }
-        _ => None,
+        Ok(embedded)
     }
 }
 
@@ -191,6 +201,7 @@ struct Body {
     headings: HashSet<String>,
     footnotes: HashMap<String, String>,
     numbering: Numbering,
+    embedded: Embedded,
     paragraphs: Vec<Paragraph>,
     /// The current row of each open table, with cells separated by tabs.
     rows: Vec<String>,
@@ -208,6 +219,7 @@ impl Body {
         headings: HashSet<String>,
         footnotes: HashMap<String, String>,
         numbering: Numbering,
+        embedded: Embedded,
         has_pages: bool,
     ) -> Self {
         let mut writer = Writer::new();
@@ -219,6 +231,7 @@ impl Body {
             headings,
             footnotes,
             numbering,
+            embedded,
             paragraphs: Vec::new(),
             rows: Vec::new(),
             pending_notes: Vec::new(),
@@ -268,6 +281,12 @@ impl Body {
                     self.pending_notes.push(note.clone());
                 }
             }
+            "chart" => self.drawing(element, "id"),
+            "relIds" => self.drawing(element, "dm"),
+            "altChunk" => {
+                let chunk = attribute(element, "id").and_then(|id| self.embedded.chunks.remove(&id));
+                chunk.iter().for_each(|chunk| self.writer.append(chunk));
+            }
             "tbl" if opens && self.rows.len() < NESTING_MAX => self.rows.push(String::new()),
             "pStyle" => {
                 let style = attribute(element, "val").unwrap_or_default();
@@ -299,6 +318,12 @@ impl Body {
             }
             _ => {}
         }
+    }
+
+    /// Puts the lines of a chart or diagram below the paragraph.
+    fn drawing(&mut self, element: &BytesStart<'_>, reference: &str) {
+        let lines = attribute(element, reference).and_then(|id| self.embedded.drawings.remove(&id));
+        self.pending_notes.extend(lines.unwrap_or_default());
     }
 
     fn end(&mut self, name: &str) {

@@ -1,0 +1,137 @@
+//! Reads charts of Office documents: a line for each category, with the value of each series and its name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+
+use quick_xml::events::{BytesStart, Event};
+
+use super::ExtractError;
+use super::xml::{attribute, event_text, events};
+
+/// The most points of a chart that are read.
+const POINTS_MAX: usize = 10_000;
+/// The most series of a chart that are read.
+const SERIES_MAX: usize = 100;
+
+/// Returns the title, the titles of the axes, and the values that the document keeps beside the chart.
+pub(super) fn lines(part: impl Read) -> Result<Vec<String>, ExtractError> {
+    let mut chart = Chart::default();
+    events(part, |event| {
+        match event {
+            Event::Start(element) => chart.start(element),
+            Event::End(element) => chart.end(element.local_name().as_ref()),
+            _ => {
+                if chart.in_text {
+                    chart.text.extend(event_text(event));
+                }
+            }
+        }
+        chart.points <= POINTS_MAX && chart.series.len() <= SERIES_MAX
+    })?;
+    Ok(chart.lines())
+}
+
+#[derive(Default)]
+struct Chart {
+    /// The title of the chart and of its axes.
+    titles: Vec<String>,
+    series: Vec<Series>,
+    points: usize,
+    /// The kind of values that are being read.
+    values: Values,
+    index: u32,
+    in_text: bool,
+    text: String,
+}
+
+#[derive(Default)]
+struct Series {
+    name: String,
+    categories: BTreeMap<u32, String>,
+    values: BTreeMap<u32, String>,
+}
+
+#[derive(Clone, Copy, Default)]
+enum Values {
+    #[default]
+    None,
+    Name,
+    Categories,
+    Values,
+}
+
+impl Chart {
+    fn start(&mut self, element: &BytesStart<'_>) {
+        match element.local_name().as_ref() {
+            "ser" => self.series.push(Series::default()),
+            "tx" if !self.series.is_empty() => self.values = Values::Name,
+            "cat" | "xVal" => self.values = Values::Categories,
+            "val" | "yVal" => self.values = Values::Values,
+            "pt" => self.index = attribute(element, "idx").and_then(|index| index.parse().ok()).unwrap_or(0),
+            "v" | "t" => {
+                self.in_text = true;
+                self.text.clear();
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, name: &str) {
+        match name {
+            "v" => self.value(),
+            // Text that is not of a series: the title of the chart or of an axis, in pieces.
+            "t" if matches!(self.values, Values::None) => {
+                let text = self.text.clone();
+                match self.titles.last_mut() {
+                    Some(title) => title.push_str(&text),
+                    None => self.titles.push(text),
+                }
+            }
+            "p" if self.titles.last().is_some_and(|title| !title.is_empty()) => {
+                self.titles.push(String::new());
+            }
+            "tx" | "cat" | "xVal" | "val" | "yVal" => self.values = Values::None,
+            _ => {}
+        }
+        self.in_text = false;
+    }
+
+    fn value(&mut self) {
+        self.points += 1;
+        let text = self.text.trim().to_owned();
+        let Some(series) = self.series.last_mut() else { return };
+        match self.values {
+            Values::None => {}
+            Values::Name if series.name.is_empty() => series.name = text,
+            Values::Name => series.name.extend([" ", text.as_str()]),
+            // A category of several levels has one text at each.
+            Values::Categories => {
+                let category = series.categories.entry(self.index).or_default();
+                if !category.is_empty() {
+                    category.push(' ');
+                }
+                category.push_str(&text);
+            }
+            Values::Values => drop(series.values.insert(self.index, text)),
+        }
+    }
+
+    fn lines(self) -> Vec<String> {
+        let mut lines: Vec<String> =
+            self.titles.into_iter().filter(|title| !title.trim().is_empty()).collect();
+        let rows = self.series.iter().flat_map(|series| series.values.keys().chain(series.categories.keys()));
+        for index in rows.copied().collect::<BTreeSet<_>>() {
+            let category = self.series.iter().find_map(|series| series.categories.get(&index));
+            let mut line = category.cloned().unwrap_or_default();
+            for series in &self.series {
+                match series.values.get(&index) {
+                    Some(value) if series.name.is_empty() => line.extend(["\t", value]),
+                    Some(value) => line.extend(["\t", &series.name, ": ", value]),
+                    None => {}
+                }
+            }
+            lines.push(line);
+        }
+        lines
+    }
+}

@@ -1,0 +1,61 @@
+//! The parts of Office documents since 2007 (Open Packaging Conventions) and the references between them.
+
+use quick_xml::events::Event;
+
+use super::ExtractError;
+use super::archive::Archive;
+use super::xml::{attribute, events};
+
+/// The maximum size of a part that lists others, in bytes.
+pub(super) const LIST_MAX_BYTES: u64 = 4 * 1024 * 1024;
+
+/// A reference from a part to another one.
+pub(super) struct Relation {
+    pub(super) id: String,
+    /// The last part of its type.
+    pub(super) kind: String,
+    /// The name of the part in the archive.
+    pub(super) target: String,
+}
+
+/// Returns the name of the part with the document itself: the one that the list names, else the usual one.
+pub(super) fn main_part(archive: &mut Archive<'_>) -> Result<Option<String>, ExtractError> {
+    const USUAL: [&str; 2] = ["word/document.xml", "ppt/presentation.xml"];
+    let main = relations(archive, "")?.into_iter().find(|relation| relation.kind == "officeDocument");
+    let mut names = main.map(|relation| relation.target).into_iter().chain(USUAL.map(str::to_owned));
+    Ok(names.find(|name| archive.contains(name)))
+}
+
+/// Reads the references of a part, of the whole document if it has no name; none if there is no list of them.
+pub(super) fn relations(archive: &mut Archive<'_>, part: &str) -> Result<Vec<Relation>, ExtractError> {
+    let (folder, file) = part.rsplit_once('/').unwrap_or(("", part));
+    let list = archive.text(&resolve(folder, &format!("_rels/{file}.rels")), LIST_MAX_BYTES)?;
+    let mut relations = Vec::new();
+    events(list.as_bytes(), |event| {
+        if let Event::Start(element) | Event::Empty(element) = event
+            && let (Some(id), Some(kind), Some(target)) =
+                (attribute(element, "Id"), attribute(element, "Type"), attribute(element, "Target"))
+        {
+            let kind = kind.rsplit('/').next().unwrap_or_default().to_owned();
+            relations.push(Relation { id, kind, target: resolve(folder, &target) });
+        }
+        true
+    })?;
+    Ok(relations)
+}
+
+/// Resolves a path against the folder of the part that names it.
+pub(super) fn resolve(folder: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = match target.starts_with('/') {
+        true => Vec::new(),
+        false => folder.split('/').filter(|part| !part.is_empty()).collect(),
+    };
+    for part in target.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        if part == ".." {
+            parts.pop();
+        } else {
+            parts.push(part);
+        }
+    }
+    parts.join("/")
+}
