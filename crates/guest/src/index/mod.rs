@@ -57,6 +57,8 @@ const FAIR_TIME: Duration = Duration::from_secs(15);
 const BACKGROUND_TIME_MAX: Duration = Duration::from_secs(60);
 /// The number of documents that are read at the same time, at most one for each processor.
 const READERS_MAX: usize = 2;
+/// The time for documents that a search does not name, after those that it names were read.
+const OTHERS_TIME_MAX: Duration = Duration::from_secs(4);
 /// No document is begun with less time left.
 const BEGIN_TIME_MIN: Duration = Duration::from_millis(500);
 /// The maximum number of passages that one call of `read` takes from the index.
@@ -221,7 +223,9 @@ impl Library {
         if scope.wanted_only {
             rest.clear();
         }
-        for mut queue in [wanted, rest] {
+        for (mut queue, is_wanted) in [(wanted, true), (rest, scope.wanted.is_empty())] {
+            // Documents that nobody named do not hold up an answer from those that somebody did.
+            let until = if is_wanted { until } else { until.min(Instant::now() + OTHERS_TIME_MAX) };
             let mut reading = FuturesUnordered::new();
             loop {
                 while reading.len() < readers()

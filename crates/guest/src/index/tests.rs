@@ -430,6 +430,17 @@ async fn a_search_comes_before_the_background_which_goes_on_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_from_named_documents_does_not_wait_long_for_others() {
+    let fixture =
+        Fixture::with(&[("a.txt", "The deposit is returned."), ("b.txt", "endless"), ("c.txt", "endless")]);
+    fixture.attached.borrow_mut().push("/a.txt".to_owned());
+    let begun = Instant::now();
+    let found = fixture.search("deposit").await;
+    assert!(found.passages.iter().any(|passage| passage.text.contains("returned")), "{}", found.text);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn another_agent_goes_on_where_one_was_killed() {
     let text: String = (1..=23).map(|page| format!("pages apple{page}\n")).collect();
     let fixture = Fixture::with(&[("long.pdf", text.as_str())]);
