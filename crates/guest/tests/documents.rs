@@ -218,7 +218,7 @@ fn messages_inside_each_other_are_read_to_a_depth() {
     }
     let read = extract_bytes(Path::new("outer.eml"), message.as_bytes()).unwrap();
     let text = text(&read);
-    assert!(text.contains("too many messages inside each other") && !text.contains("secret"), "{text}");
+    assert!(text.contains("too many documents inside each other") && !text.contains("secret"), "{text}");
 }
 
 #[test]

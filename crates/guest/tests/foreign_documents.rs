@@ -108,6 +108,41 @@ fn parts_of_a_document_of_word_are_found_by_their_references() {
     assert_eq!((heading("Spis"), heading("Praha")), (None, None));
 }
 
+#[test]
+fn chunks_that_cannot_be_read_leave_the_document() {
+    let mut document = word("");
+    for _ in 0..6 {
+        document = archive([
+            ("_rels/.rels", relations(&[("r1", "officeDocument", "word/document.xml")]).as_bytes()),
+            (
+                "word/document.xml",
+                "<w:body><w:p><w:t>Nad</w:t></w:p><w:altChunk r:id=\"a\"/></w:body>".as_bytes(),
+            ),
+            ("word/_rels/document.xml.rels", relations(&[("a", "aFChunk", "chunk.docx")]).as_bytes()),
+            ("word/chunk.docx", &document),
+        ]);
+    }
+    let text = text(&read("x.docx", &document));
+    assert_eq!(text.matches("Nad").count(), 4, "{text}");
+    assert!(text.ends_with("(not read: too many documents inside each other)"), "{text}");
+}
+
+#[test]
+fn images_in_the_reading_order_of_a_book_are_no_text() {
+    let book = archive([
+        ("META-INF/container.xml", "<c><rootfile full-path=\"p.opf\"/></c>"),
+        (
+            "p.opf",
+            "<package><item id=\"a\" href=\"a.jpg\" media-type=\"image/jpeg\"/>\
+             <item id=\"b\" href=\"b.svg\" media-type=\"image/svg+xml\"/>\
+             <spine><itemref idref=\"a\"/><itemref idref=\"b\"/></spine></package>",
+        ),
+        ("a.jpg", "letters that mean nothing"),
+        ("b.svg", "<svg><text>Map of Prague</text></svg>"),
+    ]);
+    assert_eq!(text(&read("x.epub", &book)), "Map of Prague");
+}
+
 /// Rewrites the end of an archive as programs do that always write the larger records.
 fn with_large_end(mut bytes: Vec<u8>, entries: u64) -> Vec<u8> {
     let end = bytes.windows(4).rposition(|window| window == b"PK\x05\x06").expect("an end");

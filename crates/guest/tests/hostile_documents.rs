@@ -221,7 +221,7 @@ fn messages_in_messages_are_read_to_a_depth_and_a_number() {
     assert!(text(&read("shallow.eml", &nested(2)).expect("a message")).contains("heron"));
     let deep = text(&read("deep.eml", &nested(60)).expect("a message"));
     assert!(
-        !deep.contains("heron") && deep.contains("not read: too many messages inside each other"),
+        !deep.contains("heron") && deep.contains("not read: too many documents inside each other"),
         "{deep}"
     );
     let many: Vec<_> =
@@ -271,7 +271,7 @@ fn messages_of_outlook_are_read_to_a_depth_and_a_number() {
     let text_of = |bytes: &[u8]| text(&read("a.msg", bytes).expect("a message"));
     let deep = text_of(&deep);
     assert!(deep.contains("level 7") && !deep.contains("innermost"), "{deep}");
-    assert!(deep.contains("not read: too many messages inside each other"), "{deep}");
+    assert!(deep.contains("not read: too many documents inside each other"), "{deep}");
     // Ten in each of ten in each of ten: all together fifty are read.
     let wide = (0..3).fold(msg("leaf", None, 0), |inner, n| msg(&format!("level {n}"), Some(&inner), 10));
     let wide = text_of(&wide);

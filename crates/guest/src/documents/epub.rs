@@ -13,6 +13,8 @@ use super::{ExtractError, Extracted, Format, PAGES_MAX, html};
 /// The maximum size of a part that lists others, and of a section, in bytes.
 const LIST_MAX_BYTES: u64 = 4 * 1024 * 1024;
 const SECTION_MAX_BYTES: u64 = 16 * 1024 * 1024;
+/// The media type of drawings, which may hold text.
+const SVG: &str = "image/svg+xml";
 
 pub(super) fn extract(mut archive: Archive<'_>) -> Result<Extracted, ExtractError> {
     let container = archive.text("META-INF/container.xml", LIST_MAX_BYTES)?;
@@ -56,7 +58,12 @@ fn sections(archive: &mut Archive<'_>, package: &str) -> Result<Vec<String>, Ext
         if let Event::Start(element) | Event::Empty(element) = event {
             match element.local_name().as_ref() {
                 "item" => {
-                    if let (Some(id), Some(path)) = (attribute(element, "id"), attribute(element, "href")) {
+                    // Images and sounds may stand in the reading order, too.
+                    let kind = attribute(element, "media-type").unwrap_or_default();
+                    let is_text = !["image/", "audio/", "video/"].iter().any(|other| kind.starts_with(other));
+                    if let (true, Some(id), Some(path)) =
+                        (is_text || kind == SVG, attribute(element, "id"), attribute(element, "href"))
+                    {
                         files.insert(id, resolve(folder, &decoded(&path)));
                     }
                 }

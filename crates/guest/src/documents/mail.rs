@@ -10,12 +10,9 @@ use mail_parser::mailbox::mbox::MessageIterator;
 use mail_parser::{Address, Message, MessageParser, MimeHeaders, PartType};
 
 use super::output::Writer;
-use super::{ExtractError, Extracted, Format, INPUT_MAX_BYTES, Nesting, extract_nested, html};
+use super::{ExtractError, Extracted, Format, INPUT_MAX_BYTES, NESTING_MAX, Nesting, TOO_DEEP, html};
 
-/// How deep messages in messages are read.
-pub(super) const NESTING_MAX: u32 = 3;
-/// The lines in place of attachments that are not read.
-const TOO_DEEP: &str = "(not read: too many messages inside each other)";
+/// The line in place of attachments that are not read.
 const TOO_MANY: &str = "(further attachments are not read: there are too many)";
 /// The most recipients that are shown.
 const ADDRESSES_MAX: usize = 50;
@@ -89,13 +86,7 @@ fn write(writer: &mut Writer, message: &Message<'_>, nesting: Nesting<'_>) {
 /// Writes the text of an attachment, or why it has none.
 fn attach(writer: &mut Writer, name: &str, content: &[u8], nesting: Nesting<'_>) {
     writer.heading(&format!("Attachment: {name}"));
-    if nesting.depth >= NESTING_MAX {
-        return writer.line(TOO_DEEP);
-    }
-    match extract_nested(Path::new(name), content, nesting.deeper()) {
-        Ok(document) => writer.append(&document),
-        Err(error) => writer.line(&format!("(not read: {error})")),
-    }
+    writer.embedded(&nesting.extract(Path::new(name), content));
 }
 
 fn address_line(addresses: &Address<'_>) -> Option<String> {

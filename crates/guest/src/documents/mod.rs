@@ -52,8 +52,12 @@ pub const OUTPUT_MAX_BYTES: usize = 8 * 1024 * 1024;
 pub const PAGES_MAX: u32 = 5_000;
 /// The most attachments that are read of a message, with those of messages in it.
 const ATTACHMENTS_MAX: u32 = 50;
+/// How deep documents in documents are read.
+const NESTING_MAX: u32 = 3;
 /// The most pixels of an image whose text is recognized.
 pub(crate) const PIXELS_MAX: u64 = 100_000_000;
+/// The line in place of a document that is not read.
+const TOO_DEEP: &str = "(not read: too many documents inside each other)";
 /// The version of the readers: documents that failed with another version are read again.
 pub const READER_VERSION: i64 = 4;
 
@@ -331,6 +335,18 @@ impl Nesting<'_> {
         Self { depth: self.depth + 1, ..self }
     }
 
+    /// Extracts the text of a document inside this one.
+    ///
+    /// # Errors
+    /// Returns the line that says why it is not read.
+    fn extract(self, path: &Path, bytes: &[u8]) -> Result<Extracted, String> {
+        if self.depth >= NESTING_MAX {
+            return Err(TOO_DEEP.to_owned());
+        }
+        let extracted = extract_content(path, bytes, &Bounds::default(), self.deeper());
+        extracted.map_err(|error| format!("(not read: {error})"))
+    }
+
     /// Takes one of the attachments that are still read.
     fn take_attachment(self) -> bool {
         let left = self.attachments_left.get();
@@ -402,11 +418,6 @@ pub(crate) fn recognized(page: u32, text: &str) -> Option<Extracted> {
         span: None,
         scans: Vec::new(),
     })
-}
-
-/// Extracts the text of a document inside another one.
-fn extract_nested(path: &Path, bytes: &[u8], nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
-    extract_content(path, bytes, &Bounds::default(), nesting)
 }
 
 fn extract_content(

@@ -105,6 +105,14 @@ impl Writer {
         }
     }
 
+    /// Adds the text of a document inside this one, or the line that says why it is not read.
+    pub(super) fn embedded(&mut self, document: &Result<Extracted, String>) {
+        match document {
+            Ok(document) => self.append(document),
+            Err(why) => self.line(why),
+        }
+    }
+
     fn close_segment(&mut self) {
         if self.next_line > self.first_line {
             let lines = self.page.is_none().then_some((self.first_line, self.next_line - 1));

@@ -13,7 +13,7 @@ use super::numbering::Numbering;
 use super::output::Writer;
 use super::parts::{Relation, relations};
 use super::xml::{attribute, event_text, events, paragraphs};
-use super::{ExtractError, Extracted, Format, Nesting, PAGES_MAX, chart, extract_nested, mail};
+use super::{ExtractError, Extracted, Format, Nesting, PAGES_MAX, chart};
 
 /// The maximum text of one footnote, in bytes.
 const FOOTNOTE_MAX_BYTES: usize = 4 * 1024;
@@ -80,7 +80,7 @@ struct Embedded {
     /// The lines of charts and diagrams.
     drawings: HashMap<String, Vec<String>>,
     /// Documents of other formats, which Word shows as if they were written there.
-    chunks: HashMap<String, Extracted>,
+    chunks: HashMap<String, Result<Extracted, String>>,
 }
 
 impl Embedded {
@@ -101,9 +101,8 @@ impl Embedded {
                 _ => {
                     let mut bytes = Vec::new();
                     part.read_to_end(&mut bytes).map_err(|error| unpacking("DOCX", &error))?;
-                    if nesting.depth < mail::NESTING_MAX && nesting.take_attachment() {
-                        let chunk = extract_nested(Path::new(target), &bytes, nesting.deeper())?;
-                        embedded.chunks.insert(id.clone(), chunk);
+                    if nesting.take_attachment() {
+                        embedded.chunks.insert(id.clone(), nesting.extract(Path::new(target), &bytes));
                     }
                 }
             }
@@ -285,7 +284,7 @@ impl Body {
             "relIds" => self.drawing(element, "dm"),
             "altChunk" => {
                 let chunk = attribute(element, "id").and_then(|id| self.embedded.chunks.remove(&id));
-                chunk.iter().for_each(|chunk| self.writer.append(chunk));
+                chunk.iter().for_each(|chunk| self.writer.embedded(chunk));
             }
             "tbl" if opens && self.rows.len() < NESTING_MAX => self.rows.push(String::new()),
             "pStyle" => {

@@ -133,7 +133,7 @@ pub(super) async fn add_text(
             Err(true) if time < FAIR_TIME => return std::future::pending().await,
             Ok(recognized) => {
                 languages = narrowed(all, &recognized.text);
-                batch.pieces.retain(|piece| piece.page != Some(page));
+                // The few letters beside the images stay.
                 batch.pieces.extend(recognized.pieces);
             }
             Err(_) => unread.push(page),
