@@ -29,9 +29,7 @@ fn a_scan_is_indexed_and_quoted_with_its_page() {
 #[test]
 fn a_scan_that_stands_on_its_head_is_read() {
     let upright = b"q 595.68 0 0 841.92 0 0 cm /I Do Q";
-    let mut turned = document("scanned.pdf");
-    let at = turned.windows(upright.len()).position(|window| window == upright).expect("the image is drawn");
-    turned[at..at + upright.len()].copy_from_slice(b"q -595 0 0 -841 595 841 cm /I Do Q");
+    let turned = replaced(&document("scanned.pdf"), upright, b"q -595 0 0 -841 595 841 cm /I Do Q");
     let service = Service::start(Options::default());
     let api = service.api(&service.account());
     let path = path_of(api.upload("turned.pdf", &turned));
@@ -54,4 +52,30 @@ fn a_language_model_is_given_the_text_of_an_attached_scan() {
     assert_eq!(answer["text"], "Done.", "nothing of it is unread");
     let request = vendor.requests()[0].to_string();
     assert!(request.contains("15 800 Kč"), "{request}");
+}
+
+#[test]
+fn letters_beside_a_scan_are_read_with_it() {
+    let drawn = b"<</Length 34>>stream\nq 595.68 0 0 841.92 0 0 cm /I Do Q";
+    let stamped =
+        b"<</Length 72>>stream\nq 595.68 0 0 841.92 0 0 cm /I Do Q BT /F 12 Tf 30 30 Td (Spis 77) Tj ET ";
+    let images = b"/Resources<<";
+    let fonts = b"/Resources<</Font<</F<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>";
+    let scan = replaced(&replaced(&document("scanned.pdf"), drawn, stamped), images, fonts);
+    let service = Service::start(Options::default());
+    let api = service.api(&service.account());
+    let path = path_of(api.upload("stamped.pdf", &scan));
+    for (question, quoted) in [("Jaký má spis 77 číslo?", "> Spis 77"), ("Kolik činí nájemné?", "15 800")]
+    {
+        let ask = json!({ "input": question, "model": reader(&api), "filePaths": [path] });
+        let answer = api.completed(&api.accepted(&ask));
+        let text = answer["text"].as_str().expect("text");
+        assert!(text.contains(quoted), "{text}");
+    }
+}
+
+/// Returns the bytes with the first occurrence of a part replaced.
+fn replaced(bytes: &[u8], part: &[u8], by: &[u8]) -> Vec<u8> {
+    let at = bytes.windows(part.len()).position(|window| window == part).expect("the part is there");
+    [&bytes[..at], by, &bytes[at + part.len()..]].concat()
 }
