@@ -92,6 +92,30 @@ fn presentations_that_unfold_without_end_are_refused() {
     assert!(is_too_large(&read("bomb.odp", &odp)));
 }
 
+/// A document of Word whose main part refers to a part this often.
+fn docx(kind: &str, references: usize, part: Vec<u8>) -> Vec<u8> {
+    let relation = |n| format!("<Relationship Id=\"r{n}\" Type=\"x/{kind}\" Target=\"part.xml\"/>");
+    let relations: String = (0..references).map(relation).collect();
+    let body: String = (0..references).map(|n| format!("<w:p><c:chart r:id=\"r{n}\"/></w:p>")).collect();
+    archive([
+        ("word/document.xml", format!("<w:body><w:p><w:t>body</w:t></w:p>{body}</w:body>").into_bytes()),
+        ("word/_rels/document.xml.rels", format!("<Relationships>{relations}</Relationships>").into_bytes()),
+        ("word/part.xml", part),
+    ])
+}
+
+#[test]
+fn parts_that_a_document_names_without_end_are_read_once() {
+    let header: String = (0..20_000).map(|n| format!("<w:p><w:t>line {n}</w:t></w:p>")).collect();
+    let headers = read("headers.docx", &docx("header", 20_000, header.into_bytes())).expect("it is read");
+    assert!(text(&headers).ends_with("line 19999\nbody"));
+    let point = "<c:ser><c:val><c:pt idx=\"4294967295\"><c:v>1</c:v></c:pt></c:val></c:ser>";
+    let charts = docx("chart", 20_000, format!("<c:chartSpace>{}", point.repeat(50_000)).into_bytes());
+    let charts = text(&read("charts.docx", &charts).expect("it is read"));
+    assert!(charts.starts_with("body\n") && charts.lines().count() == 2, "{} lines", charts.lines().count());
+    assert!(is_too_large(&read("bomb.docx", &docx("chart", 2, long("<c:chartSpace><!--", 70)))));
+}
+
 #[test]
 fn books_read_each_section_once_and_within_bounds() {
     let container = "<container><rootfiles><rootfile full-path=\"b.opf\"/></rootfiles></container>";

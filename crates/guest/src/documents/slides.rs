@@ -19,12 +19,14 @@ pub(super) fn pptx(mut archive: Archive<'_>, main: &str) -> Result<Extracted, Ex
         let relations = relations(&mut archive, &name)?;
         write_part(&mut archive, &mut writer, &name, false)?;
         for Relation { target, kind, .. } in &relations {
-            let lines = match (kind.as_str(), archive.part(target)?) {
-                ("diagramData", Some(part)) => paragraphs(part)?,
-                ("chart", Some(part)) => chart::lines(part)?,
+            let read = match kind.as_str() {
+                "diagramData" => paragraphs,
+                "chart" => chart::lines,
                 _ => continue,
             };
-            lines.iter().for_each(|line| writer.line(line));
+            if let Some(part) = archive.part(target)? {
+                read(part)?.iter().for_each(|line| writer.line(line));
+            }
         }
         if let Some(notes) = relations.iter().find(|relation| relation.kind == "notesSlide") {
             write_part(&mut archive, &mut writer, &notes.target, true)?;

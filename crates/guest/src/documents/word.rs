@@ -62,9 +62,9 @@ fn margins(
     kind: &str,
     writer: &mut Writer,
 ) -> Result<(), ExtractError> {
-    let mut written = HashSet::new();
+    let (mut parts, mut written) = (HashSet::new(), HashSet::new());
     for Relation { target, .. } in relations.iter().filter(|relation| relation.kind == kind) {
-        let Some(part) = archive.part(target)? else { continue };
+        let Some(part) = archive.part(target)?.filter(|_| parts.insert(target)) else { continue };
         for line in paragraphs(part)? {
             if line.contains(char::is_alphabetic) && written.insert(line.clone()) {
                 writer.line(&line);
@@ -89,9 +89,9 @@ impl Embedded {
         relations: &[Relation],
         nesting: Nesting<'_>,
     ) -> Result<Self, ExtractError> {
-        let mut embedded = Self::default();
+        let (mut embedded, mut parts) = (Self::default(), HashSet::new());
         for Relation { id, kind, target } in relations {
-            if !matches!(kind.as_str(), "chart" | "diagramData" | "aFChunk") {
+            if !(matches!(kind.as_str(), "chart" | "diagramData" | "aFChunk") && parts.insert(target)) {
                 continue;
             }
             let Some(mut part) = archive.part(target)? else { continue };
