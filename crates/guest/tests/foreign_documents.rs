@@ -109,6 +109,56 @@ fn parts_of_a_document_of_word_are_found_by_their_references() {
 }
 
 #[test]
+fn notes_and_text_boxes_belong_to_their_sheet() {
+    const TYPES: &str = "http://schemas.openxmlformats.org/officeDocument/2006/relationships";
+    let main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main";
+    let sheet = |value: &str| {
+        format!(
+            "<worksheet xmlns=\"{main}\"><sheetData><row r=\"1\"><c r=\"A1\" t=\"inlineStr\"><is><t>{value}</t></is></c></row>\
+             </sheetData></worksheet>"
+        )
+    };
+    let related = |of: &[(&str, &str, &str)]| relations(of).replace("http://x", TYPES);
+    let workbook = archive([
+        ("_rels/.rels", related(&[("m", "officeDocument", "xl/workbook.xml")])),
+        (
+            "xl/workbook.xml",
+            format!(
+                "<workbook xmlns=\"{main}\" xmlns:r=\"{TYPES}\"><sheets><sheet name=\"Byty\" sheetId=\"1\" r:id=\"a\"/>\
+                 <sheet name=\"Ceny\" sheetId=\"2\" r:id=\"b\"/></sheets></workbook>"
+            ),
+        ),
+        (
+            "xl/_rels/workbook.xml.rels",
+            related(&[("a", "worksheet", "worksheets/sheet1.xml"), ("b", "worksheet", "worksheets/sheet2.xml")])
+                .replace("<Relationships", "<Relationships xmlns=\"http://schemas.openxmlformats.org/package/2006/relationships\""),
+        ),
+        ("xl/worksheets/sheet1.xml", sheet("Byt")),
+        ("xl/worksheets/sheet2.xml", sheet("Cena")),
+        (
+            "xl/worksheets/_rels/sheet2.xml.rels",
+            related(&[("x", "comments", "../comments1.xml"), ("y", "drawing", "../drawings/drawing1.xml")]),
+        ),
+        (
+            "xl/comments1.xml",
+            "<comments><commentList><comment ref=\"A1\"><text><r><t>bez\nDPH</t></r></text></comment></commentList></comments>"
+                .to_owned(),
+        ),
+        (
+            "xl/drawings/drawing1.xml",
+            "<xdr:wsDr><xdr:sp><a:p><a:t>Ceny platí do června.</a:t></a:p></xdr:sp></xdr:wsDr>".to_owned(),
+        ),
+    ]);
+    let workbook = read("x.xlsx", &workbook);
+    let places: Vec<_> =
+        workbook.segments.iter().map(|segment| (segment.page, segment.text.as_str())).collect();
+    assert_eq!(
+        places,
+        [(Some(1), "Byt"), (Some(2), "Cena"), (Some(2), "A1: bez DPH\nCeny platí do června.")]
+    );
+}
+
+#[test]
 fn chunks_that_cannot_be_read_leave_the_document() {
     let mut document = word("");
     for _ in 0..6 {

@@ -39,6 +39,7 @@ mod picture;
 mod rtf;
 mod scan;
 mod sheet;
+mod sheet_notes;
 mod slides;
 mod text;
 mod word;

@@ -4,8 +4,9 @@ use std::io::Cursor;
 
 use calamine::{Data, DataRef, DataType, Ods, Range, Reader, Xls, Xlsb, Xlsx};
 
+use super::archive::Archive;
 use super::detect::Workbook;
-use super::{ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, PAGES_MAX, Segment};
+use super::{ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, PAGES_MAX, Segment, sheet_notes};
 
 /// The maximum number of columns of a row.
 const COLUMNS_MAX: u32 = 512;
@@ -20,18 +21,22 @@ pub(super) fn extract(bytes: &[u8], kind: Workbook) -> Result<Extracted, Extract
     match kind {
         Workbook::Xlsx => {
             let mut workbook = Xlsx::new(cursor).map_err(failed)?;
+            // A workbook with damaged notes still has its cells.
+            let notes = Archive::open(bytes).and_then(sheet_notes::read).unwrap_or_default();
             for name in workbook.sheet_names() {
                 if !book.begin(&name) {
                     break;
                 }
                 // Charts and macro sheets have no cells.
-                let Ok(mut cells) = workbook.worksheet_cells_reader(&name) else { continue };
-                while let Some(cell) = cells.next_cell().map_err(failed)? {
-                    let (row, column) = cell.get_position();
-                    if !book.cell(row, column, &shown_ref(cell.get_value())) {
-                        break;
+                if let Ok(mut cells) = workbook.worksheet_cells_reader(&name) {
+                    while let Some(cell) = cells.next_cell().map_err(failed)? {
+                        let (row, column) = cell.get_position();
+                        if !book.cell(row, column, &shown_ref(cell.get_value())) {
+                            break;
+                        }
                     }
                 }
+                book.notes(notes.get(&name).map_or(&[], Vec::as_slice));
             }
         }
         Workbook::Xlsb => book.ranges(Xlsb::new(cursor).map_err(failed)?),
@@ -164,6 +169,20 @@ impl Book {
             heading: Some(heading),
             text,
         });
+    }
+
+    /// Adds the lines that stand beside the cells of the sheet.
+    fn notes(&mut self, lines: &[String]) {
+        self.end_segment();
+        let line = |line: &String| line.replace(|c: char| c.is_control() || c.is_whitespace(), " ");
+        let text = lines.iter().map(line).collect::<Vec<_>>().join("\n");
+        self.truncated |= self.bytes + text.len() >= OUTPUT_MAX_BYTES;
+        if text.is_empty() || self.truncated {
+            return;
+        }
+        self.bytes += text.len();
+        let heading = Some(self.name[..self.name.floor_char_boundary(HEADING_MAX_BYTES)].to_owned());
+        self.segments.push(Segment { page: Some(self.sheets), lines: None, heading, text });
     }
 
     fn end_segment(&mut self) {

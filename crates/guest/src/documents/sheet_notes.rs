@@ -1,0 +1,82 @@
+//! Reads what stands on the sheets of a workbook beside the cells: text boxes, and notes at cells.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Read;
+
+use quick_xml::events::Event;
+
+use super::archive::Archive;
+use super::parts::{LIST_MAX_BYTES, Relation, relations};
+use super::xml::{attribute, event_text, events, paragraphs};
+use super::{ExtractError, OUTPUT_MAX_BYTES, PAGES_MAX};
+
+/// The part that lists the sheets.
+const WORKBOOK: &str = "xl/workbook.xml";
+
+/// Returns the lines of each sheet that has any, by its name.
+pub(super) fn read(mut archive: Archive<'_>) -> Result<HashMap<String, Vec<String>>, ExtractError> {
+    let (mut found, mut parts, mut bytes) = (HashMap::<String, Vec<String>>::new(), HashSet::new(), 0);
+    for (name, sheet) in sheets(&mut archive)? {
+        for Relation { kind, target, .. } in relations(&mut archive, &sheet)? {
+            let read = match kind.as_str() {
+                "drawing" => paragraphs,
+                "comments" => notes,
+                _ => continue,
+            };
+            if !parts.insert(target.clone()) || bytes > OUTPUT_MAX_BYTES {
+                continue;
+            }
+            let Some(part) = archive.part(&target)? else { continue };
+            let lines = read(part)?;
+            bytes += lines.iter().map(String::len).sum::<usize>();
+            found.entry(name.clone()).or_default().extend(lines);
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the names of the sheets with their parts.
+fn sheets(archive: &mut Archive<'_>) -> Result<Vec<(String, String)>, ExtractError> {
+    let targets: HashMap<String, String> =
+        relations(archive, WORKBOOK)?.into_iter().map(|relation| (relation.id, relation.target)).collect();
+    let list = archive.text(WORKBOOK, LIST_MAX_BYTES)?;
+    let mut sheets = Vec::new();
+    events(list.as_bytes(), |event| {
+        if let Event::Start(element) | Event::Empty(element) = event
+            && element.local_name().as_ref() == "sheet"
+            && let (Some(name), Some(id)) = (attribute(element, "name"), attribute(element, "id"))
+            && let Some(target) = targets.get(&id)
+        {
+            sheets.push((name, target.clone()));
+        }
+        sheets.len() < PAGES_MAX as usize
+    })?;
+    Ok(sheets)
+}
+
+/// Returns the notes of a sheet, each with its cell.
+fn notes(part: impl Read) -> Result<Vec<String>, ExtractError> {
+    let (mut notes, mut note, mut in_text, mut bytes) = (Vec::new(), String::new(), false, 0);
+    events(part, |event| {
+        match event {
+            Event::Start(element) => match element.local_name().as_ref() {
+                "comment" => note = format!("{}: ", attribute(element, "ref").unwrap_or_default()),
+                name => in_text = name == "t",
+            },
+            Event::End(element) => {
+                in_text = false;
+                if element.local_name().as_ref() == "comment" {
+                    notes.push(std::mem::take(&mut note));
+                }
+            }
+            _ => {
+                if in_text && let Some(text) = event_text(event) {
+                    bytes += text.len();
+                    note.push_str(&text);
+                }
+            }
+        }
+        bytes <= OUTPUT_MAX_BYTES
+    })?;
+    Ok(notes)
+}
