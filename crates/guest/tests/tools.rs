@@ -109,7 +109,12 @@ async fn read_says_why_it_can_not() {
         assert!(output.failed && output.text.contains(says), "{path}: {}", output.text);
     }
     let empty = machine.call("read", json!({ "path": "empty.txt" })).await;
-    assert!(!empty.failed && empty.text.contains("holds no text"));
+    assert!(!empty.failed && empty.text.contains("holds no text") && empty.unread.is_empty());
+    machine.put("blank.html", "<p> </p>");
+    let blank = machine.call("read", json!({ "path": "blank.html" })).await;
+    assert!(blank.text.contains("holds no text"), "{}", blank.text);
+    let unread: Vec<_> = blank.unread.iter().map(|file| (file.path.as_str(), file.reason.as_str())).collect();
+    assert_eq!(unread, [("/blank.html", "no_text")]);
 }
 
 #[tokio::test]

@@ -53,6 +53,7 @@ pub(crate) fn read(jail: &Jail, arguments: &ReadArguments) -> Result<(ToolOutput
     if let Some(found) = image(&name, &file) {
         return Ok((shown_image(&name, found)?, None));
     }
+    let is_empty = file.metadata().is_ok_and(|metadata| metadata.len() == 0);
     let bounds = Bounds {
         first_page: arguments.first_page.unwrap_or(1).max(1),
         text_max_bytes: PAGES_MAX_BYTES,
@@ -73,7 +74,10 @@ pub(crate) fn read(jail: &Jail, arguments: &ReadArguments) -> Result<(ToolOutput
         return Ok((ToolOutput { failed: true, text, unread, ..ToolOutput::default() }, None));
     }
     if document.segments.is_empty() && document.span.is_none() {
-        return Ok((done(format!("{name} ({}) holds no text.", document.format.name())), None));
+        let text = format!("{name} ({}) holds no text.", document.format.name());
+        let unread = UnreadFile { path: name, reason: UnreadReason::NoText };
+        let unread = if is_empty { Vec::new() } else { vec![FoundUnread::from(&unread)] };
+        return Ok((ToolOutput { unread, ..done(text) }, None));
     }
     // Scans are left to the index, which has their text recognized.
     let batch = document.span.filter(|_| document.scans.is_empty());
