@@ -2,24 +2,29 @@
 
 use text_analysis::proof::prove;
 
-/// The most sentences that stand in their passage and are called unproven, and that do not and are called proven, in
-/// per cent.
+/// The most sentences that stand in their passage and are called unproven, in per cent.
 const FALSE_ALARMS_MAX_PERCENT: usize = 10;
-const MISSES_MAX_PERCENT: usize = 10;
 
 #[test]
 fn few_citations_are_judged_wrongly() {
-    measure(include_str!("sentences.txt"), 100);
+    measure(include_str!("sentences.txt"), 100, 10);
 }
 
 #[test]
 fn few_citations_of_public_documents_are_judged_wrongly() {
-    measure(include_str!("sentences_public.txt"), 50);
+    measure(include_str!("sentences_public.txt"), 50, 10);
 }
 
-/// Checks the sentences of a file with this number of right ones and of wrong ones.
+/// A fifth of its wrong sentences swap who does what, which is not compared.
+#[test]
+fn citations_of_documents_met_later_are_judged_by_their_facts() {
+    measure(include_str!("sentences_later.txt"), 30, 34);
+}
+
+/// Checks the sentences of a file with this number of right ones and of wrong ones, of which at most this share, in per
+/// cent, is called proven.
 #[expect(clippy::print_stdout, reason = "the figures are shown on request")]
-fn measure(sentences: &str, of: usize) {
+fn measure(sentences: &str, of: usize, misses_max_percent: usize) {
     let (mut passage, mut alarms, mut misses) = ("", Vec::new(), Vec::new());
     let (mut right, mut wrong) = (0, 0);
     for line in sentences.lines() {
@@ -44,5 +49,5 @@ fn measure(sentences: &str, of: usize) {
     println!("misses: {} of {wrong}\n{}", misses.len(), misses.join("\n"));
     assert_eq!((right, wrong), (of, of));
     assert!(alarms.len() * 100 <= right * FALSE_ALARMS_MAX_PERCENT, "{alarms:#?}");
-    assert!(misses.len() * 100 <= wrong * MISSES_MAX_PERCENT, "{misses:#?}");
+    assert!(misses.len() * 100 <= wrong * misses_max_percent, "{misses:#?}");
 }

@@ -37,8 +37,8 @@ struct Chart {
     titles: Vec<String>,
     series: Vec<Series>,
     points: usize,
-    /// The kind of values that are being read.
-    values: Values,
+    /// The role of the values that are being read.
+    role: Role,
     index: u32,
     in_text: bool,
     text: String,
@@ -52,21 +52,21 @@ struct Series {
 }
 
 #[derive(Clone, Copy, Default)]
-enum Values {
+enum Role {
     #[default]
     None,
     Name,
-    Categories,
-    Values,
+    Category,
+    Value,
 }
 
 impl Chart {
     fn start(&mut self, element: &BytesStart<'_>) {
         match element.local_name().as_ref() {
             "ser" => self.series.push(Series::default()),
-            "tx" if !self.series.is_empty() => self.values = Values::Name,
-            "cat" | "xVal" => self.values = Values::Categories,
-            "val" | "yVal" => self.values = Values::Values,
+            "tx" if !self.series.is_empty() => self.role = Role::Name,
+            "cat" | "xVal" => self.role = Role::Category,
+            "val" | "yVal" => self.role = Role::Value,
             "pt" => self.index = attribute(element, "idx").and_then(|index| index.parse().ok()).unwrap_or(0),
             "v" | "t" => {
                 self.in_text = true;
@@ -80,7 +80,7 @@ impl Chart {
         match name {
             "v" => self.value(),
             // Text that is not of a series: the title of the chart or of an axis, in pieces.
-            "t" if matches!(self.values, Values::None) => {
+            "t" if matches!(self.role, Role::None) => {
                 let text = self.text.clone();
                 match self.titles.last_mut() {
                     Some(title) => title.push_str(&text),
@@ -90,7 +90,7 @@ impl Chart {
             "p" if self.titles.last().is_some_and(|title| !title.is_empty()) => {
                 self.titles.push(String::new());
             }
-            "tx" | "cat" | "xVal" | "val" | "yVal" => self.values = Values::None,
+            "tx" | "cat" | "xVal" | "val" | "yVal" => self.role = Role::None,
             _ => {}
         }
         self.in_text = false;
@@ -100,19 +100,19 @@ impl Chart {
         self.points += 1;
         let text = self.text.trim().to_owned();
         let Some(series) = self.series.last_mut() else { return };
-        match self.values {
-            Values::None => {}
-            Values::Name if series.name.is_empty() => series.name = text,
-            Values::Name => series.name.extend([" ", text.as_str()]),
+        match self.role {
+            Role::None => {}
+            Role::Name if series.name.is_empty() => series.name = text,
+            Role::Name => series.name.extend([" ", text.as_str()]),
             // A category of several levels has one text at each.
-            Values::Categories => {
+            Role::Category => {
                 let category = series.categories.entry(self.index).or_default();
                 if !category.is_empty() {
                     category.push(' ');
                 }
                 category.push_str(&text);
             }
-            Values::Values => drop(series.values.insert(self.index, text)),
+            Role::Value => drop(series.values.insert(self.index, text)),
         }
     }
 

@@ -6,8 +6,20 @@ use crate::fold::fold;
 use crate::stop::is_stop;
 use crate::token::{Kind, Token, normal_number, tokens};
 
-/// The prefixes (folded) of number words, with their values. The longest that fits counts.
+/// Number words (folded) with their values.
 const NUMERALS: &[(&str, u32)] = &[
+    ("jedenact", 11),
+    ("jedenast", 11),
+    ("trinact", 13),
+    ("trinast", 13),
+    ("sestnact", 16),
+    ("sestnast", 16),
+    ("sedmnact", 17),
+    ("sedemnast", 17),
+    ("osmnact", 18),
+    ("osemnast", 18),
+    ("devatenact", 19),
+    ("devatnast", 19),
     ("two", 2),
     ("thirteen", 13),
     ("fourteen", 14),
@@ -134,6 +146,9 @@ const NUMERALS: &[(&str, u32)] = &[
     ("neunzig", 90),
     ("hundert", 100),
 ];
+/// Endings (folded) of Czech and Slovak numerals of at least this length: `dvanástich`, `osmdesátých`.
+const NUMERAL_ENDINGS: [&str; 4] = ["i", "ich", "im", "ych"];
+const INFLECTED_MIN_CHARS: usize = 6;
 /// The prefixes (folded) of each month's names. Ambiguous ones, such as `may` and `mar`, stand as whole words after `=`.
 const MONTHS: [&str; 12] = [
     "januar leden ledna lednu",
@@ -322,7 +337,13 @@ fn value(token: &Token<'_>) -> Option<String> {
                 return Some(trimmed(&digits));
             }
             let folded = fold(token.text);
-            NUMERALS.iter().find(|(word, _)| *word == folded).map(|(_, value)| value.to_string())
+            let is = |word: &str| {
+                folded.strip_prefix(word).is_some_and(|ending| {
+                    ending.is_empty()
+                        || word.len() >= INFLECTED_MIN_CHARS && NUMERAL_ENDINGS.contains(&ending)
+                })
+            };
+            NUMERALS.iter().find(|(word, _)| is(word)).map(|(_, value)| value.to_string())
         }
     }
 }
