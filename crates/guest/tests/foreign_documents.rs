@@ -178,6 +178,20 @@ fn chunks_that_cannot_be_read_leave_the_document() {
 }
 
 #[test]
+fn damaged_charts_and_headers_leave_the_document() {
+    let parts = [("a", "chart", "part.xml"), ("b", "header", "part.xml"), ("c", "header", "other.xml")];
+    let document = archive([
+        ("word/document.xml", "<w:body><w:p><w:t>Text</w:t><c:chart r:id=\"a\"/></w:p></w:body>".to_owned()),
+        ("word/_rels/document.xml.rels", format!("{} <broken", relations(&parts))),
+        ("word/part.xml", "<a:p <".to_owned()),
+        ("word/other.xml", "<w:hdr><w:p><w:t>Spis</w:t></w:p><w:p <".to_owned()),
+    ]);
+    assert!(text(&read("x.docx", &document)).ends_with("Text"));
+    let zip = archive([("_rels/.rels", "<Relationship <"), ("a.txt", "x")]);
+    assert_eq!(read("x.zip", &zip).format, Format::Archive);
+}
+
+#[test]
 fn images_in_the_reading_order_of_a_book_are_no_text() {
     let book = archive([
         ("META-INF/container.xml", "<c><rootfile full-path=\"p.opf\"/></c>"),

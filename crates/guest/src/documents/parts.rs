@@ -4,7 +4,7 @@ use quick_xml::events::Event;
 
 use super::ExtractError;
 use super::archive::Archive;
-use super::xml::{attribute, events};
+use super::xml::{attribute, events, unless_broken};
 
 /// The maximum size of a part that lists others, in bytes.
 pub(super) const LIST_MAX_BYTES: u64 = 4 * 1024 * 1024;
@@ -31,7 +31,7 @@ pub(super) fn relations(archive: &mut Archive<'_>, part: &str) -> Result<Vec<Rel
     let (folder, file) = part.rsplit_once('/').unwrap_or(("", part));
     let list = archive.text(&resolve(folder, &format!("_rels/{file}.rels")), LIST_MAX_BYTES)?;
     let mut relations = Vec::new();
-    events(list.as_bytes(), |event| {
+    let read = events(list.as_bytes(), |event| {
         if let Event::Start(element) | Event::Empty(element) = event
             && let (Some(id), Some(kind), Some(target)) =
                 (attribute(element, "Id"), attribute(element, "Type"), attribute(element, "Target"))
@@ -40,7 +40,8 @@ pub(super) fn relations(archive: &mut Archive<'_>, part: &str) -> Result<Vec<Rel
             relations.push(Relation { id, kind, target: resolve(folder, &target) });
         }
         true
-    })?;
+    });
+    unless_broken(read)?;
     Ok(relations)
 }
 

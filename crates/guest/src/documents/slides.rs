@@ -5,7 +5,7 @@ use quick_xml::events::{BytesStart, Event};
 use super::archive::Archive;
 use super::output::Writer;
 use super::parts::{LIST_MAX_BYTES, Relation, relations};
-use super::xml::{attribute, event_text, events, paragraphs};
+use super::xml::{attribute, event_text, events, paragraphs, unless_broken};
 use super::{ExtractError, Extracted, Format, PAGES_MAX, chart};
 
 /// The line above the speaker's notes.
@@ -25,7 +25,7 @@ pub(super) fn pptx(mut archive: Archive<'_>, main: &str) -> Result<Extracted, Ex
                 _ => continue,
             };
             if let Some(part) = archive.part(target)? {
-                read(part)?.iter().for_each(|line| writer.line(line));
+                unless_broken(read(part))?.iter().for_each(|line| writer.line(line));
             }
         }
         if let Some(notes) = relations.iter().find(|relation| relation.kind == "notesSlide") {

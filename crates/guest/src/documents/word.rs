@@ -12,7 +12,7 @@ use super::archive::{Archive, unpacking};
 use super::numbering::Numbering;
 use super::output::Writer;
 use super::parts::{Relation, relations};
-use super::xml::{attribute, event_text, events, paragraphs};
+use super::xml::{attribute, event_text, events, paragraphs, unless_broken};
 use super::{ExtractError, Extracted, Format, Nesting, PAGES_MAX, chart};
 
 /// The maximum text of one footnote, in bytes.
@@ -65,7 +65,7 @@ fn margins(
     let (mut parts, mut written) = (HashSet::new(), HashSet::new());
     for Relation { target, .. } in relations.iter().filter(|relation| relation.kind == kind) {
         let Some(part) = archive.part(target)?.filter(|_| parts.insert(target)) else { continue };
-        for line in paragraphs(part)? {
+        for line in unless_broken(paragraphs(part))? {
             if line.contains(char::is_alphabetic) && written.insert(line.clone()) {
                 writer.line(&line);
             }
@@ -96,8 +96,8 @@ impl Embedded {
             }
             let Some(mut part) = archive.part(target)? else { continue };
             match kind.as_str() {
-                "chart" => drop(embedded.drawings.insert(id.clone(), chart::lines(part)?)),
-                "diagramData" => drop(embedded.drawings.insert(id.clone(), paragraphs(part)?)),
+                "chart" => drop(embedded.drawings.insert(id.clone(), unless_broken(chart::lines(part))?)),
+                "diagramData" => drop(embedded.drawings.insert(id.clone(), unless_broken(paragraphs(part))?)),
                 _ => {
                     let mut bytes = Vec::new();
                     part.read_to_end(&mut bytes).map_err(|error| unpacking("DOCX", &error))?;

@@ -32,6 +32,14 @@ pub(super) fn events(part: impl Read, mut each: impl FnMut(&Event<'_>) -> bool) 
     }
 }
 
+/// Returns nothing in place of a damaged part that the document can do without.
+pub(super) fn unless_broken<T: Default>(read: Result<T, ExtractError>) -> Result<T, ExtractError> {
+    match read {
+        Err(ExtractError::Broken { .. }) => Ok(T::default()),
+        read => read,
+    }
+}
+
 /// Returns the value of an attribute by its local name.
 pub(super) fn attribute(element: &BytesStart<'_>, name: &str) -> Option<String> {
     element
