@@ -244,6 +244,26 @@ pub(crate) async fn answered(
     completed(connection, account, &asked).await
 }
 
+/// Builds the upload of a file to the default folder.
+pub(crate) fn upload(name: &str, content: &[u8], account: &Account) -> Vec<u8> {
+    const BOUNDARY: &str = "bench-boundary";
+    let head = format!(
+        "--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\
+         content-type: application/octet-stream\r\n\r\n"
+    );
+    let tail = format!("\r\n--{BOUNDARY}--\r\n");
+    let length = head.len() + content.len() + tail.len();
+    let mut bytes = format!(
+        "POST /api/v1/files HTTP/1.1\r\nhost: bench\r\nx-api-key: {}\r\ncontent-length: {length}\r\n\
+         content-type: multipart/form-data; boundary={BOUNDARY}\r\n\r\n{head}",
+        account.key
+    )
+    .into_bytes();
+    bytes.extend_from_slice(content);
+    bytes.extend_from_slice(tail.as_bytes());
+    bytes
+}
+
 /// Polls a starting server until it answers. Returns the duration since `began`.
 pub(crate) fn until_answered(
     address: SocketAddr,

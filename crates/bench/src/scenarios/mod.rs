@@ -1,6 +1,7 @@
 //! The scenarios.
 
 mod asks;
+mod documents;
 mod fan_out;
 mod files;
 mod machines;
@@ -48,6 +49,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario { name: "stop", run: stop::stop },
     Scenario { name: "machines", run: machines::machines },
     Scenario { name: "stream", run: stream::stream },
+    Scenario { name: "documents", run: documents::documents },
     Scenario { name: "rounds", run: rounds::rounds },
 ];
 

@@ -13,7 +13,7 @@ use crate::Outcome;
 use crate::http::Connection;
 use crate::measurement::{Measurement, Unit};
 use crate::process::Place;
-use crate::service::{Account, Service, answered};
+use crate::service::{Account, Service, answered, upload};
 use crate::vendor::{MODEL, Vendor, stamps};
 
 /// The files in the workspace.
@@ -113,25 +113,6 @@ pub(super) async fn turn(
         return Err(format!("a turn has not all of its steps: {answer}").into());
     }
     Ok(spoken[1..].chunks_exact(2).map(|pair| pair[1].1.saturating_sub(pair[0].1) as f64 / 1e3).collect())
-}
-
-fn upload(name: &str, content: &[u8], account: &Account) -> Vec<u8> {
-    const BOUNDARY: &str = "bench-boundary";
-    let head = format!(
-        "--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\
-         content-type: application/octet-stream\r\n\r\n"
-    );
-    let tail = format!("\r\n--{BOUNDARY}--\r\n");
-    let length = head.len() + content.len() + tail.len();
-    let mut bytes = format!(
-        "POST /api/v1/files HTTP/1.1\r\nhost: bench\r\nx-api-key: {}\r\ncontent-length: {length}\r\n\
-         content-type: multipart/form-data; boundary={BOUNDARY}\r\n\r\n{head}",
-        account.key
-    )
-    .into_bytes();
-    bytes.extend_from_slice(content);
-    bytes.extend_from_slice(tail.as_bytes());
-    bytes
 }
 
 /// Measures the disk's part of a step.

@@ -1,0 +1,313 @@
+//! Measures how soon uploaded documents are read and answered from, and what memory that takes.
+//!
+//! The documents are of Debian packages, which are downloaded. Without them nothing is measured, and the output says so.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::block_on;
+use super::start::{millis, of_machines};
+use crate::Outcome;
+use crate::http::{Connection, request};
+use crate::measurement::{Goal, Measurement, Unit};
+use crate::process::{self, Memory, Place};
+use crate::service::{Account, Service, answered, upload};
+
+/// The packages, and what of them is read.
+const WEB_PAGES: [&str; 2] = ["postgresql-doc-15", "python3.11-doc"];
+const MANUAL: (&str, &str) = ("r-doc-pdf", "usr/share/R/doc/manual/fullrefman.pdf");
+/// Of the web pages, the first so many by path of these sizes in bytes: 18 MB.
+const PAGES: usize = 500;
+const PAGE_BYTES: std::ops::Range<u64> = 15_000..90_000;
+/// The deepest folder of a package that is looked into.
+const DEPTH_MAX: u32 = 16;
+
+/// The model that answers: the built-in reader.
+const READER: &str = "reader";
+/// How often each question is asked again.
+const ROUNDS: usize = 10;
+/// The polling interval of listings, and of memory.
+const POLL: Duration = Duration::from_millis(20);
+const MEMORY_POLL: Duration = Duration::from_millis(200);
+/// The timeout of reading all documents.
+const TIMEOUT: Duration = Duration::from_secs(300);
+/// The most that a question may take after the documents were read.
+const QUESTION_MAX_MILLIS: f64 = 100.0;
+
+/// The machine drivers, and where each service runs with its machine.
+const SETTINGS: [(&str, &str, Place); 3] = [
+    ("sandbox", "sandbox", Place::Anywhere),
+    ("uml", "uml", Place::Anywhere),
+    ("uml, one core", "uml", Place::Alone),
+];
+
+/// Documents that are uploaded together.
+struct Collection {
+    name: &'static str,
+    /// The names and contents.
+    files: Vec<(String, Vec<u8>)>,
+    questions: &'static [Question],
+    /// The most that reading all of them may take.
+    read_max: Duration,
+}
+
+/// A question about a collection.
+struct Question {
+    text: &'static str,
+    /// The file that must be cited.
+    file: &'static str,
+    /// Words that the answer must quote.
+    quote: &'static str,
+}
+
+const ABOUT_PAGES: [Question; 3] = [
+    Question {
+        text: "What does VACUUM reclaim?",
+        file: "sql-vacuum.html",
+        quote: "storage occupied by dead tuples",
+    },
+    Question {
+        text: "What is a heap queue?",
+        file: "library-heapq.html",
+        quote: "also known as the priority queue algorithm",
+    },
+    Question {
+        text: "Which clause eliminates groups that do not satisfy a condition?",
+        file: "queries-table-expressions.html",
+        quote: "elimination of group rows using the HAVING clause",
+    },
+];
+const ABOUT_MANUAL: [Question; 2] = [
+    Question {
+        text: "Which distribution does rweibull generate?",
+        file: "fullrefman.pdf#page=",
+        quote: "rweibull generates random deviates",
+    },
+    Question {
+        text: "Who wrote the Mersenne-Twister generator?",
+        file: "fullrefman.pdf#page=",
+        quote: "Matsumoto, M. and Nishimura, T.",
+    },
+];
+
+/// Measures each collection with each driver.
+pub(crate) fn documents() -> Outcome<Vec<Measurement>> {
+    let collections = match fetched() {
+        Ok(collections) => collections,
+        Err(error) => {
+            writeln!(std::io::stdout(), "documents are not measured: {error}")?;
+            return Ok(Vec::new());
+        }
+    };
+    let mut measurements = Vec::new();
+    for collection in &collections {
+        for (series, driver, place) in SETTINGS {
+            let measure = || measure(collection, driver, place);
+            let measured = if place == Place::Alone { process::apart(measure) } else { measure() }?;
+            measurements.extend(measured.into_iter().map(|measurement| measurement.series(series)));
+        }
+    }
+    Ok(measurements)
+}
+
+/// Measures a collection, each figure with a service of its own.
+fn measure(collection: &Collection, driver: &'static str, place: Place) -> Outcome<Vec<Measurement>> {
+    let name = |figure: &str| format!("{}: {figure}", collection.name);
+    let (listed, questions) = with_service(driver, place, async |service, account| {
+        let mut connection = Connection::open(service.address).await?;
+        let uploaded = upload_all(&mut connection, account, collection).await?;
+        until_listed(&mut connection, account, collection, || Ok(()), POLL).await?;
+        let listed = millis(uploaded.elapsed());
+        Ok((listed, ask_again(&mut connection, account, collection).await?))
+    })?;
+    let first_answer = with_service(driver, place, async |service, account| {
+        let mut connection = Connection::open(service.address).await?;
+        let uploaded = upload_all(&mut connection, account, collection).await?;
+        until_answered(&mut connection, account, &collection.questions[0]).await?;
+        Ok(millis(uploaded.elapsed()))
+    })?;
+    let (machine, of_service) = with_service(driver, place, async |service, account| {
+        let mut connection = Connection::open(service.address).await?;
+        upload_all(&mut connection, account, collection).await?;
+        let (mut machine, mut of_service) = (Vec::new(), Vec::new());
+        let sample = || {
+            // Processes of the machine that end while they are looked at have no memory.
+            machine.extend(of_machines(service).map(Memory::pss_mebibytes));
+            of_service.push(Memory::of(service.pid()?)?.pss_mebibytes());
+            Ok(())
+        };
+        until_listed(&mut connection, account, collection, sample, MEMORY_POLL).await?;
+        Ok((machine, of_service))
+    })?;
+    let read_max = millis(collection.read_max);
+    Ok(vec![
+        Measurement::new(name("listed as read"), Unit::Millis, vec![listed]).goal(Goal::AtMost(read_max)),
+        Measurement::new(name("first right answer"), Unit::Millis, vec![first_answer])
+            .goal(Goal::AtMost(read_max)),
+        Measurement::new(name("further question"), Unit::Millis, questions)
+            .goal(Goal::AtMost(QUESTION_MAX_MILLIS)),
+        Measurement::new(name("machine, Pss"), Unit::Mebibytes, machine),
+        Measurement::new(name("service, Pss"), Unit::Mebibytes, of_service),
+    ])
+}
+
+fn with_service<T>(
+    driver: &'static str,
+    place: Place,
+    work: impl AsyncFnOnce(&Service, &Account) -> Outcome<T>,
+) -> Outcome<T> {
+    let mut service = Service::start_with(place, None, Some(driver))?;
+    let account = service.account()?;
+    block_on(work(&service, &account))
+}
+
+/// Uploads a collection, which starts the machine. Returns the time of the last response.
+async fn upload_all(
+    connection: &mut Connection,
+    account: &Account,
+    collection: &Collection,
+) -> Outcome<Instant> {
+    for (name, content) in &collection.files {
+        connection.call(&upload(name, content, account), 201).await?;
+    }
+    Ok(Instant::now())
+}
+
+/// Waits until the listing says of each file that it is indexed, and calls `meanwhile` before each look at it.
+async fn until_listed(
+    connection: &mut Connection,
+    account: &Account,
+    collection: &Collection,
+    mut meanwhile: impl FnMut() -> Outcome<()>,
+    poll: Duration,
+) -> Outcome<()> {
+    let look = request("GET", "/api/v1/directories/uploads", Some(&account.key), None);
+    let began = Instant::now();
+    while began.elapsed() < TIMEOUT {
+        meanwhile()?;
+        let listing = connection.call(&look, 200).await?;
+        let is_indexed = |entry: &&Value| entry["indexing"]["state"] == "indexed";
+        let indexed = listing["entries"].as_array().into_iter().flatten().filter(is_indexed).count();
+        if indexed == collection.files.len() {
+            return Ok(());
+        }
+        tokio::time::sleep(poll).await;
+    }
+    Err(format!("{} are not read in time", collection.name).into())
+}
+
+/// Asks a question until its answer is the right one.
+async fn until_answered(connection: &mut Connection, account: &Account, question: &Question) -> Outcome<()> {
+    let began = Instant::now();
+    while began.elapsed() < TIMEOUT {
+        if is_right(&answered(connection, account, READER, question.text).await?, question) {
+            return Ok(());
+        }
+    }
+    Err(format!("no right answer: {}", question.text).into())
+}
+
+/// Asks all questions several times. Returns the time of each in milliseconds.
+async fn ask_again(
+    connection: &mut Connection,
+    account: &Account,
+    collection: &Collection,
+) -> Outcome<Vec<f64>> {
+    let mut times = Vec::with_capacity(ROUNDS * collection.questions.len());
+    for _ in 0..ROUNDS {
+        for question in collection.questions {
+            let began = Instant::now();
+            let answer = answered(connection, account, READER, question.text).await?;
+            times.push(millis(began.elapsed()));
+            if !is_right(&answer, question) {
+                return Err(format!("not the right answer: {} {answer}", question.text).into());
+            }
+        }
+    }
+    Ok(times)
+}
+
+fn is_right(answer: &Value, question: &Question) -> bool {
+    let has_quote = answer["text"].as_str().is_some_and(|text| text.contains(question.quote));
+    has_quote && answer["parts"].to_string().contains(question.file)
+}
+
+/// Downloads the packages and returns their documents.
+///
+/// # Errors
+/// Fails if a package cannot be had, or has not the expected documents.
+fn fetched() -> Outcome<Vec<Collection>> {
+    let folder = tempfile::Builder::new().prefix("bench-documents-").tempdir()?;
+    let mut pages = Vec::new();
+    for package in WEB_PAGES {
+        web_pages(&unpacked(&folder, package)?, 0, &mut pages)?;
+    }
+    pages.sort_unstable();
+    pages.truncate(PAGES);
+    if pages.len() < PAGES {
+        return Err(format!("{WEB_PAGES:?} have {} of {PAGES} pages", pages.len()).into());
+    }
+    let (package, path) = MANUAL;
+    let manual = unpacked(&folder, package)?.join(path);
+    Ok(vec![
+        Collection {
+            name: "500 HTML files",
+            files: pages.iter().map(|page| named(page)).collect::<Outcome<_>>()?,
+            questions: &ABOUT_PAGES,
+            read_max: Duration::from_secs(5),
+        },
+        Collection {
+            name: "2,415 pages",
+            files: vec![named(&manual)?],
+            questions: &ABOUT_MANUAL,
+            read_max: Duration::from_secs(40),
+        },
+    ])
+}
+
+/// Downloads and unpacks a package, and returns its folder.
+fn unpacked(folder: &TempDir, package: &str) -> Outcome<PathBuf> {
+    let target = folder.path().join(package);
+    std::fs::create_dir(&target)?;
+    run(Command::new("apt-get").args(["-qq", "download", package]).current_dir(&target))?;
+    let archive = std::fs::read_dir(&target)?.next().ok_or("no package was downloaded")??.path();
+    run(Command::new("dpkg-deb").arg("-x").arg(archive).arg(&target))?;
+    Ok(target)
+}
+
+fn run(command: &mut Command) -> Outcome<()> {
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).trim().into())
+}
+
+/// Adds the web pages below a folder that have the right size.
+fn web_pages(folder: &Path, depth: u32, pages: &mut Vec<PathBuf>) -> Outcome<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let (path, metadata) = (entry.path(), entry.metadata()?);
+        if metadata.is_dir() && depth < DEPTH_MAX {
+            web_pages(&path, depth + 1, pages)?;
+        } else if metadata.is_file()
+            && path.extension().is_some_and(|extension| extension == "html")
+            && PAGE_BYTES.contains(&metadata.len())
+        {
+            pages.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Returns a file's content, and its name with that of its folder, because the folders of a package have files of the same names.
+fn named(path: &Path) -> Outcome<(String, Vec<u8>)> {
+    let names: Vec<_> =
+        path.components().rev().take(2).map(|part| part.as_os_str().to_string_lossy()).collect();
+    Ok((names.iter().rev().map(AsRef::as_ref).collect::<Vec<_>>().join("-"), std::fs::read(path)?))
+}
