@@ -11,6 +11,7 @@
 mod activity;
 mod candidates;
 mod embedding;
+mod integrity;
 mod progress;
 mod rank;
 mod recognizer;
@@ -175,26 +176,35 @@ impl Library {
         let scope = Scope::of(paths, attached);
         let until = Instant::now() + time;
         let _searching = self.activity.search();
-        // A damaged index is rebuilt, once.
-        let update = match self.update(&scope, until, &read).await {
-            Ok(update) => Ok(update),
-            Err(_) => self.update(&scope, until, &read).await,
-        };
-        let update = match update {
-            Ok(update) => update,
-            Err(error) => return failed(&error.to_string()),
-        };
         let ToolFacts { passages_default, passages_max, .. } = MachineTool::Search.facts();
         let limit = arguments.limit.unwrap_or(*passages_default).clamp(1, *passages_max) as usize;
-        let (query, vector) = (arguments.query.clone(), self.queries.of(&arguments.query));
-        let find = move |index: &mut Index| find(index, (&query, vector.as_ref()), &scope, &update, limit);
-        match self.with_index(find).await {
-            Ok(output) => output,
-            Err(error) => failed(&error.to_string()),
+        let find = async || {
+            let update = self.update(&scope, until, &read).await?;
+            let (query, vector) = (arguments.query.clone(), self.queries.of(&arguments.query));
+            let scope = scope.clone();
+            self.with_index(move |index| find(index, (&query, vector.as_ref()), &scope, &update, limit)).await
+        };
+        let found = match find().await {
+            // The index was deleted.
+            Err(error) if error.is_damage() => find().await,
+            found => found,
+        };
+        found.unwrap_or_else(|error| failed(&error.to_string()))
+    }
+
+    /// Reads changed files for the index. If that is damaged it is rebuilt, once.
+    async fn update<R, F>(&self, scope: &Scope, until: Instant, read: &R) -> Result<Update, IndexError>
+    where
+        R: Fn(Wanted) -> F,
+        F: Future<Output = Result<Batch, ExtractionProblem>>,
+    {
+        match self.update_once(scope, until, read).await {
+            Err(error) if error.is_damage() => self.update_once(scope, until, read).await,
+            updated => updated,
         }
     }
 
-    async fn update<R, F>(&self, scope: &Scope, until: Instant, read: &R) -> Result<Update, IndexError>
+    async fn update_once<R, F>(&self, scope: &Scope, until: Instant, read: &R) -> Result<Update, IndexError>
     where
         R: Fn(Wanted) -> F,
         F: Future<Output = Result<Batch, ExtractionProblem>>,
@@ -372,8 +382,8 @@ impl Library {
         self.activity.progress();
     }
 
-    /// Runs blocking work with the index, which is opened on first use. After an error the index is closed; the
-    /// next call opens and checks it again, or rebuilds it.
+    /// Runs blocking work with the index, which is opened on first use. After an error the index is closed, and a damaged one is
+    /// deleted; the next call opens it again, or rebuilds it.
     async fn with_index<T, W>(&self, work: W) -> Result<T, IndexError>
     where
         T: Send + 'static,
@@ -386,9 +396,16 @@ impl Library {
                 Some(open) => open,
                 None => Index::open(&folder)?,
             };
-            let outcome = work(&mut open)?;
-            *held = Some(open);
-            Ok(outcome)
+            let outcome = work(&mut open);
+            match &outcome {
+                Ok(_) => *held = Some(open),
+                Err(error) if error.is_damage() => {
+                    drop(open);
+                    store::delete(&folder)?;
+                }
+                Err(_) => {}
+            }
+            outcome
         });
         done.await.unwrap_or_else(|_| Err(IndexError::Io(std::io::Error::other("the work was cut short"))))
     }
@@ -554,6 +571,8 @@ fn is_within(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+#[cfg(test)]
+mod integrity_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

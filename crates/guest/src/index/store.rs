@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use domain::unread::UnreadReason;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, Transaction, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, params};
 use text_analysis::Language;
 
 use super::progress::{Batch, ExtractionProblem, IndexedFile, Runs, retry_at};
@@ -54,21 +54,43 @@ pub enum IndexError {
     /// An error from SQLite.
     #[error("the index cannot be used")]
     Sqlite(#[from] rusqlite::Error),
+    /// The content of the file is not that of an index.
+    #[error("the index is damaged")]
+    Damaged,
 }
 
 impl IndexError {
     /// Returns true if the index itself may be the cause, not a full disk or another user of the file.
     fn may_be_damage(&self) -> bool {
-        let Self::Sqlite(error) = self else { return false };
-        !matches!(
-            error.sqlite_error_code(),
-            Some(
-                ErrorCode::DiskFull
-                    | ErrorCode::OutOfMemory
-                    | ErrorCode::DatabaseBusy
-                    | ErrorCode::DatabaseLocked
-            )
-        )
+        match self {
+            Self::Damaged => true,
+            Self::Io(_) => false,
+            Self::Sqlite(error) => !matches!(
+                error.sqlite_error_code(),
+                Some(
+                    ErrorCode::DiskFull
+                        | ErrorCode::OutOfMemory
+                        | ErrorCode::DatabaseBusy
+                        | ErrorCode::DatabaseLocked
+                )
+            ),
+        }
+    }
+
+    /// Returns true if only a damaged index has this error.
+    pub(super) fn is_damage(&self) -> bool {
+        match self {
+            Self::Damaged => true,
+            Self::Io(_) => false,
+            Self::Sqlite(error) => match error.sqlite_error_code() {
+                Some(code) => matches!(
+                    code,
+                    ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::ConstraintViolation
+                ),
+                // A value of another type than was written.
+                None => true,
+            },
+        }
     }
 }
 
@@ -103,8 +125,8 @@ pub struct Stored {
 }
 
 impl Index {
-    /// Opens the index in this folder and creates it if necessary. A damaged index, or one with another schema
-    /// version, is deleted and recreated.
+    /// Opens the index in this folder and creates it if necessary. An index whose beginning is damaged, or one with another
+    /// schema version, is deleted and recreated. Other damage is an error of the call that meets it ([`IndexError::is_damage`]).
     ///
     /// # Errors
     /// Fails if the folder cannot be written or the disk is full.
@@ -122,28 +144,27 @@ impl Index {
 
     fn open_file(path: &Path) -> Result<Self, IndexError> {
         let connection = Connection::open(path)?;
-        // Data lost in a crash is read again from the documents.
+        // The last transactions may be lost in a crash, which does no damage: their documents are read again.
         connection.execute_batch(&format!(
-            "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; PRAGMA temp_store = MEMORY;
-             PRAGMA cache_size = -{CACHE_MAX_KIB};"
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA temp_store = MEMORY;
+             PRAGMA cell_size_check = ON; PRAGMA cache_size = -{CACHE_MAX_KIB};"
         ))?;
         let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
         if version == 0 {
             connection
                 .execute_batch(&format!("BEGIN; {SCHEMA} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;"))?;
         } else if version != SCHEMA_VERSION {
-            return Err(rusqlite::Error::InvalidQuery.into());
-        }
-        let sound: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
-        if sound != "ok" {
-            return Err(rusqlite::Error::InvalidQuery.into());
+            return Err(IndexError::Damaged);
         }
         connection.execute_batch(PLACES)?;
         connection.execute_batch(vectors::SCHEMA)?;
         connection.execute_batch(recognizer::SCHEMA)?;
-        // Queries each table once to detect corruption now.
-        connection.query_row("SELECT count(*) FROM file", [], |_| Ok(()))?;
-        connection.query_row("SELECT count(*) FROM stems", [], |_| Ok(()))?;
+        // The tables that every search needs are there.
+        connection.query_row(
+            "SELECT EXISTS (SELECT 1 FROM file), EXISTS (SELECT 1 FROM stems)",
+            [],
+            |_| Ok(()),
+        )?;
         Ok(Self { connection })
     }
 
@@ -261,6 +282,22 @@ impl Index {
         let count: i64 = self.connection.query_row("SELECT count(*) FROM passage", [], |row| row.get(0))?;
         Ok(u64::try_from(count).unwrap_or(0))
     }
+}
+
+/// Opens the file of the index in this folder once more, to read it as it is.
+///
+/// # Errors
+/// Fails if there is none.
+pub(super) fn open_to_read(folder: &Path) -> Result<Connection, IndexError> {
+    Ok(Connection::open_with_flags(folder.join(FILE_NAME), OpenFlags::SQLITE_OPEN_READ_ONLY)?)
+}
+
+/// Deletes the index in this folder.
+///
+/// # Errors
+/// Errors of the file system.
+pub(super) fn delete(folder: &Path) -> Result<(), IndexError> {
+    remove(&folder.join(FILE_NAME))
 }
 
 /// Deletes the index file and SQLite's auxiliary files.

@@ -38,11 +38,14 @@ pub(crate) async fn keep_index(limits: std::sync::Arc<Limits>) {
         limits.recognition.languages(&limits).await;
     }
     library.begin().await;
-    loop {
-        library.keep_up(|wanted| extract(wanted, &limits)).await;
-        limits.readers.clear();
-        tokio::time::sleep(CHANGES_PAUSE).await;
-    }
+    let keep_up = async {
+        loop {
+            library.keep_up(|wanted| extract(wanted, &limits)).await;
+            limits.readers.clear();
+            tokio::time::sleep(CHANGES_PAUSE).await;
+        }
+    };
+    tokio::join!(library.check(), keep_up);
 }
 
 /// Runs `read`: from the index if it has the pages, otherwise in a worker.
