@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use domain::answer::LogEntry;
 use domain::step::{Call, Purpose, StepOutcome, ToolSpec};
-use domain::tool::{Form, HostTool, Offer, facts_of};
+use domain::tool::{Form, HostTool, MachineTool, Offer, facts_of};
 use domain::turn::{Output, estimated_tokens};
 use plugins::{Agent, Library, Lookup, Skill};
 use serde::Deserialize;
@@ -188,11 +188,19 @@ impl PromptContext {
         self.templates.tell(Section::Summary, &[])
     }
 
-    /// Returns the tools that are offered to a model, depending on whether it accepts images.
+    /// Returns the tools that are offered to a model. One that accepts no images reads files instead of viewing them, also
+    /// for an agent that names `view` alone.
     pub(super) fn tools_for(&self, sees_images: bool) -> Vec<ToolSpec> {
+        if sees_images {
+            return self.tools.clone();
+        }
         let needs_images =
             |tool: &ToolSpec| facts_of(&tool.name).is_some_and(|tool| tool.offer == Offer::WithImages);
-        self.tools.iter().filter(|tool| sees_images || !needs_images(tool)).cloned().collect()
+        let (without, mut tools): (Vec<_>, Vec<_>) = self.tools.iter().cloned().partition(needs_images);
+        if !without.is_empty() && tools.iter().all(|tool| tool.name != MachineTool::Read.name()) {
+            tools.insert(0, ToolSpec::from(MachineTool::Read.facts()));
+        }
+        tools
     }
 
     /// Estimates the tokens of instructions and tools, which every request has.
@@ -382,6 +390,35 @@ mod tests {
         let web = WebAccess::default();
         let chosen = PromptOptions { agent, skills: &skills, jurisdictions: &[], web, templates: &templates };
         PromptContext::new(Arc::new(plugins::read(&[])), chosen)
+    }
+
+    #[test]
+    fn an_agent_that_views_reads_instead_with_a_model_that_does_not_see() {
+        let templates = Arc::new(PromptTemplates::builtin(Arc::default()));
+        let names = |named: Option<&[&str]>, sees_images: bool| {
+            let mut library = plugins::read(&[]);
+            library.skills.clear();
+            let agent = &mut library.agents[0];
+            agent.tools = named.map(|named| named.iter().map(|&name| name.to_owned()).collect());
+            let called = agent.full_name.clone();
+            let web = WebAccess::default();
+            let chosen = PromptOptions {
+                agent: Some(&called),
+                skills: &[],
+                jurisdictions: &[],
+                web,
+                templates: &templates,
+            };
+            let tools = PromptContext::new(Arc::new(library), chosen).tools_for(sees_images);
+            tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(Some(&["View"]), true), ["view"]);
+        assert_eq!(names(Some(&["View"]), false), ["read"]);
+        assert_eq!(names(Some(&["View", "Bash"]), false), ["read", "shell"]);
+        assert_eq!(names(Some(&["Read", "View"]), false), ["read"]);
+        let all = names(None, false);
+        assert_eq!(all.iter().filter(|name| *name == "read").count(), 1, "{all:?}");
+        assert_eq!(names(Some(&["Bash"]), false), ["shell"]);
     }
 
     #[test]

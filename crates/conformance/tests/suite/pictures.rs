@@ -19,14 +19,23 @@ fn view(path: &str, first_page: u32, pages: u32) -> Say {
 
 /// Returns each image of a request with the text before it, and its width and height.
 fn pictures(request: &Value) -> Vec<(String, u32, u32)> {
-    let messages = request["messages"].as_array().expect("messages");
-    let contents = messages.iter().filter_map(|message| message["content"].as_array());
-    let pairs = contents.flat_map(|parts| parts.windows(2));
-    let image = |pair: &[Value]| {
-        let (width, height) = sides(image_of(Format::ChatCompletions, &pair[1])?);
+    pictures_in(Format::ChatCompletions, request)
+}
+
+/// Returns those images of a request that are where the vendor documents them, in the user's turns.
+fn pictures_in(format: Format, request: &Value) -> Vec<(String, u32, u32)> {
+    let (turns, pieces) = match format {
+        Format::Anthropic | Format::ChatCompletions => ("messages", "content"),
+        Format::Responses => ("input", "content"),
+        Format::Gemini => ("contents", "parts"),
+    };
+    let turns = request[turns].as_array().expect("turns").iter().filter(|turn| turn["role"] == "user");
+    let pieces: Vec<&Value> = turns.filter_map(|turn| turn[pieces].as_array()).flatten().collect();
+    let image = |pair: &[&Value]| {
+        let (width, height) = sides(image_of(format, pair[1])?);
         Some((pair[0]["text"].as_str()?.to_owned(), width, height))
     };
-    pairs.filter_map(image).collect()
+    pieces.windows(2).filter_map(image).collect()
 }
 
 /// Returns the width and height of a PNG in base64.
@@ -79,7 +88,10 @@ fn image_of(format: Format, value: &Value) -> Option<&str> {
             let is_image = value["type"] == "image" && source["type"] == "base64";
             source["data"].as_str().filter(|_| is_image && source["media_type"] == "image/png")
         }
-        Format::ChatCompletions => value["image_url"]["url"].as_str()?.strip_prefix(prefix),
+        Format::ChatCompletions => {
+            let url = value["image_url"]["url"].as_str().filter(|_| value["type"] == "image_url")?;
+            url.strip_prefix(prefix)
+        }
         Format::Responses => {
             let url = value["image_url"].as_str().filter(|_| value["type"] == "input_image")?;
             url.strip_prefix(prefix)
@@ -88,18 +100,6 @@ fn image_of(format: Format, value: &Value) -> Option<&str> {
             let data = &value["inlineData"];
             data["data"].as_str().filter(|_| data["mimeType"] == "image/png")
         }
-    }
-}
-
-/// Returns the images of a request, wherever they are.
-fn images_of(format: Format, value: &Value) -> Vec<&str> {
-    if let Some(image) = image_of(format, value) {
-        return vec![image];
-    }
-    match value {
-        Value::Array(values) => values.iter().flat_map(|value| images_of(format, value)).collect(),
-        Value::Object(fields) => fields.values().flat_map(|value| images_of(format, value)).collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
     }
 }
 
@@ -128,10 +128,8 @@ fn pages_reach_the_models_of_every_vendor() {
         assert_eq!(answer["text"], "A page.", "{format:?}: {answer}");
         let requests = fake_vendors.requests();
         let last = &requests.last().expect("a request")["body"];
-        let images = images_of(format, last);
-        let sizes: Vec<_> = images.iter().map(|image| sides(image)).collect();
-        assert_eq!(sizes, [(1108, 1568)], "{format:?}: {last}");
-        assert!(last.to_string().contains(&format!("The image {path}, page 2:")), "{format:?}: {last}");
+        let expected = (format!("The image {path}, page 2:"), 1108, 1568);
+        assert_eq!(pictures_in(format, last), [expected], "{format:?}: {last}");
     }
 }
 
