@@ -56,7 +56,13 @@ async fn extracted(wanted: Wanted) -> Result<Batch, ExtractionProblem> {
         let extracted = extract_part(&wanted.file, file, &bounds)
             .map_err(|error| problem(error.reason(), error.to_string()))?;
         let pieces = passages::split(&extracted, PIECE_MAX_BYTES);
-        Ok(Batch { pieces, span: extracted.span, cut: extracted.truncated, scans: extracted.scans })
+        Ok(Batch {
+            pieces,
+            span: extracted.span,
+            cut: extracted.truncated,
+            scans: extracted.scans,
+            images: Vec::new(),
+        })
     });
     read.await.expect("no document makes it panic")
 }

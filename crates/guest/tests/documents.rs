@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use compound::{compound, wide};
 use guest::documents::passages::split;
-use guest::documents::{ExtractError, Extracted, Format, extract, extract_bytes};
+use guest::documents::{EmbeddedImage, ExtractError, Extracted, Format, extract, extract_bytes};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
@@ -311,4 +311,109 @@ fn damaged_files_never_bring_it_down() {
             let _ = extract_bytes(Path::new(name), &cut);
         }
     }
+}
+
+/// Creates an archive of these parts.
+fn archive(parts: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    for (name, content) in parts {
+        zip.start_file(*name, zip::write::SimpleFileOptions::default()).expect("an entry");
+        std::io::Write::write_all(&mut zip, content).expect("its content");
+    }
+    zip.finish().expect("an archive").into_inner()
+}
+
+/// The header of a PNG, which is all that is looked at before its text is recognized.
+fn png(width: u32, height: u32) -> Vec<u8> {
+    let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
+    bytes.extend([width.to_be_bytes(), height.to_be_bytes()].concat());
+    bytes
+}
+
+fn image(part: &str, page: Option<u32>, line: Option<u32>, heading: Option<&str>) -> EmbeddedImage {
+    EmbeddedImage { part: part.to_owned(), page, line, heading: heading.map(str::to_owned) }
+}
+
+#[test]
+fn images_inside_documents_have_their_places() {
+    let word = read("pictured.docx").expect("it is read");
+    assert_eq!(word.images, [image("word/media/image1.png", None, Some(2), None)]);
+    assert!(read("minutes.docx").expect("it is read").images.is_empty());
+
+    let blip = |id: &str| format!("<p:pic><a:blip r:embed='{id}'/></p:pic>");
+    let title = "<p:sp><p:ph type='title'/><a:p><a:t>Prices</a:t></a:p></p:sp>";
+    let relation = |id: &str, kind: &str, target: &str| {
+        format!("<Relationship Id='{id}' Type='x/{kind}' Target='{target}'/>")
+    };
+    let slides = [
+        ("ppt/presentation.xml", "<p:sldId id='1' r:id='a'/><p:sldId id='2' r:id='b'/>".to_owned()),
+        (
+            "ppt/_rels/presentation.xml.rels",
+            relation("a", "slide", "slides/slide1.xml") + &relation("b", "slide", "slides/slide2.xml"),
+        ),
+        ("ppt/slides/slide1.xml", blip("logo") + &blip("small")),
+        (
+            "ppt/slides/_rels/slide1.xml.rels",
+            relation("logo", "image", "../media/logo.png")
+                + &relation("small", "image", "../media/small.png"),
+        ),
+        ("ppt/slides/slide2.xml", format!("{title}{}{}{}", blip("logo"), blip("chart"), blip("web"))),
+        (
+            "ppt/slides/_rels/slide2.xml.rels",
+            relation("logo", "image", "../media/logo.png")
+                + &relation("chart", "image", "../media/chart.png")
+                + &relation("web", "image", "https://example.test/a.png"),
+        ),
+    ];
+    let mut parts: Vec<(&str, Vec<u8>)> =
+        slides.into_iter().map(|(name, text)| (name, format!("<r>{text}</r>").into_bytes())).collect();
+    parts.extend([
+        ("ppt/media/logo.png", png(300, 100)),
+        ("ppt/media/small.png", png(199, 100)),
+        ("ppt/media/chart.png", png(640, 480)),
+    ]);
+    let parts: Vec<(&str, &[u8])> = parts.iter().map(|(name, content)| (*name, content.as_slice())).collect();
+    let shown = extract_bytes(Path::new("a.pptx"), &archive(&parts)).expect("it is read");
+    let expected = [
+        image("ppt/media/logo.png", Some(1), None, None),
+        image("ppt/media/chart.png", Some(2), None, Some("Prices")),
+    ];
+    assert_eq!(shown.images, expected, "{shown:?}");
+
+    let book: [(&str, &[u8]); 6] = [
+        ("mimetype", b"application/epub+zip"),
+        ("META-INF/container.xml", b"<c><rootfile full-path='b/book.opf'/></c>"),
+        (
+            "b/book.opf",
+            b"<p><item id='1' href='t/1.xhtml'/><item id='2' href='t/2.xhtml'/><itemref idref='1'/><itemref idref='2'/></p>",
+        ),
+        ("b/t/1.xhtml", b"<p>One <img src='../p/small%20one.png'/></p>"),
+        ("b/t/2.xhtml", b"<h1>Plan</h1><p>Two</p><img src='../p/a%20b.png'/><img src='https://example.test/c.png'/>"),
+        ("b/p/a b.png", &png(640, 480)),
+    ];
+    let sections = extract_bytes(Path::new("a.epub"), &archive(&book)).expect("it is read");
+    assert_eq!(sections.images, [image("b/p/a b.png", Some(2), None, Some("Plan"))], "{sections:?}");
+    let page =
+        extract_bytes(Path::new("a.html"), b"<html><p>One</p><img src='a.png'></html>").expect("it is read");
+    assert!(page.images.is_empty(), "an image of a page is another file");
+
+    let frame = "<draw:frame><draw:image xlink:href='./Pictures/a.png'/></draw:frame>";
+    let content = format!(
+        "<o><text:h>Plan</text:h><text:p>One</text:p><text:p>{frame}</text:p><text:p>Two</text:p></o>"
+    );
+    let odt: [(&str, &[u8]); 3] = [
+        ("mimetype", b"application/vnd.oasis.opendocument.text"),
+        ("content.xml", content.as_bytes()),
+        ("Pictures/a.png", &png(640, 480)),
+    ];
+    let text = extract_bytes(Path::new("a.odt"), &archive(&odt)).expect("it is read");
+    assert_eq!(text.images, [image("Pictures/a.png", None, Some(2), Some("Plan"))]);
+    let content = format!("<o><draw:page><text:p>One</text:p></draw:page><draw:page>{frame}</draw:page></o>");
+    let odp: [(&str, &[u8]); 3] = [
+        ("mimetype", b"application/vnd.oasis.opendocument.presentation"),
+        ("content.xml", content.as_bytes()),
+        ("Pictures/a.png", &png(640, 480)),
+    ];
+    let slides = extract_bytes(Path::new("a.odp"), &archive(&odp)).expect("it is read");
+    assert_eq!(slides.images, [image("Pictures/a.png", Some(2), None, None)]);
 }

@@ -399,3 +399,33 @@ fn pages_whose_forms_draw_each_other_without_end_are_read_in_part() {
         assert_eq!(document.notes, ["page 1 could not be read whole"]);
     }
 }
+
+#[test]
+fn images_of_any_size_and_number_leave_a_document_readable() {
+    let png = |width: u32, height: u32| {
+        let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
+        bytes.extend([width.to_be_bytes(), height.to_be_bytes()].concat());
+        bytes
+    };
+    let document = |images: &[Vec<u8>]| {
+        let text = |number: usize| {
+            format!("<text:p>Line {number}<draw:image xlink:href='Pictures/{number}.png'/></text:p>")
+        };
+        let content = format!("<o>{}</o>", (0..images.len()).map(text).collect::<String>());
+        let mut parts = vec![
+            ("mimetype".to_owned(), b"application/vnd.oasis.opendocument.text".to_vec()),
+            ("content.xml".to_owned(), content.into_bytes()),
+        ];
+        let images = images.iter().enumerate();
+        parts.extend(images.map(|(number, image)| (format!("Pictures/{number}.png"), image.clone())));
+        read("a.odt", &archive(parts)).expect("its text is read")
+    };
+    assert!(document(&vec![png(300, 300); 3_000]).images.len() <= 100);
+    // More pixels than are decoded, for one image and for all of them.
+    assert!(document(&[png(100_000, 100_000), png(u32::MAX, u32::MAX), png(0, 0)]).images.is_empty());
+    assert!(document(&vec![png(5_000, 5_000); 50]).images.len() <= 8);
+    // Parts that unpack to more than a part may, and one that is no image.
+    let mut long = png(640, 480);
+    long.resize(70_000_000, 0);
+    assert!(document(&[long, b"GIF8".to_vec(), b"\xff\xd8\xff\xe0\xff\xff".to_vec()]).images.is_empty());
+}

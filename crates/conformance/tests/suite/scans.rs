@@ -40,6 +40,41 @@ fn a_scan_that_stands_on_its_head_is_read() {
 }
 
 #[test]
+fn text_that_only_an_image_inside_a_document_has_is_quoted_with_its_place() {
+    let service = Service::start(Options::default());
+    let api = service.api(&service.account());
+    let path = path_of(api.upload("pictured.docx", &document("pictured.docx")));
+    poll::until("the image is read", || {
+        let head = api.call("HEAD", &format!("/api/v1/files{path}")).expect_status(200);
+        let state = head.header("indexing-state").expect("a state");
+        assert!(matches!(state, "pending" | "indexing" | "indexed"), "{state}");
+        (state == "indexed").then_some(())
+    });
+    let ask = json!({ "input": "How much is the security deposit?", "model": reader(&api) });
+    let answer = api.completed(&api.accepted(&ask));
+    let text = answer["text"].as_str().expect("text");
+    assert!(text.contains("7450 crowns"), "{text}");
+    let source =
+        &answer["parts"].as_array().and_then(|parts| parts.iter().find(|part| part["type"] == "TEXT"));
+    let source = &source.expect("a text")["citations"][0]["source"];
+    assert_eq!((&source["path"], &source["lines"]), (&json!(path), &json!([2, 2])), "{answer}");
+}
+
+#[test]
+fn a_language_model_is_told_of_the_images_inside_an_attached_document() {
+    let Stage { vendor, api, service: _service, .. } = stage();
+    let path = path_of(api.upload("pictured.docx", &document("pictured.docx")));
+    vendor.will([Say::Call { tool: "search".to_owned(), arguments: json!({ "query": "deposit" }) }]);
+    vendor.will([Say::text("It is 7450 crowns.")]);
+    let answer = api.completed(&api.accepted(&json!({ "input": "How much?", "filePaths": [path] })));
+    assert_eq!(answer["text"], "It is 7450 crowns.", "the images are read: {answer}");
+    let requests = vendor.requests();
+    let attached = requests[0].to_string();
+    assert!(attached.contains("but for the text in its images (1), which search finds"), "{attached}");
+    assert!(requests[1].to_string().contains("The security deposit is 7450 crowns."), "{}", requests[1]);
+}
+
+#[test]
 fn a_language_model_is_given_the_text_of_an_attached_scan() {
     let Stage { vendor, api, service: _service, .. } = stage();
     let path = path_of(api.upload("scanned.pdf", &document("scanned.pdf")));

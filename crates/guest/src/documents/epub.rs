@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use quick_xml::events::Event;
 
 use super::archive::Archive;
+use super::embedded_images::retain_recognizable;
 use super::output::Writer;
 use super::parts::resolve;
 use super::xml::{attribute, events};
@@ -36,17 +37,24 @@ pub(super) fn extract(mut archive: Archive<'_>) -> Result<Extracted, ExtractErro
     let mut page = 0;
     for name in sections {
         let section = html::extract(archive.text(&name, SECTION_MAX_BYTES)?.as_bytes());
-        if section.segments.is_empty() {
-            continue;
+        if !section.segments.is_empty() {
+            page += 1;
+            writer.slide(page);
+            writer.append(&section);
         }
-        page += 1;
-        writer.slide(page);
-        writer.append(&section);
+        // An image without text beside it belongs to the section before.
+        if page > 0 {
+            let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
+            let images = section.images.iter().map(|image| resolve(folder, &decoded(&image.part)));
+            images.for_each(|part| writer.image(part));
+        }
         if writer.is_full() || page == PAGES_MAX {
             break;
         }
     }
-    Ok(writer.finish(Format::Epub))
+    let mut extracted = writer.finish(Format::Epub);
+    retain_recognizable(&mut archive, &mut extracted.images);
+    Ok(extracted)
 }
 
 /// Returns the names of the files in the reading order.

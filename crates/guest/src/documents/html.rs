@@ -10,7 +10,10 @@ use super::{Extracted, Format};
 
 /// The range in which a page declares its encoding, in bytes from its start.
 const CHARSET_WITHIN_BYTES: usize = 1024;
+/// The longest address of an image: others hold the image itself.
+const ADDRESS_MAX_BYTES: usize = 1024;
 
+/// Extracts the text of a page. Its images are named by their addresses.
 pub(super) fn extract(bytes: &[u8]) -> Extracted {
     let text = decode(bytes);
     let mut page = Page::new();
@@ -99,6 +102,12 @@ impl Page {
             "template" | "select" | "desc" | "metadata" if !tag.self_closing => self.hidden += 1,
             "svg" if !tag.self_closing => self.drawings += 1,
             "br" | "hr" => self.break_line(),
+            "img" if self.hidden == 0 => {
+                let address = tag.attribute("src").filter(|address| address.len() <= ADDRESS_MAX_BYTES);
+                if let Some(address) = address {
+                    self.writer.image(address.into_owned());
+                }
+            }
             "li" => {
                 self.break_line();
                 self.line.push_str("- ");

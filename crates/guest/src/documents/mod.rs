@@ -19,10 +19,14 @@ use hayro_interpret::hayro_syntax::Pdf;
 use protocol::preview::{Mark, PageSize, Viewer};
 use serde::{Deserialize, Serialize};
 
+pub use embedded_images::EmbeddedImage;
+pub(crate) use embedded_images::content as embedded_image;
+
 mod archive;
 mod chart;
 mod clause;
 mod detect;
+mod embedded_images;
 mod epub;
 mod html;
 mod legacy;
@@ -164,6 +168,8 @@ pub struct Extracted {
     pub span: Option<Span>,
     /// The pages that show images and hardly any text, of those that were read.
     pub scans: Vec<u32>,
+    /// The images inside the document that may show text.
+    pub images: Vec<EmbeddedImage>,
 }
 
 /// A range of pages that were read.
@@ -405,7 +411,7 @@ fn is_pdf(bytes: &[u8]) -> bool {
     bytes[..bytes.len().min(detect::PDF_MARK_WITHIN_BYTES)].windows(5).any(|window| window == b"%PDF-")
 }
 
-/// Returns the document of one page with recognized text; `None` if there is none.
+/// Returns the document of recognized text on one page; `None` if there is none.
 pub(crate) fn recognized(page: u32, text: &str) -> Option<Extracted> {
     let text = scan::paragraphs(text);
     let segments = vec![Segment { page: Some(page), lines: None, heading: None, text }];
@@ -418,6 +424,7 @@ pub(crate) fn recognized(page: u32, text: &str) -> Option<Extracted> {
         notes: Vec::new(),
         span: None,
         scans: Vec::new(),
+        images: Vec::new(),
     })
 }
 
@@ -443,7 +450,8 @@ fn extract_content(
         Content::Mailbox => guarded("message", || Ok(mail::mailbox(bytes, nesting))),
         Content::Msg => guarded("message", || mail::msg(bytes, nesting)),
         Content::Archive(archive) => guarded("ZIP", || Ok(archive.list())),
-        Content::Html => guarded("HTML", || Ok(html::extract(bytes))),
+        // Images of a page are no parts of its file.
+        Content::Html => guarded("HTML", || Ok(Extracted { images: Vec::new(), ..html::extract(bytes) })),
         Content::Plain(format) => text::extract(bytes, format),
     }
 }

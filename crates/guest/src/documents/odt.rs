@@ -3,7 +3,9 @@
 use quick_xml::events::{BytesStart, Event};
 
 use super::archive::Archive;
+use super::embedded_images::retain_recognizable;
 use super::output::Writer;
+use super::parts::resolve;
 use super::xml::{attribute, event_text, events};
 use super::{ExtractError, Extracted, Format, PAGES_MAX};
 
@@ -36,7 +38,10 @@ fn read(mut archive: Archive<'_>, format: Format) -> Result<Extracted, ExtractEr
             !body.writer.is_full()
         })?;
     }
-    Ok(body.writer.finish(format))
+    body.place_images();
+    let mut extracted = body.writer.finish(format);
+    retain_recognizable(&mut archive, &mut extracted.images);
+    Ok(extracted)
 }
 
 struct Body {
@@ -54,6 +59,8 @@ struct Body {
     begins_notes: bool,
     /// The depth of elements whose text is left out: deletions and comments.
     hidden: u32,
+    /// The parts of the images since the last line.
+    images: Vec<String>,
 }
 
 impl Body {
@@ -69,6 +76,13 @@ impl Body {
             in_title: false,
             begins_notes: false,
             hidden: 0,
+            images: Vec::new(),
+        }
+    }
+
+    fn place_images(&mut self) {
+        for image in std::mem::take(&mut self.images) {
+            self.writer.image(image);
         }
     }
 
@@ -97,6 +111,7 @@ impl Body {
             "note-citation" | "tracked-changes" | "annotation" if opens => self.hidden += 1,
             "list-item" if opens => self.items += 1,
             "page" if opens && self.slides < PAGES_MAX => {
+                self.place_images();
                 self.slides += 1;
                 self.begins_notes = false;
                 self.writer.slide(self.slides);
@@ -105,6 +120,9 @@ impl Body {
             "notes" if opens => self.begins_notes = true,
             "page-number" if opens => self.hidden += 1,
             "table" if opens => self.tables += 1,
+            "image" if self.hidden == 0 => {
+                self.images.extend(attribute(element, "href").map(|path| resolve("", &path)));
+            }
             _ => {}
         }
     }
@@ -130,6 +148,9 @@ impl Body {
                 } else if line != "- " {
                     self.writer.line(&line);
                 }
+                if self.tables == 0 {
+                    self.place_images();
+                }
             }
             "frame" => self.in_title = false,
             "page-number" => self.hidden = self.hidden.saturating_sub(1),
@@ -143,6 +164,7 @@ impl Body {
             "table-row" if self.tables == 1 => {
                 let row = std::mem::take(&mut self.row);
                 self.writer.line(&row);
+                self.place_images();
             }
             "table" => self.tables = self.tables.saturating_sub(1),
             _ => {}

@@ -1,6 +1,7 @@
 //! Collects the text of a document within its bound.
 
-use super::{Extracted, Format, OUTPUT_MAX_BYTES, Segment};
+use super::embedded_images::IMAGES_MAX;
+use super::{EmbeddedImage, Extracted, Format, OUTPUT_MAX_BYTES, Segment};
 
 /// The maximum length of a heading, in bytes.
 const HEADING_MAX_BYTES: usize = 200;
@@ -17,6 +18,7 @@ pub(super) struct Writer {
     next_line: u32,
     bytes: usize,
     truncated: bool,
+    images: Vec<EmbeddedImage>,
 }
 
 impl Writer {
@@ -30,6 +32,7 @@ impl Writer {
             next_line: 1,
             bytes: 0,
             truncated: false,
+            images: Vec::new(),
         }
     }
 
@@ -86,6 +89,14 @@ impl Writer {
         self.heading = None;
     }
 
+    /// Adds an image after the last line. One that stands in several places counts where it stands first.
+    pub(super) fn image(&mut self, part: String) {
+        if self.images.len() < IMAGES_MAX && self.images.iter().all(|image| image.part != part) {
+            let line = self.page.is_none().then_some(self.next_line.saturating_sub(1).max(1));
+            self.images.push(EmbeddedImage { part, page: self.page, line, heading: self.heading.clone() });
+        }
+    }
+
     /// Adds each line of a text.
     pub(super) fn lines(&mut self, text: &str) {
         text.lines().for_each(|line| self.line(line));
@@ -137,6 +148,7 @@ impl Writer {
             truncated: self.truncated,
             notes: Vec::new(),
             scans: Vec::new(),
+            images: self.images,
             span: None,
         }
     }

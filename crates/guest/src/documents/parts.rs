@@ -1,5 +1,7 @@
 //! The parts of Office documents since 2007 (Open Packaging Conventions) and the references between them.
 
+use std::collections::HashMap;
+
 use quick_xml::events::Event;
 
 use super::ExtractError;
@@ -43,6 +45,12 @@ pub(super) fn relations(archive: &mut Archive<'_>, part: &str) -> Result<Vec<Rel
     });
     unless_broken(read)?;
     Ok(relations)
+}
+
+/// Returns the parts of images by the identifiers of their references.
+pub(super) fn image_targets(relations: &[Relation]) -> HashMap<String, String> {
+    let images = relations.iter().filter(|relation| relation.kind == "image");
+    images.map(|relation| (relation.id.clone(), relation.target.clone())).collect()
 }
 
 /// Resolves a path against the folder of the part that names it.

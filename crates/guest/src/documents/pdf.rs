@@ -104,6 +104,7 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
         notes,
         span: Some(Span { first, last: read, of }),
         scans,
+        images: Vec::new(),
     })
 }
 

@@ -201,6 +201,7 @@ impl Book {
             truncated: self.truncated,
             notes: Vec::new(),
             scans: Vec::new(),
+            images: Vec::new(),
             span: None,
         }
     }

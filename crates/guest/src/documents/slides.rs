@@ -1,10 +1,13 @@
 //! Reads presentations: each slide is a page with its title as the heading, tables as rows, and the speaker's notes.
 
+use std::collections::HashMap;
+
 use quick_xml::events::{BytesStart, Event};
 
 use super::archive::Archive;
+use super::embedded_images::retain_recognizable;
 use super::output::Writer;
-use super::parts::{LIST_MAX_BYTES, Relation, relations};
+use super::parts::{LIST_MAX_BYTES, Relation, image_targets, relations};
 use super::xml::{attribute, event_text, events, paragraphs, unless_broken};
 use super::{ExtractError, Extracted, Format, PAGES_MAX, chart};
 
@@ -17,7 +20,8 @@ pub(super) fn pptx(mut archive: Archive<'_>, main: &str) -> Result<Extracted, Ex
     for (name, page) in slides(&mut archive, main)?.into_iter().zip(1..=PAGES_MAX) {
         writer.slide(page);
         let relations = relations(&mut archive, &name)?;
-        write_part(&mut archive, &mut writer, &name, false)?;
+        let images = image_targets(&relations);
+        write_part(&mut archive, &mut writer, &name, Some(images))?;
         for Relation { target, kind, .. } in &relations {
             let read = match kind.as_str() {
                 "diagramData" => paragraphs,
@@ -29,24 +33,27 @@ pub(super) fn pptx(mut archive: Archive<'_>, main: &str) -> Result<Extracted, Ex
             }
         }
         if let Some(notes) = relations.iter().find(|relation| relation.kind == "notesSlide") {
-            write_part(&mut archive, &mut writer, &notes.target, true)?;
+            write_part(&mut archive, &mut writer, &notes.target, None)?;
         }
         if writer.is_full() {
             break;
         }
     }
-    Ok(writer.finish(Format::Presentation))
+    let mut extracted = writer.finish(Format::Presentation);
+    retain_recognizable(&mut archive, &mut extracted.images);
+    Ok(extracted)
 }
 
-/// Writes the paragraphs of a slide or of its notes.
+/// Writes the paragraphs of a slide with its images, or of its notes if no images are given.
 fn write_part(
     archive: &mut Archive<'_>,
     writer: &mut Writer,
     name: &str,
-    is_notes: bool,
+    images: Option<HashMap<String, String>>,
 ) -> Result<(), ExtractError> {
     let Some(part) = archive.part(name)? else { return Ok(()) };
-    let mut slide = Slide::new(writer, is_notes);
+    let mut slide = Slide::new(writer, images.is_none());
+    slide.images = images.unwrap_or_default();
     events(part, |event| slide.event(event))
 }
 
@@ -82,6 +89,8 @@ struct Slide<'a> {
     is_notes: bool,
     has_notes: bool,
     in_text: bool,
+    /// The parts of images by the identifiers of their references.
+    images: HashMap<String, String>,
 }
 
 impl<'a> Slide<'a> {
@@ -94,6 +103,7 @@ impl<'a> Slide<'a> {
             is_notes,
             has_notes: false,
             in_text: false,
+            images: HashMap::new(),
         }
     }
 
@@ -118,6 +128,12 @@ impl<'a> Slide<'a> {
             "t" => self.in_text = true,
             "br" | "tab" => self.line.push(' '),
             "tr" => self.row = Some(String::new()),
+            "blip" => {
+                let part = attribute(element, "embed").and_then(|id| self.images.get(&id));
+                if let Some(part) = part {
+                    self.writer.image(part.clone());
+                }
+            }
             _ => {}
         }
     }

@@ -26,6 +26,7 @@ pub(super) fn extract(bytes: &[u8], format: Format) -> Result<Extracted, Extract
         truncated,
         notes: Vec::new(),
         scans: Vec::new(),
+        images: Vec::new(),
         span: None,
     })
 }

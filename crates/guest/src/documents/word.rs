@@ -9,9 +9,10 @@ use std::path::Path;
 use quick_xml::events::{BytesStart, Event};
 
 use super::archive::{Archive, unpacking};
+use super::embedded_images::retain_recognizable;
 use super::numbering::Numbering;
 use super::output::Writer;
-use super::parts::{Relation, relations};
+use super::parts::{Relation, image_targets, relations};
 use super::xml::{attribute, event_text, events, paragraphs, unless_broken};
 use super::{ExtractError, Extracted, Format, Nesting, PAGES_MAX, chart};
 
@@ -52,7 +53,9 @@ pub(super) fn extract(
     }
     body.writer.end_heading();
     margins(&mut archive, &relations, "footer", &mut body.writer)?;
-    Ok(body.finish())
+    let mut extracted = body.finish();
+    retain_recognizable(&mut archive, &mut extracted.images);
+    Ok(extracted)
 }
 
 /// Writes the lines of headers or footers, each once; numbers of pages are none.
@@ -79,6 +82,8 @@ fn margins(
 struct Embedded {
     /// The lines of charts and diagrams.
     drawings: HashMap<String, Vec<String>>,
+    /// The parts of images.
+    images: HashMap<String, String>,
     /// Documents of other formats, which Word shows as if they were written there.
     chunks: HashMap<String, Result<Extracted, String>>,
 }
@@ -89,7 +94,8 @@ impl Embedded {
         relations: &[Relation],
         nesting: Nesting<'_>,
     ) -> Result<Self, ExtractError> {
-        let (mut embedded, mut parts) = (Self::default(), HashSet::new());
+        let mut embedded = Self { images: image_targets(relations), ..Self::default() };
+        let mut parts = HashSet::new();
         for Relation { id, kind, target } in relations {
             if !(matches!(kind.as_str(), "chart" | "diagramData" | "aFChunk") && parts.insert(target)) {
                 continue;
@@ -205,6 +211,8 @@ struct Body {
     /// The current row of each open table, with cells separated by tabs.
     rows: Vec<String>,
     pending_notes: Vec<String>,
+    /// The parts of the images of the current paragraph or row.
+    pending_images: Vec<String>,
     in_text: bool,
     /// The depth of elements whose text is left out: moved text, and fallback versions of shapes.
     hidden: u32,
@@ -234,6 +242,7 @@ impl Body {
             paragraphs: Vec::new(),
             rows: Vec::new(),
             pending_notes: Vec::new(),
+            pending_images: Vec::new(),
             in_text: false,
             hidden: 0,
             has_pages,
@@ -286,6 +295,9 @@ impl Body {
                 let chunk = attribute(element, "id").and_then(|id| self.embedded.chunks.remove(&id));
                 chunk.iter().for_each(|chunk| self.writer.embedded(chunk));
             }
+            // In drawings, and in those of earlier versions.
+            "blip" => self.image(attribute(element, "embed")),
+            "imagedata" => self.image(attribute(element, "id")),
             "tbl" if opens && self.rows.len() < NESTING_MAX => self.rows.push(String::new()),
             "pStyle" => {
                 let style = attribute(element, "val").unwrap_or_default();
@@ -323,6 +335,12 @@ impl Body {
     fn drawing(&mut self, element: &BytesStart<'_>, reference: &str) {
         let lines = attribute(element, reference).and_then(|id| self.embedded.drawings.remove(&id));
         self.pending_notes.extend(lines.unwrap_or_default());
+    }
+
+    fn image(&mut self, reference: Option<String>) {
+        if self.hidden == 0 {
+            self.pending_images.extend(reference.and_then(|id| self.embedded.images.get(&id)).cloned());
+        }
     }
 
     fn end(&mut self, name: &str) {
@@ -389,6 +407,9 @@ impl Body {
     }
 
     fn notes(&mut self) {
+        for image in std::mem::take(&mut self.pending_images) {
+            self.writer.image(image);
+        }
         for note in std::mem::take(&mut self.pending_notes) {
             self.writer.line(&note);
         }

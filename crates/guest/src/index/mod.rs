@@ -11,6 +11,7 @@
 mod activity;
 mod candidates;
 mod embedding;
+mod images;
 mod integrity;
 mod progress;
 mod rank;
@@ -37,6 +38,7 @@ use activity::{Activity, Searching};
 use embedding::QueryVectors;
 use protocol::embedding::QueryVector;
 
+pub use images::PendingImage;
 pub use progress::{
     Batch, ExtractionProblem, IndexQueue, IndexedFile, RETRY_AFTER, RETRY_AFTER_MAX, Runs, Wanted,
 };
@@ -86,8 +88,8 @@ pub struct Library {
 /// The outcome of an update.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Update {
-    /// Files that are not completely read yet, with the pages read and the total.
-    waiting: Vec<(String, Option<(u32, u32)>)>,
+    /// Files that are not completely read yet, with what is left.
+    waiting: Vec<(String, IndexQueue)>,
     /// True if the workspace has more files than the index may contain.
     cut: bool,
     /// True if anything was read.
@@ -100,8 +102,8 @@ enum Turn {
     Done,
     /// More pages are left.
     More(IndexQueue),
-    /// The time is up; includes the pages read and the total.
-    Over(Option<(u32, u32)>),
+    /// The time is up, and this is left.
+    Over(IndexQueue),
 }
 
 /// The files that a search covers.
@@ -115,6 +117,8 @@ struct Scope {
     wanted: Vec<String>,
     /// True if no other files are read.
     wanted_only: bool,
+    /// True if no search waits: the images inside all documents are read, too.
+    background: bool,
 }
 
 impl Scope {
@@ -126,7 +130,13 @@ impl Scope {
         wanted.dedup();
         let named = wanted.iter().filter(|path| walk::is_hidden(path)).cloned().collect();
         let whole = paths.iter().any(|path| path.is_empty());
-        Self { paths: if whole { Vec::new() } else { paths }, named, wanted, wanted_only: false }
+        let paths = if whole { Vec::new() } else { paths };
+        Self { paths, named, wanted, ..Self::default() }
+    }
+
+    /// Returns true if this work is not left to the background.
+    fn reads(&self, file: &Found, todo: &IndexQueue) -> bool {
+        self.background || todo.images == 0 || self.wants(&file.path)
     }
 
     fn wants(&self, path: &str) -> bool {
@@ -222,17 +232,20 @@ impl Library {
         self.activity.walked(&files);
         drop(files);
         let mut update = Update { cut, ..Update::default() };
+        changed.retain(|(file, todo)| scope.reads(file, todo));
         if changed.is_empty() {
             return Ok(update);
         }
         let _working = self.activity.work();
-        // Reads the files that the question names first, then small files.
-        changed.sort_by_key(|(file, _)| (!scope.wants(&file.path), file.stamp.size, file.path.clone()));
+        // Reads the files that the question names first, then small files, and images inside them last.
+        changed.sort_by_key(|(file, todo)| (todo.images, file.stamp.size, file.path.clone()));
         let (wanted, mut rest): (VecDeque<_>, VecDeque<_>) =
             changed.into_iter().partition(|(file, _)| scope.wants(&file.path));
         if scope.wanted_only {
             rest.clear();
         }
+        let images_until =
+            if scope.background { until } else { until.min(Instant::now() + images::TIME_MAX) };
         for (mut queue, is_wanted) in [(wanted, true), (rest, scope.wanted.is_empty())] {
             // Documents that nobody named do not hold up an answer from those that somebody did.
             let until = if is_wanted { until } else { until.min(Instant::now() + OTHERS_TIME_MAX) };
@@ -242,7 +255,10 @@ impl Library {
                     && let Some((file, todo)) = queue.pop_front()
                 {
                     reading.push(async move {
-                        let turn = self.read_on(&file, todo, until, read).await;
+                        let turn = match todo.images {
+                            0 => self.read_on(&file, todo, until, read).await,
+                            _ => self.read_image(&file, todo, images_until, read).await,
+                        };
                         (file, turn)
                     });
                 }
@@ -252,9 +268,11 @@ impl Library {
                     // A long document continues after the others have had their time slice.
                     Turn::More(todo) => {
                         update.progressed = true;
-                        queue.push_back((file, todo));
+                        if scope.reads(&file, &todo) {
+                            queue.push_back((file, todo));
+                        }
                     }
-                    Turn::Over(reached) => update.waiting.push((file.path, reached)),
+                    Turn::Over(todo) => update.waiting.push((file.path, todo)),
                 }
             }
         }
@@ -272,7 +290,7 @@ impl Library {
     {
         self.activity.changed().await;
         self.activity.no_search().await;
-        let scope = Scope::default();
+        let scope = Scope { background: true, ..Scope::default() };
         let until = Instant::now() + BACKGROUND_TIME_MAX;
         tokio::select! {
             biased;
@@ -341,13 +359,13 @@ impl Library {
         let left = until.saturating_duration_since(Instant::now());
         let time = if todo.attempts == 0 { left.min(DOCUMENT_TIME_MAX) } else { left };
         if time < BEGIN_TIME_MIN {
-            return Ok(Turn::Over(todo.reached));
+            return Ok(Turn::Over(todo));
         }
         let path = self.workspace.join(file.path.trim_start_matches('/'));
-        let wanted = Wanted { file: path, pages: todo.pages, time: time / 2 };
+        let wanted = Wanted { file: path, pages: todo.pages, image: None, time: time / 2 };
         let outcome = match tokio::time::timeout(time, read(wanted)).await {
             Ok(outcome) => outcome,
-            Err(_) if time < FAIR_TIME => return Ok(Turn::Over(todo.reached)),
+            Err(_) if time < FAIR_TIME => return Ok(Turn::Over(todo)),
             Err(_) => Err(ExtractionProblem::too_slow(time)),
         };
         let found = file.clone();
@@ -356,7 +374,7 @@ impl Library {
         Ok(match known.todo(&file.stamp, seconds()) {
             None => Turn::Done,
             // Without progress it would loop forever.
-            Some(next) if next.reached == todo.reached => Turn::Over(next.reached),
+            Some(next) if next.images == 0 && next.reached == todo.reached => Turn::Over(next),
             Some(next) => Turn::More(next),
         })
     }
@@ -506,7 +524,10 @@ fn describe_update(text: &mut String, update: &Update) {
             .waiting
             .iter()
             .take(NAMED_MAX)
-            .map(|(path, reached)| match reached {
+            .map(|(path, todo)| match todo.reached {
+                _ if todo.images > 0 => {
+                    format!("{path} (all but the text in {} images searched)", todo.images)
+                }
                 Some((read, of)) => format!("{path} ({read} of {of} pages searched)"),
                 None => path.clone(),
             })
@@ -571,6 +592,8 @@ fn is_within(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+#[cfg(test)]
+mod image_tests;
 #[cfg(test)]
 mod integrity_tests;
 #[cfg(test)]

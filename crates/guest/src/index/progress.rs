@@ -7,9 +7,10 @@ use domain::indexing::{FileIndexing, IndexState, PageProgress};
 use domain::unread::UnreadReason;
 use serde::{Deserialize, Serialize};
 
+use super::images::PendingImage;
 use super::walk::Stamp;
 use crate::documents::passages::Piece;
-use crate::documents::{READER_VERSION, Span};
+use crate::documents::{EmbeddedImage, READER_VERSION, Span};
 
 /// The delay before a temporary failure is retried for the first time; doubles with each further failure.
 pub const RETRY_AFTER: Duration = Duration::from_secs(2 * 60);
@@ -25,6 +26,8 @@ pub struct Wanted {
     pub file: PathBuf,
     /// The first and last page; all pages if `None`.
     pub pages: Option<(u32, u32)>,
+    /// The image inside the document whose text is wanted, and nothing else.
+    pub image: Option<PendingImage>,
     /// The time after which no further page should be begun. Extraction is cancelled after twice this time.
     pub time: Duration,
 }
@@ -42,6 +45,9 @@ pub struct Batch {
     /// The pages that are images without text, of those that were read.
     #[serde(default)]
     pub scans: Vec<u32>,
+    /// The images inside the document whose text is still to be recognized.
+    #[serde(default)]
+    pub images: Vec<EmbeddedImage>,
 }
 
 /// The reason why a document has no passages, or no further ones.
@@ -85,6 +91,8 @@ pub struct IndexedFile {
     pub text_bytes: i64,
     /// The number of indexed pages that are images without text.
     pub scans: u32,
+    /// The number of images inside it that are still to be read.
+    pub images: u32,
 }
 
 /// The remaining work for a file.
@@ -96,12 +104,14 @@ pub struct IndexQueue {
     pub attempts: u32,
     /// The number of pages read and the total.
     pub reached: Option<(u32, u32)>,
+    /// The number of images inside it to read, after everything else.
+    pub images: u32,
 }
 
 impl IndexQueue {
     /// Returns the work for a document of which nothing has been read.
     pub(super) const fn whole() -> Self {
-        Self { pages: None, attempts: 0, reached: None }
+        Self { pages: None, attempts: 0, reached: None, images: 0 }
     }
 }
 
@@ -118,6 +128,16 @@ impl IndexedFile {
             reader: READER_VERSION,
             text_bytes: 0,
             scans: 0,
+            images: 0,
+        }
+    }
+
+    /// Counts text of images. A document that has no other is not without text.
+    pub(super) fn add_text(&mut self, pieces: &[Piece]) {
+        let bytes = pieces.iter().map(|piece| piece.text.len()).sum::<usize>();
+        self.text_bytes = self.text_bytes.saturating_add_unsigned(bytes as u64);
+        if self.problem.as_ref().is_some_and(|problem| problem.reason == UnreadReason::NoText) {
+            self.problem = None;
         }
     }
 
@@ -129,6 +149,7 @@ impl IndexedFile {
         }
         let reason = self.problem.as_ref().map(|problem| problem.reason);
         let state = match reason {
+            _ if self.images > 0 => IndexState::Indexing,
             Some(_) if self.text_bytes > 0 => IndexState::Partial,
             Some(_) => IndexState::Unreadable,
             None if self.complete => IndexState::Indexed,
@@ -136,6 +157,7 @@ impl IndexedFile {
         };
         let pages =
             self.pages.as_ref().map(|(runs, of)| PageProgress { read: runs.pages().min(*of), of: *of });
+        let reason = reason.filter(|_| state != IndexState::Indexing);
         FileIndexing { state, reason, pages }
     }
 
@@ -159,10 +181,16 @@ impl IndexedFile {
             (None, _) => self.complete,
         };
         let pages = self.pages.as_ref();
-        (!rests).then(|| IndexQueue {
+        let reached = pages.map(|(runs, of)| (runs.pages(), *of));
+        if rests {
+            let images = IndexQueue { pages: None, attempts: 0, reached, images: self.images };
+            return (self.images > 0).then_some(images);
+        }
+        Some(IndexQueue {
             pages: pages.and_then(|(runs, of)| runs.missing_pages(*of)),
             attempts: self.attempts,
-            reached: pages.map(|(runs, of)| (runs.pages(), *of)),
+            reached,
+            images: 0,
         })
     }
 }

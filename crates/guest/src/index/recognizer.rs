@@ -3,8 +3,8 @@
 use domain::unread::UnreadReason;
 use rusqlite::params;
 
-use super::Library;
 use super::store::{Index, IndexError};
+use super::{Library, images};
 
 /// The number of languages of text recognition when scans were last read; without a row, none.
 pub(super) const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS recognizer (languages INTEGER NOT NULL) STRICT;";
@@ -21,11 +21,11 @@ impl Library {
     }
 
     /// Records how many languages the machine recognizes. If they are more than before, files with pages that could not be
-    /// recognized are read again.
+    /// recognized are read again, and images inside documents that were not read.
     pub async fn recognizes(&self, languages: u32) {
         // Without an index everything is read anyway.
         let outdated = self.with_index(move |index| index.recognizes(languages)).await.unwrap_or_default();
-        if !outdated.is_empty() {
+        if let Some(outdated) = outdated {
             self.touch(outdated);
         }
     }
@@ -34,23 +34,27 @@ impl Library {
 impl Index {
     fn lacks_recognition(&mut self) -> Result<bool, IndexError> {
         let found = "SELECT EXISTS (SELECT 1 FROM file WHERE reason IN (?1, ?2, ?3))";
-        Ok(self.transaction()?.query_row(found, REASONS.map(UnreadReason::code), |row| row.get(0))?)
+        let transaction = self.transaction()?;
+        let are_scans: bool =
+            transaction.query_row(found, REASONS.map(UnreadReason::code), |row| row.get(0))?;
+        Ok(are_scans || images::are_any(&transaction)?)
     }
 
-    /// Marks files as outdated whose pages could not be recognized with fewer languages, and returns their paths.
-    fn recognizes(&mut self, languages: u32) -> Result<Vec<String>, IndexError> {
+    /// Marks files as outdated whose pages could not be recognized with fewer languages, and returns their paths; `None` if
+    /// the languages are no more.
+    fn recognizes(&mut self, languages: u32) -> Result<Option<Vec<String>>, IndexError> {
         let transaction = self.transaction()?;
         let before: u32 =
             transaction
                 .query_row("SELECT coalesce(max(languages), 0) FROM recognizer", [], |row| row.get(0))?;
-        let mut outdated = Vec::new();
+        let mut outdated = None;
         if languages > before {
             let reasons = REASONS.map(UnreadReason::code);
             let mut update = transaction
                 .prepare("UPDATE file SET reader = ?1 WHERE reason IN (?2, ?3, ?4) RETURNING path")?;
             let paths =
                 update.query_map(params![OUTDATED, reasons[0], reasons[1], reasons[2]], |row| row.get(0))?;
-            outdated = paths.collect::<Result<_, _>>()?;
+            outdated = Some(paths.collect::<Result<_, _>>()?);
         }
         if languages != before {
             transaction.execute("DELETE FROM recognizer", [])?;

@@ -7,6 +7,7 @@ use domain::unread::UnreadReason;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, params};
 use text_analysis::Language;
 
+use super::images;
 use super::progress::{Batch, ExtractionProblem, IndexedFile, Runs, retry_at};
 use super::recognizer;
 use super::text::{language_of, stemmed, title};
@@ -159,6 +160,7 @@ impl Index {
         connection.execute_batch(PLACES)?;
         connection.execute_batch(vectors::SCHEMA)?;
         connection.execute_batch(recognizer::SCHEMA)?;
+        images::prepare(&connection)?;
         // The tables that every search needs are there.
         connection.query_row(
             "SELECT EXISTS (SELECT 1 FROM file), EXISTS (SELECT 1 FROM stems)",
@@ -181,7 +183,8 @@ impl Index {
     /// # Errors
     /// Fails if the index is damaged.
     pub fn files(&self) -> Result<HashMap<String, (IndexedFile, bool)>, IndexError> {
-        let mut statement = self.connection.prepare(&format!("SELECT path, hidden, {KNOWN} FROM file"))?;
+        let mut statement =
+            self.connection.prepare(&format!("SELECT path, hidden, {} FROM file", known_columns()))?;
         let rows = statement.query_map([], |row| Ok((row.get(0)?, (known(row, 2)?, row.get(1)?))))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
@@ -191,7 +194,8 @@ impl Index {
     /// # Errors
     /// Fails if the index is damaged.
     pub fn file(&self, path: &str) -> Result<Option<IndexedFile>, IndexError> {
-        let mut statement = self.connection.prepare(&format!("SELECT {KNOWN} FROM file WHERE path = ?1"))?;
+        let mut statement =
+            self.connection.prepare(&format!("SELECT {} FROM file WHERE path = ?1", known_columns()))?;
         Ok(statement.query_row([path], |row| known(row, 0)).optional()?)
     }
 
@@ -326,16 +330,21 @@ fn drop_file(transaction: &Transaction<'_>, path: &str) -> Result<(), IndexError
         transaction
             .prepare("DELETE FROM vector WHERE passage IN (SELECT id FROM passage WHERE file = ?1)")?
             .execute([id])?;
+        images::remove(transaction, id)?;
         transaction.prepare("DELETE FROM passage WHERE file = ?1")?.execute([id])?;
         transaction.prepare("DELETE FROM file WHERE id = ?1")?.execute([id])?;
     }
     Ok(())
 }
 
-/// The columns of [`IndexedFile`], in the order that [`known`] expects.
-const KNOWN: &str =
-    "size, modified, changed, inode, complete, pages, runs, reason, problem, attempts, retry_at, reader,
-     text_bytes, scans";
+/// Returns the columns of [`IndexedFile`], in the order that [`known`] expects.
+fn known_columns() -> String {
+    format!(
+        "size, modified, changed, inode, complete, pages, runs, reason, problem, attempts, retry_at, reader,
+         text_bytes, scans, {}",
+        images::PENDING
+    )
+}
 
 fn known(row: &Row<'_>, from: usize) -> rusqlite::Result<IndexedFile> {
     let stamp = Stamp {
@@ -362,12 +371,14 @@ fn known(row: &Row<'_>, from: usize) -> rusqlite::Result<IndexedFile> {
         reader: row.get(from + 11)?,
         text_bytes: row.get(from + 12)?,
         scans: row.get(from + 13)?,
+        images: row.get(from + 14)?,
     })
 }
 
 /// Returns the row of a file with its id.
-fn row_of(connection: &Connection, path: &str) -> Result<Option<(i64, IndexedFile)>, IndexError> {
-    let mut statement = connection.prepare(&format!("SELECT id, {KNOWN} FROM file WHERE path = ?1"))?;
+pub(super) fn row_of(connection: &Connection, path: &str) -> Result<Option<(i64, IndexedFile)>, IndexError> {
+    let mut statement =
+        connection.prepare(&format!("SELECT id, {} FROM file WHERE path = ?1", known_columns()))?;
     Ok(statement.query_row([path], |row| Ok((row.get(0)?, known(row, 1)?))).optional()?)
 }
 
@@ -424,12 +435,8 @@ fn add_batch(
     let fits = total.saturating_add(bytes) <= TEXT_MAX_BYTES;
     let added = batch.span.is_none_or(|span| fits && runs.add(span.first, span.last));
     if fits && added {
-        let (language, title): (String, String) =
-            transaction.query_row("SELECT language, title FROM file WHERE id = ?1", [id], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })?;
-        let language = Language::of_code(&language).unwrap_or(Language::English);
-        insert_pieces(transaction, id, &format!("{} {title}", file.path), language, pieces)?;
+        insert_pieces(transaction, file, id, pieces)?;
+        images::add(transaction, id, &batch.images)?;
     }
     let own = own.saturating_add(if fits && added { bytes } else { 0 });
     let is_long = own >= i64::try_from(OUTPUT_MAX_BYTES).unwrap_or(i64::MAX) || pieces.len() >= room;
@@ -459,7 +466,10 @@ fn add_batch(
     (known.attempts, known.retry_at) = (0, None);
     known.text_bytes = own;
     update_file(transaction, id, &known)?;
-    Ok(known)
+    if batch.images.is_empty() {
+        return Ok(known);
+    }
+    Ok(row_of(transaction, &file.path)?.map_or(known, |(_, known)| known))
 }
 
 /// Records a problem. Passages of the same stamp are retained.
@@ -481,7 +491,11 @@ fn add_problem(
     Ok(known)
 }
 
-fn update_file(transaction: &Transaction<'_>, id: i64, known: &IndexedFile) -> Result<(), IndexError> {
+pub(super) fn update_file(
+    transaction: &Transaction<'_>,
+    id: i64,
+    known: &IndexedFile,
+) -> Result<(), IndexError> {
     let runs = known.pages.as_ref().map(|(runs, _)| runs.text()).unwrap_or_default();
     transaction.execute(
         "UPDATE file SET complete = ?2, pages = ?3, runs = ?4, reason = ?5, problem = ?6, attempts = ?7,
@@ -512,18 +526,43 @@ fn no_text(span: Option<Span>) -> ExtractionProblem {
     ExtractionProblem { reason: UnreadReason::NoText, text, passing: false }
 }
 
+/// Adds pieces to those of a file, if the index has room for them.
+pub(super) fn add_pieces(
+    transaction: &Transaction<'_>,
+    found: &Found,
+    file: i64,
+    pieces: &[Piece],
+) -> Result<bool, IndexError> {
+    let (total, passages): (i64, i64) = transaction.query_row(
+        "SELECT coalesce(sum(text_bytes), 0), (SELECT count(*) FROM passage WHERE file = ?1) FROM file",
+        [file],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    let bytes = pieces.iter().map(|piece| piece.text.len()).sum::<usize>() as u64;
+    let fits = total.saturating_add_unsigned(bytes) <= TEXT_MAX_BYTES
+        && passages.saturating_add_unsigned(pieces.len() as u64) <= PASSAGES_PER_FILE_MAX as i64;
+    if fits {
+        insert_pieces(transaction, found, file, &pieces.iter().collect::<Vec<_>>())?;
+    }
+    Ok(fits)
+}
+
 fn insert_pieces(
     transaction: &Transaction<'_>,
+    found: &Found,
     file: i64,
-    about: &str,
-    language: Language,
     pieces: &[&Piece],
 ) -> Result<(), IndexError> {
+    let (language, title): (String, String) =
+        transaction.query_row("SELECT language, title FROM file WHERE id = ?1", [file], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
+    let language = Language::of_code(&language).unwrap_or(Language::English);
     let mut passage = transaction.prepare(
         "INSERT INTO passage (file, page, first_line, last_line, heading, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?;
     let mut stems = transaction.prepare("INSERT INTO stems (rowid, body, context) VALUES (?1, ?2, ?3)")?;
-    let about = stemmed(about, language);
+    let about = stemmed(&format!("{} {title}", found.path), language);
     for piece in pieces {
         let heading = piece.heading.as_deref().unwrap_or_default();
         let lines = (piece.lines.map(|lines| lines.0), piece.lines.map(|lines| lines.1));

@@ -2,17 +2,17 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::documents::Span;
 use crate::documents::passages::Piece;
+use crate::documents::{EmbeddedImage, Span};
 
-/// A workspace of text files; each line is a piece.
+/// A workspace of text files; each line is a piece, and one that begins with `image` is an image inside the document, too.
 pub(super) struct Fixture {
     pub(super) workspace: tempfile::TempDir,
     pub(super) index: tempfile::TempDir,
     pub(super) library: Library,
     read: RefCell<Vec<String>>,
     spans: RefCell<Vec<(u32, u32)>>,
-    attached: RefCell<Vec<String>>,
+    pub(super) attached: RefCell<Vec<String>>,
 }
 
 impl Fixture {
@@ -60,7 +60,13 @@ impl Fixture {
             .await
     }
 
-    async fn lines_of(&self, wanted: Wanted) -> Result<Batch, ExtractionProblem> {
+    pub(super) async fn lines_of(&self, wanted: Wanted) -> Result<Batch, ExtractionProblem> {
+        if let Some(image) = wanted.image {
+            self.read.borrow_mut().push(image.image.part.clone());
+            let text = format!("the picture {} shows a quince", image.image.part);
+            let piece = Piece { page: None, lines: Some((2, 2)), heading: None, text };
+            return Ok(Batch { pieces: vec![piece], ..Batch::default() });
+        }
         let path = wanted.file;
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         self.read.borrow_mut().push(name.clone());
@@ -79,7 +85,15 @@ impl Fixture {
             let line = u32::try_from(line + 1).unwrap();
             Piece { page: None, lines: Some((line, line)), heading: None, text: text.to_owned() }
         };
-        Ok(Batch { pieces: text.lines().enumerate().map(piece).collect(), span: None, ..Batch::default() })
+        let part = |line: &str| line.strip_prefix("image ").map(str::to_owned);
+        let images = text.lines().filter_map(part).map(|part| EmbeddedImage {
+            part,
+            page: None,
+            line: Some(2),
+            heading: None,
+        });
+        let images = images.collect();
+        Ok(Batch { pieces: text.lines().enumerate().map(piece).collect(), images, ..Batch::default() })
     }
 
     /// A line is a page; five are read at a time.
@@ -105,6 +119,11 @@ impl Fixture {
             index.connection().execute("UPDATE file SET retry_at = 1 WHERE retry_at > 1", []).unwrap(),
             1
         );
+    }
+
+    /// Returns what was read since the last call, in the order of reading.
+    pub(super) fn read_in_order(&self) -> Vec<String> {
+        self.read.take()
     }
 
     pub(super) fn read_since(&self) -> Vec<String> {

@@ -98,9 +98,18 @@ fn describe(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) 
     if !document.scans.is_empty() {
         unread(&name, UnreadReason::ScannedPages);
     }
+    if !document.images.is_empty() {
+        // The agent knows whether they were read since.
+        unread(&name, UnreadReason::Indexing);
+    }
     *room -= text;
     output.passages.extend(pieces.into_iter().map(|piece| passage(&path, piece)));
-    format!("{about}; whole below")
+    match document.images.len() {
+        0 => format!("{about}; whole below"),
+        images => {
+            format!("{about}; whole below, but for the text in its images ({images}), which search finds")
+        }
+    }
 }
 
 #[cfg(test)]
@@ -164,6 +173,15 @@ mod tests {
         let known = [("/wide.png", "too_large"), ("/odd.bin", "unknown_form")];
         assert_eq!(unread, [&known[..], &missing].concat());
         assert!(attached_files(&files, 0).passages.is_empty());
+    }
+
+    #[test]
+    fn images_inside_a_document_are_said_to_be_read_by_the_index() {
+        let content = include_bytes!("../../tests/fixtures/pictured.docx").to_vec();
+        let output = attached_files(&[("pictured.docx", content)], 1000);
+        assert!(output.text.contains("whole below, but for the text in its images (1)"), "{}", output.text);
+        assert!(output.unread.iter().any(|file| file.path == "/pictured.docx" && file.reason == "indexing"));
+        assert!(output.passages[0].text.contains("Elm Street"), "{:?}", output.passages);
     }
 
     #[test]

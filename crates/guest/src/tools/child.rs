@@ -157,7 +157,9 @@ pub(super) async fn ask(task: Task, limits: &Limits, time_max: Duration) -> Resu
             return Err("the disk is full".into());
         }
         let confinement = match task {
-            Task::Recognize { .. } | Task::Languages => Confinement::of_recognizer(limits, time_max),
+            Task::Recognize { .. } | Task::RecognizeImage { .. } | Task::Languages => {
+                Confinement::of_recognizer(limits, time_max)
+            }
             _ => Confinement::of_worker(limits, time_max, writes),
         };
         let request = Request { confinement, workspace: limits.workspace.clone(), task, more: false };

@@ -113,6 +113,9 @@ pub(super) async fn extract(wanted: Wanted, limits: &Limits) -> Result<Batch, Ex
     let passing =
         |text: &str| ExtractionProblem { reason: UnreadReason::Broken, text: text.to_owned(), passing: true };
     let inside = inside(&wanted.file, limits).ok_or_else(|| passing("the file is not in the workspace"))?;
+    if let Some(image) = wanted.image {
+        return ocr::read_image(inside, image, limits).await;
+    }
     let (pages, time) = (wanted.pages, wanted.time);
     let piece_max_bytes = crate::index::PIECE_MAX_BYTES;
     let began = Instant::now();
@@ -208,19 +211,21 @@ pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> 
     output
 }
 
-/// Adds the recognized text of a scan or an image to the result of attaching it, if it fits.
+/// Adds the recognized text of a scan or an image to the result of attaching it, if it fits. Images inside a document are read for
+/// the index.
 async fn with_recognized(mut result: ToolOutput, found: &Found, room: usize, limits: &Limits) -> ToolOutput {
     let is_scan = |file: &FoundUnread| {
         let reason = UnreadReason::of_code(&file.reason);
-        matches!(reason, Some(UnreadReason::NoText | UnreadReason::ScannedPages))
+        matches!(reason, Some(UnreadReason::NoText | UnreadReason::ScannedPages | UnreadReason::Indexing))
     };
     if !result.unread.iter().any(is_scan) && result.images.is_empty() {
         return result;
     }
-    let Some(library) = &limits.library else { return result };
-    if limits.recognition.languages(limits).await.is_none() {
+    let (Some(library), Some(_)) = (&limits.library, limits.recognition.languages(limits).await) else {
+        // Nobody will read images inside a document.
+        result.unread.retain(|file| file.reason != UnreadReason::Indexing.code());
         return result;
-    }
+    };
     let paths = [found.path.clone()];
     let unread = library.read_now(&paths, ATTACHED_INDEX_TIME_MAX, |wanted| extract(wanted, limits)).await;
     limits.readers.clear();

@@ -26,6 +26,7 @@ mod preview;
 mod read;
 mod readers;
 mod recognize;
+mod recognized_words;
 mod request;
 mod role;
 mod shell;

@@ -13,7 +13,8 @@ use super::child::{Answer, ask};
 use super::recognize::{self, Recognized};
 use super::request::Task;
 use crate::documents::Span;
-use crate::index::{Batch, ExtractionProblem};
+use crate::documents::passages::Piece;
+use crate::index::{Batch, ExtractionProblem, PendingImage};
 
 /// The languages that a text is first recognized in, as far as they are installed.
 const PREFERRED: [&str; 4] = ["ces", "slk", "deu", "eng"];
@@ -25,6 +26,8 @@ const MARGIN: Duration = Duration::from_secs(1);
 const FAIR_TIME: Duration = Duration::from_millis(7_500);
 /// No page is given less time.
 const PAGE_TIME_MIN: Duration = Duration::from_secs(2);
+/// The timeout of an image inside a document.
+const IMAGE_TIME_MAX: Duration = Duration::from_secs(20);
 /// The timeout of listing the languages.
 const LANGUAGES_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -65,8 +68,8 @@ fn choose(installed: &[String]) -> Option<String> {
 }
 
 /// Returns the languages for further pages of a text: its own, or all if it is not known.
-fn narrowed<'a>(all: &'a str, text: &str) -> &'a str {
-    let code = match detect_language(text) {
+fn narrowed(all: &str, language: Option<Language>) -> &str {
+    let code = match language {
         Some(Language::Czech) => "ces",
         Some(Language::Slovak) => "slk",
         Some(Language::German) => "deu",
@@ -74,6 +77,26 @@ fn narrowed<'a>(all: &'a str, text: &str) -> &'a str {
         None => return all,
     };
     all.split('+').find(|one| *one == code).unwrap_or(all)
+}
+
+/// Recognizes the text of an image inside a document. Its passages have the place of the image.
+pub(super) async fn read_image(
+    path: String,
+    wanted: PendingImage,
+    limits: &Limits,
+) -> Result<Batch, ExtractionProblem> {
+    let Some(all) = limits.recognition.languages(limits).await else { return Ok(Batch::default()) };
+    let languages = narrowed(all, wanted.language).to_owned();
+    let image = wanted.image;
+    let task = Task::RecognizeImage { path, part: image.part, languages };
+    let recognized = match ask(task, limits, IMAGE_TIME_MAX).await {
+        Ok(Answer::Recognized(Ok(recognized))) => recognized,
+        // It has no text that can be read.
+        Ok(_) | Err(_) => return Ok(Batch::default()),
+    };
+    let lines = image.line.map(|line| (line, line));
+    let placed = |piece: Piece| Piece { page: image.page, lines, heading: image.heading.clone(), ..piece };
+    Ok(Batch { pieces: recognized.pieces.into_iter().map(placed).collect(), ..Batch::default() })
 }
 
 /// Adds the recognized text of scanned pages, or of an image, to what was extracted within `time`. Pages for which the time
@@ -87,6 +110,10 @@ pub(super) async fn add_text(
 ) -> Result<Batch, ExtractionProblem> {
     let is_image = matches!(&extracted, Err(problem) if problem.reason == UnreadReason::Image);
     let has_scans = matches!(&extracted, Ok(batch) if !batch.scans.is_empty());
+    if matches!(&extracted, Ok(batch) if !batch.images.is_empty()) {
+        // Those are read later, if the index knows that they can be.
+        limits.recognition.languages(limits).await;
+    }
     if !(is_image || has_scans) {
         return extracted;
     }
@@ -132,7 +159,7 @@ pub(super) async fn add_text(
             // The caller ends it, and takes it for a document that is still to be read.
             Err(true) if time < FAIR_TIME => return std::future::pending().await,
             Ok(recognized) => {
-                languages = narrowed(all, &recognized.text);
+                languages = narrowed(all, detect_language(&recognized.text));
                 // The few letters beside the images stay.
                 batch.pieces.extend(recognized.pieces);
             }
@@ -157,8 +184,8 @@ mod tests {
         assert_eq!(all, "ces+slk+deu+eng+afr");
         let german =
             "Der Mieter hat die Miete bis zum fünften Tag eines jeden Monats zu zahlen, und zwar im Voraus.";
-        assert_eq!(narrowed(&all, german), "deu");
-        assert_eq!(narrowed("ces+eng", german), "ces+eng");
-        assert_eq!(narrowed(&all, "12 34"), all);
+        assert_eq!(narrowed(&all, detect_language(german)), "deu");
+        assert_eq!(narrowed("ces+eng", detect_language(german)), "ces+eng");
+        assert_eq!(narrowed(&all, detect_language("12 34")), all);
     }
 }

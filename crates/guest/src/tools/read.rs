@@ -87,6 +87,9 @@ pub(crate) fn read(jail: &Jail, arguments: &ReadArguments) -> Result<(ToolOutput
         let more = if document.scans.len() > SCANS_NAMED_MAX { " and more" } else { "" };
         document.notes.push(format!("scans without text on pages {}{more}", pages.join(", ")));
     }
+    if !document.images.is_empty() {
+        document.notes.push(format!("the text in its images ({}) is found by search", document.images.len()));
+    }
     let output = output(Shown::of(name, path, document, arguments), arguments);
     Ok((output?, batch))
 }
@@ -183,6 +186,7 @@ fn batch_of(document: &Extracted, max_bytes: usize) -> Batch {
         span: document.span,
         cut: document.truncated,
         scans: document.scans.clone(),
+        images: document.images.clone(),
     }
 }
 

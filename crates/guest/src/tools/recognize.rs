@@ -9,9 +9,10 @@ use domain::image::ImageKind;
 use serde::{Deserialize, Serialize};
 
 use super::jail::Jail;
+use super::recognized_words;
 use super::supervise::PATH;
 use crate::documents::passages::{Piece, split};
-use crate::documents::{INPUT_MAX_BYTES, PIXELS_MAX, recognized, render_scan};
+use crate::documents::{INPUT_MAX_BYTES, PIXELS_MAX, embedded_image, recognized, render_scan};
 
 /// The most text of a page or image that is kept, in bytes.
 const TEXT_MAX_BYTES: u64 = 512 * 1024;
@@ -55,9 +56,7 @@ pub(super) fn recognize(
     page: Option<u32>,
     languages: &str,
 ) -> Result<Recognized, String> {
-    let (_, file) = jail.file(path).map_err(|error| error.to_string())?;
-    let mut bytes = Vec::new();
-    file.take(INPUT_MAX_BYTES).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    let bytes = content(jail, path)?;
     let (image, dpi) = match page {
         Some(page) => render_scan(&bytes, page).ok_or("the page cannot be rendered")?,
         None => {
@@ -91,6 +90,29 @@ pub(super) fn recognize(
     }
     let pages = u32::try_from(texts.len()).unwrap_or(u32::MAX);
     Ok(Recognized { pieces, text: text.to_owned(), pages })
+}
+
+/// Recognizes the text of an image inside a document. Its pieces have no places.
+pub(super) fn recognize_image(
+    jail: &Jail,
+    path: &str,
+    part: &str,
+    languages: &str,
+) -> Result<Recognized, String> {
+    let image = embedded_image(&content(jail, path)?, part).ok_or("the image cannot be read")?;
+    // Its mode 3 finds the blocks of text, for images that are upright.
+    let arguments = ["stdin", "stdout", "-l", languages, "--psm", "3", "-c", "tessedit_create_tsv=1"];
+    let text = recognized_words::text(&run(&arguments, &image, TEXT_MAX_BYTES)?);
+    let document = recognized(1, &text);
+    let pieces = document.map(|document| split(&document, crate::index::PIECE_MAX_BYTES));
+    Ok(Recognized { pieces: pieces.unwrap_or_default(), text, pages: 1 })
+}
+
+fn content(jail: &Jail, path: &str) -> Result<Vec<u8>, String> {
+    let (_, file) = jail.file(path).map_err(|error| error.to_string())?;
+    let mut bytes = Vec::new();
+    file.take(INPUT_MAX_BYTES).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    Ok(bytes)
 }
 
 /// Runs the program with this input and returns the beginning of its output.

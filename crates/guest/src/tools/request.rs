@@ -55,6 +55,12 @@ pub(crate) enum Task {
         page: Option<u32>,
         languages: String,
     },
+    /// Recognizes the text of an image inside a document.
+    RecognizeImage {
+        path: String,
+        part: String,
+        languages: String,
+    },
     /// Reads a document for its preview.
     Preview(PreviewRequest),
     /// Draws a page for its preview.
@@ -97,6 +103,9 @@ pub(crate) fn answer(workspace: &Path, task: &Task) -> Answer {
         }
         Task::Recognize { path, page, languages } => {
             return Answer::Recognized(recognize::recognize(&jail, path, *page, languages));
+        }
+        Task::RecognizeImage { path, part, languages } => {
+            return Answer::Recognized(recognize::recognize_image(&jail, path, part, languages));
         }
         Task::Preview(request) => return Answer::Preview(preview::read(&jail, request)),
         Task::Picture(request) => return Answer::Picture(preview::draw(&jail, request)),

@@ -1,0 +1,95 @@
+//! Chooses the text of an image from the words that text recognition believes to see in it, with its confidence in each. Of a
+//! photograph or a drawing it sees words that are not there, mostly with little confidence.
+
+/// The least confidence in a word that is kept, in hundredths.
+const CONFIDENCE_MIN: f32 = 60.0;
+/// An image has text if there are so many words of so many letters in which the confidence is at least this.
+const SURE_WORDS_MIN: usize = 3;
+const SURE_LETTERS_MIN: usize = 3;
+const SURE_CONFIDENCE_MIN: f32 = 70.0;
+
+/// A row of the table of words that tesseract writes.
+struct Word<'a> {
+    /// The numbers of its block, paragraph and line.
+    place: [u32; 3],
+    confidence: f32,
+    text: &'a str,
+}
+
+impl<'a> Word<'a> {
+    /// Parses a row: level, page, block, paragraph, line, word, four sides, confidence, text.
+    fn parse(row: &'a str) -> Option<Self> {
+        let columns: Vec<&str> = row.split('\t').collect();
+        let [_, _, block, paragraph, line, _, _, _, _, _, confidence, text] = columns[..] else {
+            return None;
+        };
+        let place = [block.parse().ok()?, paragraph.parse().ok()?, line.parse().ok()?];
+        let confidence: f32 = confidence.parse().ok()?;
+        let text = text.trim();
+        (confidence >= CONFIDENCE_MIN && !text.is_empty()).then_some(Self { place, confidence, text })
+    }
+
+    fn is_sure(&self) -> bool {
+        let letters = self.text.chars().filter(|letter| letter.is_alphabetic()).count();
+        self.confidence >= SURE_CONFIDENCE_MIN && letters >= SURE_LETTERS_MIN
+    }
+}
+
+/// Returns the text of an image, with a blank line between paragraphs; empty if it shows none.
+pub(super) fn text(table: &str) -> String {
+    let words: Vec<Word<'_>> = table.lines().filter_map(Word::parse).collect();
+    let mut out = String::new();
+    if words.iter().filter(|word| word.is_sure()).count() < SURE_WORDS_MIN {
+        return out;
+    }
+    let mut before: Option<[u32; 3]> = None;
+    for word in &words {
+        out.push_str(match before {
+            None => "",
+            Some(before) if before == word.place => " ",
+            Some(before) if before[..2] == word.place[..2] => "\n",
+            Some(_) => "\n\n",
+        });
+        out.push_str(word.text);
+        before = Some(word.place);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(place: [u32; 3], confidence: &str, word: &str) -> String {
+        let [block, paragraph, line] = place;
+        format!("5\t1\t{block}\t{paragraph}\t{line}\t1\t0\t0\t9\t9\t{confidence}\t{word}\n")
+    }
+
+    #[test]
+    fn sure_words_are_kept_in_lines_and_paragraphs() {
+        let head =
+            "level\tpage_num\tblock_num\tpar_num\tline_num\tword_num\tleft\ttop\twidth\theight\tconf\ttext\n";
+        let rows = [
+            row([1, 1, 1], "96.1", "Deposit"),
+            row([1, 1, 1], "61", "is"),
+            row([1, 1, 1], "12.5", "~;"),
+            row([1, 1, 2], "95", "900"),
+            row([1, 1, 2], "90", "crowns"),
+            row([2, 1, 1], "88", "Signed"),
+        ];
+        assert_eq!(text(&format!("{head}{}", rows.concat())), "Deposit is\n900 crowns\n\nSigned");
+    }
+
+    #[test]
+    fn a_photograph_has_no_text() {
+        let rows = [
+            row([1, 1, 1], "65", "apt)"),
+            row([1, 1, 1], "91", "(a"),
+            row([2, 1, 1], "95", "1"),
+            row([2, 1, 1], "92", "tree"),
+            row([3, 1, 1], "30", "Wetter"),
+        ];
+        assert_eq!(text(&rows.concat()), "");
+        assert_eq!(text("no table\t"), "");
+    }
+}
