@@ -9,6 +9,7 @@
 //! Hidden files are searched only if a question or a call names them.
 
 mod activity;
+mod answer;
 mod candidates;
 mod embedding;
 mod images;
@@ -35,6 +36,7 @@ use protocol::tool::{FoundPassage, FoundUnread, PASSAGE_MAX_BYTES, SearchArgumen
 use tokio::time::Instant;
 
 use activity::{Activity, Searching};
+use answer::{failed, find};
 use embedding::QueryVectors;
 use protocol::embedding::QueryVector;
 
@@ -48,8 +50,6 @@ pub use walk::{FILES_MAX, Found, Stamp, walk};
 
 /// The maximum number of files or folders in the scope of a search.
 const PATHS_MAX: usize = 100;
-/// The maximum number of unread files that are listed.
-const NAMED_MAX: usize = 5;
 /// The length to which documents are cut for the index, in bytes: see [`crate::documents::passages::split`].
 pub const PIECE_MAX_BYTES: usize = 1_200;
 /// The time slice of one document before others are read; a document that failed before may use all the time.
@@ -66,12 +66,6 @@ const OTHERS_TIME_MAX: Duration = Duration::from_secs(4);
 const BEGIN_TIME_MIN: Duration = Duration::from_millis(500);
 /// The maximum number of passages that one call of `read` takes from the index.
 const STORED_MAX: usize = 200;
-/// The maximum number of unreadable documents that one search checks against its scope.
-const PROBLEMS_MAX: usize = 5_000;
-/// The longest heading that is listed, in bytes.
-const HEADING_SHOWN_MAX_BYTES: usize = 120;
-/// The maximum number of query words that are listed with their counts.
-const WORDS_SHOWN_MAX: usize = 24;
 
 /// The documents of the workspace and their index.
 #[derive(Debug, Clone)]
@@ -465,111 +459,6 @@ fn changes(
         None => Some(IndexQueue::whole()),
     };
     Ok(present.iter().filter_map(|file| todo(file).map(|todo| (file.clone(), todo))).collect())
-}
-
-fn find(
-    index: &Index,
-    (query, vector): (&str, Option<&QueryVector>),
-    scope: &Scope,
-    update: &Update,
-    limit: usize,
-) -> Result<ToolOutput, IndexError> {
-    let query_terms = rank::query_terms(index, query)?;
-    let literals = text_analysis::literals(query);
-    let ranked = rank::rank(index, (&query_terms, &literals), vector, scope, limit)?;
-    let words: Vec<String> = query_terms
-        .iter()
-        .take(WORDS_SHOWN_MAX)
-        .map(|word| format!("{} {}", word.word, word.passages))
-        .collect();
-    let mut text = format!("Passages with each word (of {}): {}.", index.passages()?, words.join(", "));
-    if ranked.is_empty() {
-        text.push_str("\nNo passage matches.");
-    }
-    let mut problems = index.problems(PROBLEMS_MAX)?;
-    problems.retain(|problem| !problem.hidden || scope.wants(&problem.path));
-    problems.sort_by_key(|problem| !scope.wants(&problem.path));
-    if !problems.is_empty() {
-        let named: Vec<String> = problems
-            .iter()
-            .take(NAMED_MAX)
-            .map(|problem| format!("{} ({})", problem.path, problem.text))
-            .collect();
-        text.push_str(&format!("\nNot readable: {}.", named.join("; ")));
-    }
-    describe_update(&mut text, update);
-    describe_headings(&mut text, &ranked);
-    let waiting = update.waiting.iter().map(|(path, _)| (path, UnreadReason::Indexing));
-    let unread = problems.iter().map(|problem| (&problem.path, problem.reason)).chain(waiting);
-    let unread = unread
-        .filter(|(path, _)| scope.wants(path))
-        .take(UNREAD_MAX)
-        .map(|(path, reason)| FoundUnread::from(&UnreadFile { path: path.clone(), reason }));
-    let passages = ranked
-        .into_iter()
-        .map(|ranked| FoundPassage {
-            path: ranked.candidate.path,
-            page: ranked.candidate.page,
-            lines: ranked.candidate.lines,
-            text: bounded(ranked.candidate.text),
-            ..FoundPassage::default()
-        })
-        .collect();
-    Ok(ToolOutput { text, passages, unread: unread.collect(), ..ToolOutput::default() })
-}
-
-fn describe_update(text: &mut String, update: &Update) {
-    if !update.waiting.is_empty() {
-        let named: Vec<String> = update
-            .waiting
-            .iter()
-            .take(NAMED_MAX)
-            .map(|(path, todo)| match todo.reached {
-                _ if todo.images > 0 => {
-                    format!("{path} (all but the text in {} images searched)", todo.images)
-                }
-                Some((read, of)) => format!("{path} ({read} of {of} pages searched)"),
-                None => path.clone(),
-            })
-            .collect();
-        text.push_str(&format!(
-            "\nNot searched yet, {} files: {}{}. Search again to continue.",
-            update.waiting.len(),
-            named.join(", "),
-            if update.waiting.len() > NAMED_MAX { ", ..." } else { "" }
-        ));
-    }
-    if update.cut {
-        text.push_str(&format!("\nThe workspace holds more than the {FILES_MAX} files that are searched."));
-    }
-}
-
-/// Adds the headings under which the passages stand, in their order, as far as they do not begin with them.
-fn describe_headings(text: &mut String, ranked: &[rank::Ranked]) {
-    let heading = |ranked: &rank::Ranked| {
-        let candidate = &ranked.candidate;
-        let begins =
-            candidate.text.lines().next().is_some_and(|line| line.contains(candidate.heading.trim()));
-        let heading = if begins {
-            ""
-        } else {
-            &candidate.heading[..candidate.heading.floor_char_boundary(HEADING_SHOWN_MAX_BYTES)]
-        };
-        heading.replace(['\n', '|'], " ")
-    };
-    let headings: Vec<String> = ranked.iter().map(heading).collect();
-    if headings.iter().any(|heading| !heading.is_empty()) {
-        text.push_str(&format!("\nHeadings above the passages, in order: {}", headings.join(" | ")));
-    }
-}
-
-fn failed(why: &str) -> ToolOutput {
-    ToolOutput { failed: true, text: why.to_owned(), ..ToolOutput::default() }
-}
-
-fn bounded(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(PASSAGE_MAX_BYTES));
-    text
 }
 
 /// Normalizes a path to the form of the index: one slash before each name and none at the end. Accepts the path in

@@ -1,0 +1,122 @@
+//! The answer of a search: the passages found, how often each word stands in the documents, and what was not searched.
+
+use domain::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
+use protocol::embedding::QueryVector;
+use protocol::tool::{FoundPassage, FoundUnread, PASSAGE_MAX_BYTES, ToolOutput};
+
+use super::rank::{Ranked, query_terms, rank};
+use super::store::{Index, IndexError};
+use super::{FILES_MAX, Scope, Update};
+
+/// The maximum number of unread files that are listed.
+const NAMED_MAX: usize = 5;
+/// The maximum number of unreadable documents that one search checks against its scope.
+const PROBLEMS_MAX: usize = 5_000;
+/// The longest heading that is listed, in bytes.
+const HEADING_SHOWN_MAX_BYTES: usize = 120;
+/// The maximum number of query words that are listed with their counts.
+const WORDS_SHOWN_MAX: usize = 24;
+
+/// Searches the index.
+pub(super) fn find(
+    index: &Index,
+    (query, vector): (&str, Option<&QueryVector>),
+    scope: &Scope,
+    update: &Update,
+    limit: usize,
+) -> Result<ToolOutput, IndexError> {
+    let words = query_terms(index, query)?;
+    let literals = text_analysis::literals(query);
+    let ranked = rank(index, (&words, &literals), vector, scope, limit)?;
+    let counts: Vec<String> =
+        words.iter().take(WORDS_SHOWN_MAX).map(|word| format!("{} {}", word.word, word.passages)).collect();
+    let mut text = format!("Passages with each word (of {}): {}.", index.passages()?, counts.join(", "));
+    if ranked.is_empty() {
+        text.push_str("\nNo passage matches.");
+    }
+    let mut problems = index.problems(PROBLEMS_MAX)?;
+    problems.retain(|problem| !problem.hidden || scope.wants(&problem.path));
+    problems.sort_by_key(|problem| !scope.wants(&problem.path));
+    if !problems.is_empty() {
+        let named: Vec<String> = problems
+            .iter()
+            .take(NAMED_MAX)
+            .map(|problem| format!("{} ({})", problem.path, problem.text))
+            .collect();
+        text.push_str(&format!("\nNot readable: {}.", named.join("; ")));
+    }
+    describe_update(&mut text, update);
+    describe_headings(&mut text, &ranked);
+    let waiting = update.waiting.iter().map(|(path, _)| (path, UnreadReason::Indexing));
+    let unread = problems.iter().map(|problem| (&problem.path, problem.reason)).chain(waiting);
+    let unread = unread
+        .filter(|(path, _)| scope.wants(path))
+        .take(UNREAD_MAX)
+        .map(|(path, reason)| FoundUnread::from(&UnreadFile { path: path.clone(), reason }));
+    let passages = ranked
+        .into_iter()
+        .map(|ranked| FoundPassage {
+            path: ranked.candidate.path,
+            page: ranked.candidate.page,
+            lines: ranked.candidate.lines,
+            text: bounded(ranked.candidate.text),
+            ..FoundPassage::default()
+        })
+        .collect();
+    Ok(ToolOutput { text, passages, unread: unread.collect(), ..ToolOutput::default() })
+}
+
+fn describe_update(text: &mut String, update: &Update) {
+    if !update.waiting.is_empty() {
+        let named: Vec<String> = update
+            .waiting
+            .iter()
+            .take(NAMED_MAX)
+            .map(|(path, todo)| match todo.reached {
+                _ if todo.images > 0 => {
+                    format!("{path} (all but the text in {} images searched)", todo.images)
+                }
+                Some((read, of)) => format!("{path} ({read} of {of} pages searched)"),
+                None => path.clone(),
+            })
+            .collect();
+        text.push_str(&format!(
+            "\nNot searched yet, {} files: {}{}. Search again to continue.",
+            update.waiting.len(),
+            named.join(", "),
+            if update.waiting.len() > NAMED_MAX { ", ..." } else { "" }
+        ));
+    }
+    if update.cut {
+        text.push_str(&format!("\nThe workspace holds more than the {FILES_MAX} files that are searched."));
+    }
+}
+
+/// Adds the headings under which the passages stand, in their order, as far as they do not begin with them.
+fn describe_headings(text: &mut String, ranked: &[Ranked]) {
+    let heading = |ranked: &Ranked| {
+        let candidate = &ranked.candidate;
+        let begins =
+            candidate.text.lines().next().is_some_and(|line| line.contains(candidate.heading.trim()));
+        let heading = if begins {
+            ""
+        } else {
+            &candidate.heading[..candidate.heading.floor_char_boundary(HEADING_SHOWN_MAX_BYTES)]
+        };
+        heading.replace(['\n', '|'], " ")
+    };
+    let headings: Vec<String> = ranked.iter().map(heading).collect();
+    if headings.iter().any(|heading| !heading.is_empty()) {
+        text.push_str(&format!("\nHeadings above the passages, in order: {}", headings.join(" | ")));
+    }
+}
+
+/// Returns the answer of a search that failed.
+pub(super) fn failed(why: &str) -> ToolOutput {
+    ToolOutput { failed: true, text: why.to_owned(), ..ToolOutput::default() }
+}
+
+fn bounded(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(PASSAGE_MAX_BYTES));
+    text
+}
