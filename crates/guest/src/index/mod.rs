@@ -29,16 +29,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use domain::tool::{MachineTool, ToolFacts};
-use domain::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
+use domain::unread::{UNREAD_MAX, UnreadFile};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use protocol::tool::{FoundPassage, FoundUnread, PASSAGE_MAX_BYTES, SearchArguments, ToolOutput};
+use protocol::tool::{SearchArguments, ToolOutput};
 use tokio::time::Instant;
 
 use activity::{Activity, Searching};
 use answer::{failed, find};
 use embedding::QueryVectors;
-use protocol::embedding::QueryVector;
 
 pub use images::PendingImage;
 pub use progress::{

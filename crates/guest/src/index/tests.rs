@@ -1,6 +1,9 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use domain::unread::UnreadReason;
+use protocol::tool::FoundUnread;
+
 use super::*;
 use crate::documents::passages::Piece;
 use crate::documents::{EmbeddedImage, Span};

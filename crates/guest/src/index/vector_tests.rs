@@ -1,6 +1,8 @@
 //! Search by meaning: vectors of passages and queries.
 
-use protocol::embedding::{EmbeddedPassages, PassageVector, UnembeddedPassage, UnembeddedRequest};
+use protocol::embedding::{
+    EmbeddedPassages, PassageVector, QueryVector, UnembeddedPassage, UnembeddedRequest,
+};
 
 use super::tests::{Fixture, paths};
 use super::*;
