@@ -132,6 +132,8 @@ bench-documents: ## Measure the built-in reader on public documents, which are f
 	$(TARGET)/debug/examples/bench_documents $(DOCUMENTS)/fresh $(DOCUMENTS)/fresh-index fresh
 	sh crates/models/examples/bench_documents/fetch.sh $(DOCUMENTS)/further further_sources.tsv
 	$(TARGET)/debug/examples/bench_documents $(DOCUMENTS)/further $(DOCUMENTS)/further-index further apart
+	sh crates/models/examples/bench_documents/fetch.sh $(DOCUMENTS)/later later_sources.tsv
+	$(TARGET)/debug/examples/bench_documents $(DOCUMENTS)/later $(DOCUMENTS)/later-index later
 	python3 crates/models/examples/bench_documents/public_sets.py $(DOCUMENTS)/public
 	for set in manuals xquad-0 xquad-1; do $(TARGET)/debug/examples/bench_documents $(DOCUMENTS)/public/$$set \
 		$(DOCUMENTS)/public/$$set-index questions=$(DOCUMENTS)/public/$$set.tsv || exit 1; done

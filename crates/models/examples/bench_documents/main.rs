@@ -1,13 +1,14 @@
 //! Measures the built-in reader on public documents that nobody here wrote: `bench_documents FOLDER INDEX
-//! [tuned|kept|fresh|further|apart]... [questions=TABLE] [attached] [embeddings=URL,MODEL]`, with the documents of `fetch.sh` in
+//! [tuned|kept|fresh|further|apart|later]... [questions=TABLE] [attached] [embeddings=URL,MODEL]`, with the documents of `fetch.sh` in
 //! FOLDER and their index in INDEX. The questions `fresh`, and `further` and `apart`, have documents of their own
-//! (`fetch.sh FOLDER fresh_sources.tsv`, `further_sources.tsv`) and were written later.
+//! (`fetch.sh FOLDER fresh_sources.tsv`, `further_sources.tsv`) and were written later, `later` (`later_sources.tsv`) last, in
+//! words that are not the document's.
 //!
 //! The questions and the passages that answer them were written from the documents before the reader was measured on
-//! them; a third of the first ones (`kept`) and half of the last (`apart`) are not looked at while the reader is
-//! improved. TABLE has the columns of `questions.tsv`, for documents and questions of your own or those of
-//! `public_sets.py`; several passages that answer a question are separated by ` || `. With `attached`, each question has the right document attached. With `embeddings`, passages and queries are
-//! embedded by the model of an OpenAI-compatible server.
+//! them; a third of the first ones (`kept`), half of the further ones (`apart`) and all of the last are not looked at while
+//! the reader is improved. TABLE has the columns of `questions.tsv`, for documents and questions of your own or those of
+//! `public_sets.py`; several passages that answer a question are separated by ` || `. With `attached`, each question has
+//! the right document attached. With `embeddings`, passages and queries are embedded by the model of an OpenAI-compatible server.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the figures are what it is for")]
 
@@ -25,13 +26,14 @@ use models::{EmbeddingModel, EmbeddingsConfig, VendorConfig, VendorsConfig};
 use protocol::tool::FoundPassage;
 
 /// The tables of questions with the parts that each has, each table over documents of its own.
-const TABLES: [(&[&str], &str); 3] = [
+const TABLES: [(&[&str], &str); 4] = [
     (&["tuned", "kept"], include_str!("questions.tsv")),
     (&["fresh"], include_str!("fresh_questions.tsv")),
     (&["further", "apart"], include_str!("further_questions.tsv")),
+    (&["later"], include_str!("later_questions.tsv")),
 ];
 /// The parts whose single answers are not shown, so that nothing is made to fit them.
-const APART: [&str; 2] = ["kept", "apart"];
+const APART: [&str; 3] = ["kept", "apart", "later"];
 
 /// A question and the place of its answer.
 struct Question {
@@ -76,7 +78,7 @@ async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [documents, index, options @ ..] = arguments.as_slice() else {
         eprintln!(
-            "usage: bench_documents FOLDER INDEX [tuned|kept|fresh|further|apart]... [questions=TABLE] [attached] \
+            "usage: bench_documents FOLDER INDEX [tuned|kept|fresh|further|apart|later]... [questions=TABLE] [attached] \
              [embeddings=URL,MODEL]"
         );
         std::process::exit(2);
