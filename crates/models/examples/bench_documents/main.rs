@@ -50,8 +50,10 @@ struct Question {
 enum Cause {
     /// No search returned it.
     NotFound,
-    /// It was found, and the reader reported that nothing answers the question.
+    /// It was found, and the reader reported that nothing answers the question, and did not show it among the closest.
     Declined,
+    /// The reader reported that nothing answers the question, and showed it among the closest.
+    Closest,
     /// It was found, and only others are quoted.
     AnotherChosen,
     /// Another part of it is quoted.
@@ -66,6 +68,9 @@ struct Group {
     answerable: usize,
     first: usize,
     quoted: usize,
+    /// The same among the closest passages, when the reader reported that nothing answers the question.
+    closest_first: usize,
+    closest: usize,
     unanswerable: usize,
     declined: usize,
     /// Questions for which a search for their own words finds the passage first, and among all that a model gets.
@@ -115,14 +120,18 @@ async fn main() {
         let half = half(question);
         for name in ["all", question.language, ["half 1", "half 2"][half]] {
             let group = groups.entry(name).or_default();
-            group.add(question, &right);
+            group.add(question, &answer, &right);
             group.found_first += usize::from(found == Some(0));
             group.found += usize::from(found.is_some());
         }
         if let Some(cause) = cause(question, &answer, &right) {
             causes.entry(cause).or_default()[half] += 1;
         }
-        if !APART.contains(&question.part) && right.first() != Some(&true) && !(has("half1") && half == 1) {
+        let wrong = match question.answer {
+            Some(_) => answer.declined || right.first() != Some(&true),
+            None => !answer.declined,
+        };
+        if !APART.contains(&question.part) && wrong && !(has("half1") && half == 1) {
             let cause = cause(question, &answer, &right);
             println!("\n{cause:?} {:?} {}\n{}", question.answer, question.text, answer.text);
         }
@@ -133,11 +142,13 @@ async fn main() {
     }
     for (name, group) in groups {
         println!(
-            "{name}: right passage first {} and among the quoted {} of {}; unanswerable declined {} of {}; searched for as it \
-             is, passage first {} and among the found {}",
+            "{name}: right passage first {} and among the quoted {} of {}; first {} and among {} more as the closest; \
+             unanswerable declined {} of {}; searched for as it is, passage first {} and among the found {}",
             group.first,
             group.quoted,
             group.answerable,
+            group.closest_first,
+            group.closest,
             group.declined,
             group.unanswerable,
             group.found_first,
@@ -148,21 +159,30 @@ async fn main() {
 }
 
 impl Group {
-    fn add(&mut self, question: &Question, right: &[bool]) {
-        if question.answer.is_some() {
-            self.answerable += 1;
-            self.first += usize::from(right.first() == Some(&true));
-            self.quoted += usize::from(right.contains(&true));
-        } else {
-            self.unanswerable += 1;
-            self.declined += usize::from(right.first() == Some(&true));
+    fn add(&mut self, question: &Question, answer: &Answer, right: &[bool]) {
+        let (first, any) = (usize::from(right.first() == Some(&true)), usize::from(right.contains(&true)));
+        match (&question.answer, answer.declined) {
+            (None, declined) => {
+                self.unanswerable += 1;
+                self.declined += usize::from(declined);
+            }
+            (Some(_), false) => {
+                self.answerable += 1;
+                self.first += first;
+                self.quoted += any;
+            }
+            (Some(_), true) => {
+                self.answerable += 1;
+                self.closest_first += first;
+                self.closest += any;
+            }
         }
     }
 }
 
-/// Returns for each quote whether it shows the passage; for an unanswerable question whether nothing is quoted.
+/// Returns for each quote whether it shows the passage.
 fn rights(question: &Question, answer: &Answer) -> Vec<bool> {
-    let Some((file, passage)) = question.answer else { return vec![answer.quotes.is_empty()] };
+    let Some((file, passage)) = question.answer else { return Vec::new() };
     let shows = |(cited, quote): &(exchange::Cited, String)| {
         cited.path.trim_start_matches('/') == file && has_passage(quote, passage)
     };
@@ -177,13 +197,15 @@ fn cause(question: &Question, answer: &Answer, right: &[bool]) -> Option<Cause> 
         path.trim_start_matches('/') == file && has_passage(&found.text, passage)
     };
     let numbers: Vec<u32> = answer.found.iter().filter(is_right).map(|found| found.number).collect();
-    if right.first() == Some(&true) {
+    if answer.declined && right.contains(&true) {
+        Some(Cause::Closest)
+    } else if right.first() == Some(&true) {
         None
     } else if right.contains(&true) {
         Some(Cause::Later)
     } else if numbers.is_empty() {
         Some(Cause::NotFound)
-    } else if answer.quotes.is_empty() {
+    } else if answer.declined {
         Some(Cause::Declined)
     } else if answer.quotes.iter().any(|(cited, _)| numbers.contains(&cited.number)) {
         Some(Cause::AnotherPart)

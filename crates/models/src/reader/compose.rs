@@ -29,29 +29,29 @@ impl<'a> Quote<'a> {
 
 /// Builds an answer from quotes, best first.
 pub(super) fn quotes(language: Language, quotes: &[Quote<'_>]) -> String {
-    let Some(first) = quotes.first() else { return nothing(language, None) };
+    let Some((first, others)) = quotes.split_first() else { return nothing(language, None, &[]) };
     let mut out = lead(language, first.passage);
-    for (index, quote) in quotes.iter().enumerate() {
-        if index == 1 {
-            out.push_str("\n\n");
-            out.push_str(match language {
-                Language::Czech => "Souvisí s tím také:",
-                Language::Slovak => "Súvisí s tým aj:",
-                Language::German => "Dazu gehört auch:",
-                Language::English => "Related to it:",
-            });
-        }
+    push_cited(&mut out, language, first);
+    if !others.is_empty() {
         out.push_str("\n\n");
-        push_quote(&mut out, quote);
-        let _ = write!(out, "\n\n— {} [{}]", place(language, &quote.passage.place), quote.passage.number);
+        out.push_str(match language {
+            Language::Czech => "Souvisí s tím také:",
+            Language::Slovak => "Súvisí s tým aj:",
+            Language::German => "Dazu gehört auch:",
+            Language::English => "Related to it:",
+        });
+    }
+    for quote in others {
+        push_cited(&mut out, language, quote);
     }
     out.push_str("\n\n");
     out.push_str(about(language));
     out
 }
 
-/// Builds the answer when the documents contain none. `unread` adds that files were not searched, and why.
-pub(super) fn nothing(language: Language, unread: Option<Unread>) -> String {
+/// Builds the answer when the documents contain none, with the passages closest to the question, best first. `unread`
+/// adds that files were not searched, and why.
+pub(super) fn nothing(language: Language, unread: Option<Unread>, closest: &[Quote<'_>]) -> String {
     let mut out = match language {
         Language::Czech => "Na tuto otázku jsem v dokumentech odpověď nenašel.",
         Language::Slovak => "Na túto otázku som v dokumentoch odpoveď nenašiel.",
@@ -86,9 +86,28 @@ pub(super) fn nothing(language: Language, unread: Option<Unread>) -> String {
             }
         });
     }
+    if !closest.is_empty() {
+        out.push(' ');
+        out.push_str(match language {
+            Language::Czech => "Otázce jsou nejblíže tato místa:",
+            Language::Slovak => "Otázke sú najbližšie tieto miesta:",
+            Language::German => "Der Frage am nächsten kommen diese Stellen:",
+            Language::English => "These passages come closest to the question:",
+        });
+    }
+    for quote in closest {
+        push_cited(&mut out, language, quote);
+    }
     out.push_str("\n\n");
     out.push_str(about(language));
     out
+}
+
+/// Appends a quote and its citation.
+fn push_cited(out: &mut String, language: Language, quote: &Quote<'_>) {
+    out.push_str("\n\n");
+    push_quote(out, quote);
+    let _ = write!(out, "\n\n— {} [{}]", place(language, &quote.passage.place), quote.passage.number);
 }
 
 /// The reason why files were not searched.

@@ -28,8 +28,10 @@ const OWN: f64 = 0.4;
 /// The share of the score from the search's order, and its decay.
 const ORDER: f64 = 0.3;
 const ORDER_FALL: f64 = 6.0;
-/// The minimum score of an answer, and what each of the first words of the question that its passage contains adds to it.
+/// The minimum score of an answer and of a passage close to the question, and what each of the first words of the question
+/// that the passage contains adds to it.
 const ANSWER_MIN: f64 = 1.0;
+const CLOSE_MIN: f64 = 0.7;
 const WORD: f64 = 0.1;
 const WORDS_MAX: usize = 4;
 /// The factor for a sentence without the kind of thing that the question asks for.
@@ -97,11 +99,21 @@ pub(super) struct Evidence<'a> {
 }
 
 impl Evidence<'_> {
-    /// Returns true if the passage answers the question. The more of its words it contains, the lower the score may be.
+    /// Returns true if the passage answers the question.
     pub(super) fn answers(&self) -> bool {
+        self.confidence() >= ANSWER_MIN
+    }
+
+    /// Returns true if the passage is worth showing when none answers the question.
+    pub(super) fn is_close(&self) -> bool {
+        self.confidence() >= CLOSE_MIN
+    }
+
+    /// The more words of the question the passage contains, the lower its score may be.
+    fn confidence(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "it is a small number")]
         let words = self.words.min(WORDS_MAX) as f64;
-        self.score + WORD * words >= ANSWER_MIN
+        self.score + WORD * words
     }
 }
 

@@ -1,9 +1,9 @@
 //! The built-in reader, which answers when no vendor is configured.
 //!
 //! It is not a language model. It searches the workspace's documents for the words of the question, through the same
-//! loop and tools as any model, and quotes and cites the passages that answer it, or reports that none does. It is a
-//! pure function of the request: the same transcript always yields the same step. It quotes documents but never follows
-//! instructions in them.
+//! loop and tools as any model, and quotes and cites the passages that answer it, or reports that none does and quotes
+//! those closest to it. It is a pure function of the request: the same transcript always yields the same step. It quotes
+//! documents but never follows instructions in them.
 
 mod compose;
 mod evidence;
@@ -30,6 +30,8 @@ const SEARCH_LIMIT: u32 = 20;
 /// Limits the searches of one answer. From the third on they only wait for files to be indexed.
 const SEARCHES_MAX: usize = 6;
 const QUOTES_MAX: usize = 4;
+/// Limits the passages that are shown when none answers the question.
+const CLOSEST_MAX: usize = 3;
 /// The minimum score of further quotes, relative to the best one.
 const QUOTED_BESIDES: f64 = 0.7;
 /// Limits the text of one event; see [`deltas`].
@@ -42,7 +44,7 @@ const TOKEN_BYTES: usize = 4;
 pub fn step(request: &StepRequest) -> Vec<StepEvent> {
     let event = match Question::of(request) {
         Some(question) => next(request, &question),
-        None => StepEvent::Text(compose::nothing(Language::English, None)),
+        None => StepEvent::Text(compose::nothing(Language::English, None, &[])),
     };
     let (stop, output) = match &event {
         StepEvent::Call(call) => (StopReason::Calls, call.arguments.len()),
@@ -173,15 +175,15 @@ fn answer(question: &Question, ranked: &[Evidence<'_>], searches: &[&CallResult]
             Some(last) if worked => is_unfinished(last).then_some(Unread::Waiting),
             _ => Some(Unread::Failed),
         };
-        return compose::nothing(question.language, unread);
+        let closest = ranked.iter().filter(|evidence| evidence.is_close()).take(CLOSEST_MAX);
+        return compose::nothing(question.language, unread, &quotes(closest));
     };
-    let quotes: Vec<Quote<'_>> = ranked
-        .iter()
-        .take(QUOTES_MAX)
-        .filter(|evidence| evidence.score >= best.score * QUOTED_BESIDES)
-        .map(|evidence| Quote { passage: evidence.passage, ranges: evidence.quote.clone() })
-        .collect();
-    compose::quotes(question.language, &quotes)
+    let quoted = ranked.iter().take(QUOTES_MAX).filter(|other| other.score >= best.score * QUOTED_BESIDES);
+    compose::quotes(question.language, &quotes(quoted))
+}
+
+fn quotes<'a>(ranked: impl Iterator<Item = &'a Evidence<'a>>) -> Vec<Quote<'a>> {
+    ranked.map(|evidence| Quote { passage: evidence.passage, ranges: evidence.quote.clone() }).collect()
 }
 
 /// Quotes the beginning of the attached file, for a question without search words.
@@ -189,7 +191,7 @@ fn beginning(question: &Question) -> String {
     let first = question.results.iter().flat_map(|result| &result.passages).next();
     match first {
         Some(passage) => compose::quotes(question.language, &[Quote::whole(passage)]),
-        None => compose::nothing(question.language, None),
+        None => compose::nothing(question.language, None, &[]),
     }
 }
 

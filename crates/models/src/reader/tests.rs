@@ -236,3 +236,20 @@ fn the_same_exchange_gives_the_same_step() {
     let first = step(&request);
     assert!((0..20).all(|_| step(&request) == first));
 }
+
+#[test]
+fn passages_close_to_an_unanswered_question_are_shown_as_such() {
+    let question = "Jakou pokutu platí nájemce za pozdní nájemné?";
+    let counts = "Passages with each word (of 400): pokutu 3, platí 20, nájemce 40, pozdní 20, nájemné 30.";
+    let near = "Nájemce platí nájemné pozadu za uplynulý měsíc.";
+    let far = "Dvůr slouží k parkování kol.";
+    let mut transcript = vec![asked(question, &[])];
+    for id in ["reader-1", "reader-2"] {
+        let passages = vec![passage(1, "/lease.pdf", near), passage(2, "/lease.pdf", far)];
+        transcript.extend(searched(id, counts, passages));
+    }
+    let answer = text_of(&step(&request(transcript)));
+    assert!(answer.starts_with("Na tuto otázku jsem v dokumentech odpověď nenašel."), "{answer}");
+    assert!(answer.contains("Otázce jsou nejblíže tato místa:") && answer.contains(near), "{answer}");
+    assert_eq!(marks(&answer).map(|mark| mark.number).collect::<Vec<_>>(), [1], "{answer}");
+}

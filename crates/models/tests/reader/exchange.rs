@@ -20,6 +20,13 @@ use protocol::embedding::{EmbeddedPassages, PassageVector, QueryVector, Unembedd
 use protocol::tool::{FoundPassage, SearchArguments, ToolOutput};
 
 const STEPS_MAX: usize = 8;
+/// The first sentence of an answer that no document contains one, in each language.
+const NO_ANSWER: [&str; 4] = [
+    "I found no answer to this question in the documents.",
+    "Na tuto otázku jsem v dokumentech odpověď nenašel.",
+    "Na túto otázku som v dokumentoch odpoveď nenašiel.",
+    "Auf diese Frage habe ich in den Dokumenten keine Antwort gefunden.",
+];
 /// The passages of one request for embeddings.
 const EMBEDDED_AT_ONCE: u32 = 16;
 /// Bounds one search, including the indexing of changed files.
@@ -37,6 +44,8 @@ pub(super) struct Exchange {
 /// An answer of the reader.
 pub(super) struct Answer {
     pub(super) text: String,
+    /// Says that no document contains an answer; quotes, if any, are of the closest passages.
+    pub(super) declined: bool,
     /// The first quote without Markdown's escapes.
     pub(super) quote: String,
     /// The first citation.
@@ -214,7 +223,8 @@ impl Answer {
             quotes.push((cited, quoted.join(" ").replace('\\', "")));
         }
         let (first, quote) = quotes.first().cloned().unzip();
-        Self { text, quote: quote.unwrap_or_default(), first, quotes, found: numbered }
+        let declined = NO_ANSWER.iter().any(|sentence| text.starts_with(sentence));
+        Self { text, declined, quote: quote.unwrap_or_default(), first, quotes, found: numbered }
     }
 }
 

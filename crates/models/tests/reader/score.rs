@@ -46,11 +46,12 @@ pub(super) struct Score {
 
 impl Score {
     /// An answer is right when its first mark refers to the file (and page) and the quote before it contains the
-    /// expected text, or, without an expected file, when it cites nothing.
+    /// expected text, or, without an expected file, when it says that no document contains an answer.
     pub(super) fn of(number: usize, question: &Question, answer: Answer) -> Self {
         let right = match (&question.file, &answer.first) {
-            (None, first) => first.is_none(),
+            (None, _) => answer.declined,
             (Some(_), None) => false,
+            (Some(_), _) if answer.declined => false,
             (Some(file), Some(cited)) => {
                 cited.path.trim_start_matches('/') == file
                     && question.page.is_none_or(|page| cited.page == Some(page))
