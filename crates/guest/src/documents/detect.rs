@@ -68,17 +68,60 @@ const MAGIC: &[(&[u8], &str)] = &[
     (b"ITSF", "compiled help"),
 ];
 
+/// The meaning of an extension, where the content may be that of several formats.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Named {
+    Message,
+    Html,
+    Plain(Format),
+    /// A workbook of Excel before 2007.
+    Workbook,
+}
+
+const EXTENSIONS: [(&str, Named); 18] = [
+    ("eml", Named::Message),
+    ("mht", Named::Message),
+    ("mhtml", Named::Message),
+    ("html", Named::Html),
+    ("htm", Named::Html),
+    ("xhtml", Named::Html),
+    ("md", Named::Plain(Format::Markdown)),
+    ("markdown", Named::Plain(Format::Markdown)),
+    ("csv", Named::Plain(Format::Table)),
+    ("tsv", Named::Plain(Format::Table)),
+    ("txt", Named::Plain(Format::Text)),
+    ("rs", Named::Plain(Format::Text)),
+    ("py", Named::Plain(Format::Text)),
+    ("json", Named::Plain(Format::Text)),
+    ("xml", Named::Plain(Format::Text)),
+    ("xls", Named::Workbook),
+    ("xlt", Named::Workbook),
+    ("xla", Named::Workbook),
+];
+
+/// Returns the extensions of names that have a say in the format of a file.
+pub fn extensions() -> impl Iterator<Item = &'static str> {
+    EXTENSIONS.into_iter().map(|(extension, _)| extension)
+}
+
+fn named(path: &Path) -> Option<Named> {
+    let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+    EXTENSIONS.into_iter().find(|(known, _)| *known == extension).map(|(_, named)| named)
+}
+
 pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, ExtractError> {
-    let extension = path.extension().and_then(|name| name.to_str()).unwrap_or_default().to_ascii_lowercase();
+    let named = named(path);
+    // A text may mention the signature.
+    let is_text_name = matches!(named, Some(Named::Html | Named::Plain(_)));
     let start = &bytes[..bytes.len().min(PDF_MARK_WITHIN_BYTES)];
-    if start.windows(5).any(|window| window == b"%PDF-") && !is_text_name(&extension) {
+    if start.windows(5).any(|window| window == b"%PDF-") && !is_text_name {
         return Ok(Content::Pdf);
     }
     if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
         return zipped(bytes);
     }
     if bytes.starts_with(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1") {
-        return compound(bytes, &extension);
+        return compound(bytes, named);
     }
     if bytes.starts_with(b"{\\rtf") {
         return Ok(Content::Rtf);
@@ -89,28 +132,19 @@ pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, E
             return Err(ExtractError::Binary { kind, size: bytes.len() as u64 });
         }
     }
-    if matches!(extension.as_str(), "eml" | "mht" | "mhtml") || is_message(start) || is_web_archive(start) {
+    if named == Some(Named::Message) || is_message(start) || is_web_archive(start) {
         return Ok(Content::Eml);
     }
     if is_mailbox(start) {
         return Ok(Content::Mailbox);
     }
-    if matches!(extension.as_str(), "html" | "htm" | "xhtml") || looks_like_html(start) {
+    if named == Some(Named::Html) || looks_like_html(start) {
         return Ok(Content::Html);
     }
-    Ok(Content::Plain(match extension.as_str() {
-        "md" | "markdown" => Format::Markdown,
-        "csv" | "tsv" => Format::Table,
+    Ok(Content::Plain(match named {
+        Some(Named::Plain(format)) => format,
         _ => Format::Text,
     }))
-}
-
-/// Returns true for extensions of text files, whatever their content mentions.
-fn is_text_name(extension: &str) -> bool {
-    matches!(
-        extension,
-        "txt" | "md" | "markdown" | "csv" | "tsv" | "html" | "htm" | "rs" | "py" | "json" | "xml"
-    )
 }
 
 /// Returns true for what a mail server or program has written, without regard to the name.
@@ -224,7 +258,7 @@ fn unsupported(archive: &Archive<'_>) -> Option<&'static str> {
 }
 
 /// Detects the compound files of Microsoft Office before 2007, of Outlook, and of encrypted later ones.
-fn compound(bytes: &[u8], extension: &str) -> Result<Content<'static>, ExtractError> {
+fn compound(bytes: &[u8], named: Option<Named>) -> Result<Content<'static>, ExtractError> {
     let file = super::mail::open(bytes)?;
     if file.exists("/EncryptedPackage") {
         return Err(ExtractError::Encrypted("Office"));
@@ -238,7 +272,7 @@ fn compound(bytes: &[u8], extension: &str) -> Result<Content<'static>, ExtractEr
     if file.exists("/__properties_version1.0") {
         return Ok(Content::Msg);
     }
-    if file.exists("/Workbook") || file.exists("/Book") || matches!(extension, "xls" | "xlt" | "xla") {
+    if file.exists("/Workbook") || file.exists("/Book") || named == Some(Named::Workbook) {
         return Ok(Content::Workbook(Workbook::Xls));
     }
     Err(ExtractError::Binary { kind: "a compound file of no known program", size: bytes.len() as u64 })

@@ -19,6 +19,7 @@ use hayro_interpret::hayro_syntax::Pdf;
 use protocol::preview::{Mark, PageSize, Viewer};
 use serde::{Deserialize, Serialize};
 
+pub use detect::extensions;
 pub use embedded_images::EmbeddedImage;
 pub(crate) use embedded_images::content as embedded_image;
 

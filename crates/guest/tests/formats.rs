@@ -1,0 +1,280 @@
+//! The tables of formats in the README and in `docs/documents.md`: each of their entries is found by the agent's search and cited as
+//! the table says, and no format is missing from them.
+
+#[path = "support/archive.rs"]
+mod archive;
+#[path = "support/compound.rs"]
+mod compound;
+#[expect(dead_code, reason = "each test file uses its part")]
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use archive::archive;
+use compound::{compound, wide};
+use guest::documents::{Format, extensions, extract_bytes};
+use guest::index::Library;
+use protocol::tool::FoundPassage;
+use serde_json::json;
+use support::Machine;
+
+/// The tables: the file, and how the first row begins.
+const README: (&str, &str) = ("README.md", "| kind | files | cited by |");
+const DOCUMENTS: (&str, &str) = ("docs/documents.md", "| format | files | place in citations |");
+
+/// A document that has the word. Unless it is plain text, the word is not in its bytes.
+struct Sample {
+    /// The entries of the tables that it shows to be true. The first is in the README.
+    entries: &'static [&'static str],
+    name: &'static str,
+    content: Vec<u8>,
+    word: &'static str,
+    /// The citation, as the tables name it.
+    cited: &'static str,
+}
+
+fn sample(
+    entries: &'static [&'static str],
+    (name, content): (&'static str, Vec<u8>),
+    word: &'static str,
+    cited: &'static str,
+) -> Sample {
+    Sample { entries, name, content, word, cited }
+}
+
+fn fixture(name: &'static str) -> (&'static str, Vec<u8>) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+    (name, std::fs::read(path).expect("the fixture is there"))
+}
+
+fn samples() -> Vec<Sample> {
+    let page = b"MIME-Version: 1.0\nContent-Type: multipart/related; boundary=\"b\"\n\n--b\nContent-Type: text/html\n\n\
+                 <p>The saved page shows a mag<b>pie</b>.</p>\n--b--\n";
+    let mailbox = b"From ada@example.org Mon Jun  2 10:00:00 2025\nSubject: =?utf-8?q?A_st=6Frk?=\n\nIt has moved in.\n";
+    let rich = b"{\\rtf1\\ansi A rich text about a cur{\\b lew}.\\par}";
+    let csv = b"bird,number\nsparrow,7\n";
+    let tsv = b"bird\tnumber\nswallow\t9\n";
+    vec![
+        sample(&["`.pdf`"], fixture("lease.pdf"), "ďábelské", "page"),
+        sample(&["also scanned"], fixture("scanned.pdf"), "nájemné", "page"),
+        sample(
+            &["`.pdf`", "also encrypted without a password"],
+            fixture("unlocked256.pdf"),
+            "výpovědi",
+            "page",
+        ),
+        sample(&["`.docx`"], fixture("minutes.docx"), "střechy", "line"),
+        sample(&["`.docx`"], fixture("paged.docx"), "schválila", "page"),
+        sample(&["`.doc`"], fixture("contract.doc"), "Teplo", "line"),
+        sample(&["`.odt`"], fixture("text.odt"), "poznámka", "line"),
+        sample(&["`.rtf`"], ("a.rtf", rich.to_vec()), "curlew", "line"),
+        sample(&["Markdown", "`.md`"], ("a.md", b"# Birds\n\nA **wren**.\n".to_vec()), "wren", "line"),
+        sample(
+            &["Markdown", "`.markdown`"],
+            ("a.markdown", b"# Birds\n\nA **crane**.\n".to_vec()),
+            "crane",
+            "line",
+        ),
+        sample(&["any text"], fixture("windows1250.txt"), "žluťoučký", "line"),
+        sample(
+            &["any text", "source code"],
+            ("a.rs", b"const OSPREY: u32 = 1;\n".to_vec()),
+            "osprey",
+            "line",
+        ),
+        sample(&["`.xlsx`"], fixture("prices.xlsx"), "Výtah", "sheet and row"),
+        sample(&["`.xlsb`"], ("a.xlsb", workbook_of_binary_parts("pelican")), "pelican", "sheet and row"),
+        sample(&["`.xls`"], ("a.xls", workbook_97("cormorant")), "cormorant", "sheet and row"),
+        sample(&["`.ods`"], ("a.ods", open_workbook("plover")), "plover", "sheet and row"),
+        sample(&["CSV", "`.csv`"], ("a.csv", csv.to_vec()), "sparrow", "line"),
+        sample(&["CSV", "`.tsv`", "TSV"], ("a.tsv", tsv.to_vec()), "swallow", "line"),
+        sample(&["`.pptx`"], fixture("budget.pptx"), "Střecha", "slide"),
+        sample(&["`.odp`"], fixture("budget.odp"), "Střecha", "slide"),
+        sample(&["`.ppt`"], ("a.ppt", slides_97("A kestrel on a slide")), "kestrel", "slide"),
+        sample(&["`.odg`"], ("a.odg", drawing("lapwing")), "lapwing", "slide"),
+        sample(&["`.epub`"], fixture("rules.epub"), "klid", "section"),
+        sample(&["`.html`"], fixture("notice.html"), "Odstávka", "line"),
+        sample(&["`.html`", "`.htm`"], ("a.htm", b"A bare o<b>sier</b>".to_vec()), "osier", "line"),
+        sample(&["`.html`", "`.xhtml`"], ("a.xhtml", b"A bare al<b>der</b>".to_vec()), "alder", "line"),
+        sample(&["`.eml`"], fixture("notice.eml"), "výpovědní", "line"),
+        sample(&["with their attachments"], fixture("notice.eml"), "odstavec", "line"),
+        sample(&["`.msg`"], ("a.msg", message_of_outlook("A dunlin.")), "dunlin", "line"),
+        sample(&["`.mbox`"], ("a.mbox", mailbox.to_vec()), "stork", "line"),
+        sample(&["`.mht`"], ("a.mht", page.to_vec()), "magpie", "line"),
+        sample(&["`.mht`", "`.mhtml`"], ("a.mhtml", page.to_vec()), "magpie", "line"),
+        sample(&["`.zip`"], ("a.zip", archive([("goldfinch.bin", "x")])), "goldfinch", "line"),
+        sample(&["PNG"], fixture("code_word.png"), "heron", "page"),
+        sample(&["JPEG"], fixture("code_word.jpg"), "otter", "page"),
+        sample(&["GIF"], fixture("code_word.gif"), "badger", "page"),
+        sample(&["WebP"], fixture("code_word.webp"), "falcon", "page"),
+        sample(&["TIFF"], fixture("code_word.tiff"), "lizard", "page"),
+        sample(&["BMP"], fixture("code_word.bmp"), "walrus", "page"),
+    ]
+}
+
+fn message_of_outlook(text: &str) -> Vec<u8> {
+    compound(&[("/__properties_version1.0", vec![0; 32]), ("/__substg1.0_1000001F", wide(text))])
+}
+
+fn slides_97(text: &str) -> Vec<u8> {
+    let record = |kind: u16, version: u16, body: &[u8]| {
+        let length = u32::try_from(body.len()).expect("it is short");
+        [&version.to_le_bytes()[..], &kind.to_le_bytes(), &length.to_le_bytes(), body].concat()
+    };
+    let slide = record(1006, 15, &record(4008, 0, text.as_bytes()));
+    compound(&[("/PowerPoint Document", slide)])
+}
+
+/// A workbook of Excel 97 with one cell.
+fn workbook_97(cell: &str) -> Vec<u8> {
+    let record = |kind: u16, body: &[u8]| {
+        let length = u16::try_from(body.len()).expect("it is short");
+        [&kind.to_le_bytes()[..], &length.to_le_bytes(), body].concat()
+    };
+    let begin = |kind: u8| record(0x0809, &[&[0, 6, kind, 0][..], &[0; 12]].concat());
+    let text = |text: &str, length: &[u8]| [length, &[0], text.as_bytes()].concat();
+    let length = u16::try_from(cell.len()).expect("it is short").to_le_bytes();
+    let label = record(0x0204, &[&[0; 6][..], &text(cell, &length)].concat());
+    let end = record(0x000a, &[]);
+    let sheet_at = |at: u32| record(0x0085, &[&at.to_le_bytes()[..], &[0, 0], &text("Birds", &[5])].concat());
+    let globals = |at: u32| [begin(5), sheet_at(at), end.clone()].concat();
+    let at = u32::try_from(globals(0).len()).expect("it is short");
+    compound(&[("/Workbook", [globals(at), begin(0x10), label, end.clone()].concat())])
+}
+
+/// A workbook whose parts are records, with one cell.
+fn workbook_of_binary_parts(cell: &str) -> Vec<u8> {
+    let record = |kind: u16, body: &[u8]| {
+        let [low, high] = [kind & 0x7f, kind >> 7].map(|part| u8::try_from(part).expect("seven bits"));
+        let kind = if high > 0 { vec![low | 0x80, high] } else { vec![low] };
+        [&kind[..], &[u8::try_from(body.len()).expect("it is short")], body].concat()
+    };
+    let text = |text: &str| {
+        let length = u32::try_from(text.len()).expect("it is short");
+        [&length.to_le_bytes()[..], &wide(text)].concat()
+    };
+    let sheet = [&[0; 8][..], &text("r1"), &text("Birds")].concat();
+    let workbook = [record(0x9c, &sheet), record(0x90, &[]), record(0x9d, &[])].concat();
+    let row = [record(0x00, &[0; 4]), record(0x06, &[&[0; 8][..], &text(cell)].concat())].concat();
+    let cells = [record(0x94, &[0; 16]), record(0x91, &[]), row, record(0x92, &[])].concat();
+    let relations =
+        b"<Relationships><Relationship Id=\"r1\" Target=\"worksheets/sheet1.bin\"/></Relationships>";
+    archive([
+        ("xl/workbook.bin", workbook),
+        ("xl/_rels/workbook.bin.rels", relations.to_vec()),
+        ("xl/worksheets/sheet1.bin", cells),
+    ])
+}
+
+fn open_document(kind: &str, body: &str) -> Vec<u8> {
+    let content =
+        format!("<office:document-content><office:body>{body}</office:body></office:document-content>");
+    archive([
+        ("mimetype", format!("application/vnd.oasis.opendocument.{kind}")),
+        ("META-INF/manifest.xml", "<manifest:manifest/>".to_owned()),
+        ("content.xml", content),
+    ])
+}
+
+fn open_workbook(cell: &str) -> Vec<u8> {
+    let cell =
+        format!("<table:table-cell office:value-type=\"string\"><text:p>{cell}</text:p></table:table-cell>");
+    let rows =
+        format!("<table:table table:name=\"Birds\"><table:table-row>{cell}</table:table-row></table:table>");
+    open_document("spreadsheet", &format!("<office:spreadsheet>{rows}</office:spreadsheet>"))
+}
+
+fn drawing(text: &str) -> Vec<u8> {
+    let page = format!("<draw:page><draw:frame><text:p>{text}</text:p></draw:frame></draw:page>");
+    open_document("graphics", &format!("<office:drawing>{page}</office:drawing>"))
+}
+
+/// Returns the entries of a table, each with its row's words for the citation.
+fn entries((file, head): (&str, &str)) -> Vec<(String, String)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
+    let text = std::fs::read_to_string(path).expect("the page is there");
+    let rows = text.lines().skip_while(|line| !line.starts_with(head)).skip(2);
+    let mut entries = Vec::new();
+    for row in rows.take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        for item in cells[1].split(", ") {
+            let names: Vec<String> =
+                item.split('`').skip(1).step_by(2).map(|name| format!("`{name}`")).collect();
+            let names = if names.is_empty() { vec![item.to_owned()] } else { names };
+            entries.extend(names.into_iter().map(|name| (name, cells[2].to_owned())));
+        }
+    }
+    assert!(entries.len() > 20, "{file} has the table: {entries:?}");
+    entries
+}
+
+#[test]
+fn the_tables_name_what_is_read_and_nothing_else() {
+    let samples = samples();
+    let known: BTreeSet<&str> = samples.iter().flat_map(|sample| sample.entries).copied().collect();
+    for table in [README, DOCUMENTS] {
+        for (entry, cited) in entries(table) {
+            assert!(known.contains(&*entry), "{}: no document shows that {entry} is read", table.0);
+            let of_entry = samples.iter().filter(|sample| sample.entries.contains(&&*entry));
+            for sample in of_entry {
+                let says = cited.contains(sample.cited);
+                assert!(says, "{}: {entry} is cited by {}, not by {cited}", table.0, sample.cited);
+            }
+        }
+    }
+    let has = |table, entry: &str| entries(table).iter().any(|(named, _)| named == entry);
+    for entry in samples.iter().map(|sample| sample.entries[0]) {
+        assert!(has(README, entry), "the README's table lacks {entry}");
+    }
+    for extension in known.iter().filter(|entry| entry.starts_with('`')) {
+        assert!(has(DOCUMENTS, extension), "the larger table lacks {extension}");
+    }
+}
+
+#[test]
+fn every_extension_that_decides_about_a_format_is_in_the_larger_table() {
+    let named: BTreeSet<String> = entries(DOCUMENTS).into_iter().map(|(entry, _)| entry).collect();
+    for extension in extensions() {
+        let read = extract_bytes(Path::new(&format!("a.{extension}")), b"plain words");
+        let is_text = read.is_ok_and(|document| document.format == Format::Text);
+        assert!(is_text || named.contains(&format!("`.{extension}`")), "the table lacks .{extension}");
+    }
+}
+
+/// Searches until the document was read to its end.
+async fn search(machine: &Machine, path: &str, word: &str) -> Vec<FoundPassage> {
+    loop {
+        let found = machine.call("search", json!({ "query": word, "paths": [path] })).await;
+        assert!(!found.failed, "{}", found.text);
+        if found.unread.iter().all(|file| file.reason != "indexing") {
+            return found.passages;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_word_of_each_format_in_the_tables_is_found_and_cited() {
+    let mut machine = Machine::new();
+    let index = machine.outside().join("index");
+    std::fs::create_dir(&index).expect("the folder is ours");
+    machine.limits.library = Some(Library::new(&machine.limits.workspace, &index));
+    for sample in samples() {
+        machine.put(sample.name, &sample.content);
+        let path = format!("/{}", sample.name);
+        let found = search(&machine, &path, sample.word).await;
+        let has_word = |passage: &&FoundPassage| {
+            passage.path == path && passage.text.to_lowercase().contains(&sample.word.to_lowercase())
+        };
+        let passage = found.iter().find(has_word);
+        let passage =
+            passage.unwrap_or_else(|| panic!("{}: {} is not found: {found:?}", sample.name, sample.word));
+        let place = (passage.page.is_some(), passage.lines.is_some());
+        let expected = match sample.cited {
+            "line" => (false, true),
+            "sheet and row" => (true, true),
+            _ => (true, false),
+        };
+        assert_eq!(place, expected, "{} is cited by {}: {passage:?}", sample.name, sample.cited);
+    }
+}
