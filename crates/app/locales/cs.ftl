@@ -195,6 +195,11 @@ unread-image = Je to obrázek. Použijí ho jen modely, které vidí.
 unread-missing = Už neexistuje.
 unread-long = Je delší, než kolik se z dokumentu čte.
 unread-scanned-pages = Některé stránky jsou skeny, jejichž text se nerozpoznal.
+unread-images = Text některých obrázků v něm se nepřečetl ({ $causes }).
+unread-images-too-large = příliš velké: { $count }
+unread-images-too-slow = trvaly příliš dlouho: { $count }
+unread-images-too-many = nad počet, který se čte: { $count }
+unread-images-failed = nerozpoznatelné: { $count }
 attach = Přiložit soubory
 
 # Klíče API

@@ -193,6 +193,11 @@ unread-image = It is an image. Only models that see can use it.
 unread-missing = It is gone.
 unread-long = It is longer than what is read of a document.
 unread-scanned-pages = Some of its pages are scans whose text was not recognized.
+unread-images = The text of some images in it was not read ({ $causes }).
+unread-images-too-large = too large: { $count }
+unread-images-too-slow = took too long: { $count }
+unread-images-too-many = too many: { $count }
+unread-images-failed = not recognizable: { $count }
 attach = Attach files
 
 # API keys

@@ -195,6 +195,11 @@ unread-image = Je to obrázok. Použijú ho len modely, ktoré vidia.
 unread-missing = Už neexistuje.
 unread-long = Je dlhší, než koľko sa z dokumentu číta.
 unread-scanned-pages = Niektoré strany sú skeny, ktorých text sa nerozpoznal.
+unread-images = Text niektorých obrázkov v ňom sa neprečítal ({ $causes }).
+unread-images-too-large = príliš veľké: { $count }
+unread-images-too-slow = trvali príliš dlho: { $count }
+unread-images-too-many = nad počet, ktorý sa číta: { $count }
+unread-images-failed = nerozpoznateľné: { $count }
 attach = Priložiť súbory
 
 # Kľúče API

@@ -3,7 +3,8 @@
 //! The machine reports a reason from a closed set, never free text. So the only untrusted text that enters an answer
 //! this way is the name of a file that the user attached.
 
-use std::fmt::Write;
+use std::borrow::Cow;
+use std::fmt::{self, Write};
 
 /// The most unread files of one result.
 pub const UNREAD_MAX: usize = 100;
@@ -47,11 +48,110 @@ pub enum UnreadReason {
     Long,
     /// Some of its pages are images without recognized text.
     ScannedPages,
+    /// The text of images inside it was not read.
+    Images(UnreadImages),
+}
+
+/// The reasons why the text of an image inside a document was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum UnreadImage {
+    /// It has too many pixels or bytes.
+    TooLarge,
+    /// Recognizing it, or all images of the document, took longer than allowed.
+    TooSlow,
+    /// It comes after as many images as are read of a document.
+    TooMany,
+    /// It could not be recognized, for example because it is damaged.
+    Failed,
+}
+
+impl UnreadImage {
+    /// Every reason.
+    pub const ALL: [Self; 4] = [Self::TooLarge, Self::TooSlow, Self::TooMany, Self::Failed];
+
+    const fn phrase(self) -> &'static str {
+        match self {
+            Self::TooLarge => "too large",
+            Self::TooSlow => "took too long",
+            Self::TooMany => "too many",
+            Self::Failed => "not recognizable",
+        }
+    }
+}
+
+/// The number of images inside a document whose text was not read, by reason.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct UnreadImages([u32; UnreadImage::ALL.len()]);
+
+impl UnreadImages {
+    /// No images.
+    pub const NONE: Self = Self([0; UnreadImage::ALL.len()]);
+
+    /// Creates the counts of images with the same reason.
+    #[must_use]
+    pub fn of_reason(reason: UnreadImage, images: u32) -> Self {
+        let mut counts = Self::NONE;
+        counts.add(reason, images);
+        counts
+    }
+
+    /// Creates the counts from numbers in the order of [`UnreadImage::ALL`].
+    #[must_use]
+    pub const fn of(counts: [u32; UnreadImage::ALL.len()]) -> Self {
+        Self(counts)
+    }
+
+    /// Returns the numbers in the order of [`UnreadImage::ALL`].
+    #[must_use]
+    pub const fn counts(self) -> [u32; UnreadImage::ALL.len()] {
+        self.0
+    }
+
+    /// Counts images.
+    pub fn add(&mut self, reason: UnreadImage, images: u32) {
+        let count = &mut self.0[reason as usize];
+        *count = count.saturating_add(images);
+    }
+
+    /// Returns the reasons with the numbers that are not zero.
+    pub fn by_reason(self) -> impl Iterator<Item = (UnreadImage, u32)> {
+        UnreadImage::ALL.into_iter().zip(self.0).filter(|(_, images)| *images > 0)
+    }
+
+    /// Returns true if there are none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self == Self::NONE
+    }
+
+    /// Returns the number of images.
+    #[must_use]
+    pub fn total(self) -> u32 {
+        self.0.into_iter().fold(0, u32::saturating_add)
+    }
+
+    /// Parses the counts of [`UnreadReason`]'s text form.
+    fn parse(counts: &str) -> Option<Self> {
+        let counts: Vec<u32> =
+            counts.split(',').map(str::parse).collect::<Result<_, std::num::ParseIntError>>().ok()?;
+        counts.try_into().ok().map(Self)
+    }
+}
+
+/// The numbers with their reasons, in words.
+impl fmt::Display for UnreadImages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (reason, images)) in self.by_reason().enumerate() {
+            let comma = if index > 0 { ", " } else { "" };
+            write!(f, "{comma}{}: {images}", reason.phrase())?;
+        }
+        Ok(())
+    }
 }
 
 impl UnreadReason {
     /// Every reason.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Encrypted,
         Self::NoText,
         Self::UnknownForm,
@@ -64,6 +164,7 @@ impl UnreadReason {
         Self::Indexing,
         Self::Long,
         Self::ScannedPages,
+        Self::Images(UnreadImages::NONE),
     ];
 
     /// Returns the code for programs, in lower snake case.
@@ -82,19 +183,23 @@ impl UnreadReason {
             Self::Indexing => "indexing",
             Self::Long => "long",
             Self::ScannedPages => "scanned_pages",
+            Self::Images(_) => "images",
         }
     }
 
-    /// Returns the reason with this code.
+    /// Returns the reason with this code, or with this text form.
     #[must_use]
     pub fn of_code(code: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.code() == code)
+        match code.split_once(':') {
+            Some(("images", counts)) => UnreadImages::parse(counts).map(Self::Images),
+            _ => Self::ALL.into_iter().find(|reason| reason.code() == code),
+        }
     }
 
     /// Returns the reason for people, as the end of a sentence about the file.
     #[must_use]
-    pub const fn phrase(self) -> &'static str {
-        match self {
+    pub fn phrase(self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
             Self::Encrypted => "could not be read: it is encrypted and needs a password",
             Self::NoText => {
                 "could not be read: it holds no text, such as a scan whose text was not recognized"
@@ -113,7 +218,26 @@ impl UnreadReason {
             Self::ScannedPages => {
                 "was read only in part: some of its pages are scans whose text was not recognized"
             }
+            Self::Images(images) => {
+                return Cow::Owned(format!(
+                    "was read without the text of {} of the images in it ({images})",
+                    images.total()
+                ));
+            }
+        })
+    }
+}
+
+/// The text form, for programs: the code, with the counts of images, such as `images:2,0,1,0`.
+impl fmt::Display for UnreadReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())?;
+        if let Self::Images(UnreadImages(counts)) = self {
+            let [first, rest @ ..] = counts;
+            write!(f, ":{first}")?;
+            rest.iter().try_for_each(|count| write!(f, ",{count}"))?;
         }
+        Ok(())
     }
 }
 
@@ -181,5 +305,27 @@ mod tests {
             assert_eq!(UnreadReason::of_code(reason.code()), Some(reason));
         }
         assert_eq!(UnreadReason::of_code("other"), None);
+        let images = UnreadReason::Images(UnreadImages::of([2, 0, 1, 40]));
+        assert_eq!(images.to_string(), "images:2,0,1,40");
+        assert_eq!(UnreadReason::of_code(&images.to_string()), Some(images));
+        for odd in ["images:", "images:1,2,3", "images:1,2,3,x", "encrypted:1"] {
+            assert_eq!(UnreadReason::of_code(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn images_are_counted_by_reason() {
+        let mut images = UnreadImages::of([1, 1, 0, 0]);
+        images.add(UnreadImage::TooSlow, u32::MAX);
+        assert_eq!(images.total(), u32::MAX, "no number overflows");
+        let note =
+            unread_files_note(&[file("/a.docx", UnreadReason::Images(UnreadImages::of([1, 2, 0, 0])))]);
+        assert_eq!(
+            note.as_deref(),
+            Some(
+                "The attached file `a.docx` was read without the text of 3 of the images in it (too large: 1, took too \
+                 long: 2)."
+            )
+        );
     }
 }

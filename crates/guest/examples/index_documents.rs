@@ -61,7 +61,7 @@ async fn extracted(wanted: Wanted) -> Result<Batch, ExtractionProblem> {
             span: extracted.span,
             cut: extracted.truncated,
             scans: extracted.scans,
-            images: Vec::new(),
+            ..Batch::default()
         })
     });
     read.await.expect("no document makes it panic")

@@ -59,7 +59,7 @@ pub struct ReportedFile {
     pub modified: i64,
     /// The code of an [`IndexState`].
     pub state: String,
-    /// The code of an [`UnreadReason`].
+    /// The text form of an [`UnreadReason`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The pages read and the number of pages.
@@ -76,7 +76,7 @@ impl ReportedFile {
             size,
             modified,
             state: indexing.state.code().to_owned(),
-            reason: indexing.reason.map(|reason| reason.code().to_owned()),
+            reason: indexing.reason.map(|reason| reason.to_string()),
             pages: indexing.pages.map(|pages| (pages.read, pages.of)),
         }
     }

@@ -147,13 +147,13 @@ pub struct ToolOutput {
 pub struct FoundUnread {
     /// The workspace path, starting with a slash.
     pub path: String,
-    /// The code of a [`domain::unread::UnreadReason`].
+    /// The text form of a [`domain::unread::UnreadReason`].
     pub reason: String,
 }
 
 impl From<&domain::unread::UnreadFile> for FoundUnread {
     fn from(file: &domain::unread::UnreadFile) -> Self {
-        Self { path: file.path.clone(), reason: file.reason.code().to_owned() }
+        Self { path: file.path.clone(), reason: file.reason.to_string() }
     }
 }
 

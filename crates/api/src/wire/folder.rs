@@ -1,5 +1,7 @@
 //! The listing of a folder (section 2.6), with the indexing of its files.
 
+use std::borrow::Cow;
+
 use domain::indexing::{FileIndexing, IndexCounts};
 use domain::unread::UnreadReason;
 use serde::Serialize;
@@ -89,7 +91,7 @@ pub(crate) struct Indexing {
     /// The same for people, to follow the file's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false, examples("could not be read: it is encrypted and needs a password"))]
-    message: Option<&'static str>,
+    message: Option<Cow<'static, str>>,
     /// How many of its pages were read, if it is read by pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u32, required = false, examples(40))]

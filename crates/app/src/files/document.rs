@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use workspace::OpenFile;
 
 use super::FilePages;
-use super::indexing::reason_key;
+use super::indexing::unread_text;
 use super::passage::MarkedText;
 use super::sheet::Sheet;
 use crate::cited::CitedPassage;
@@ -104,7 +104,7 @@ impl FilePages {
                     let reason = UnreadReason::of_code(reason).unwrap_or(UnreadReason::Broken);
                     Shown::Unreadable(match reason {
                         UnreadReason::UnknownForm | UnreadReason::Image => texts.get("files-no-preview"),
-                        reason => texts.get(reason_key(reason)),
+                        reason => unread_text(texts, reason),
                     })
                 }
                 _ => Shown::Document(view(texts, file, href, cited, first, preview)),

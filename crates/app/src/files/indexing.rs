@@ -3,7 +3,7 @@
 use control::FolderIndexing;
 use domain::indexing::{FileIndexing, IndexState};
 use domain::time::Timestamp;
-use domain::unread::UnreadReason;
+use domain::unread::{UnreadImage, UnreadReason};
 
 use crate::texts::Texts;
 
@@ -38,12 +38,28 @@ impl IndexingView {
             IndexState::Partial => (texts.get("indexing-partial"), indexing.reason),
             IndexState::Unreadable => (texts.get("indexing-unreadable"), indexing.reason),
         };
-        let title = title.map(|reason| texts.get(reason_key(reason)));
+        let title = title.map(|reason| unread_text(texts, reason));
         Some(Self { state: indexing.state.code(), text, title })
     }
 }
 
-pub(super) const fn reason_key(reason: UnreadReason) -> &'static str {
+/// Returns the reason why not all of a file can be read, in a sentence.
+pub(super) fn unread_text(texts: Texts, reason: UnreadReason) -> String {
+    let UnreadReason::Images(images) = reason else { return texts.get(reason_key(reason)) };
+    let causes = images.by_reason().map(|(cause, count)| texts.with(image_key(cause), "count", count));
+    texts.with(reason_key(reason), "causes", causes.collect::<Vec<_>>().join(", "))
+}
+
+const fn image_key(cause: UnreadImage) -> &'static str {
+    match cause {
+        UnreadImage::TooLarge => "unread-images-too-large",
+        UnreadImage::TooSlow => "unread-images-too-slow",
+        UnreadImage::TooMany => "unread-images-too-many",
+        UnreadImage::Failed => "unread-images-failed",
+    }
+}
+
+const fn reason_key(reason: UnreadReason) -> &'static str {
     match reason {
         UnreadReason::Encrypted => "unread-encrypted",
         UnreadReason::NoText => "unread-no-text",
@@ -57,5 +73,6 @@ pub(super) const fn reason_key(reason: UnreadReason) -> &'static str {
         UnreadReason::Indexing => "indexing-pending",
         UnreadReason::Long => "unread-long",
         UnreadReason::ScannedPages => "unread-scanned-pages",
+        UnreadReason::Images(_) => "unread-images",
     }
 }

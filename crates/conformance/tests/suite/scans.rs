@@ -61,6 +61,28 @@ fn text_that_only_an_image_inside_a_document_has_is_quoted_with_its_place() {
 }
 
 #[test]
+fn images_inside_a_document_that_are_not_read_are_counted_with_the_reasons() {
+    const NOT_READ: &str =
+        "was read without the text of 3 of the images in it (too large: 1, not recognizable: 2)";
+    let Stage { vendor, api, service: _service, .. } = stage();
+    let path = path_of(api.upload("report.docx", &document("unread_images.docx")));
+    let indexing = poll::until("the images are tried", || {
+        let listing = api.list("/uploads").expect_status(200).json();
+        let indexing = listing["entries"][0]["indexing"].clone();
+        (indexing["state"] == "partial").then_some(indexing)
+    });
+    assert_eq!((&indexing["reason"], &indexing["message"]), (&json!("images"), &json!(NOT_READ)));
+    let sentence = format!("The attached file `report.docx` {NOT_READ}.");
+    let ask = json!({ "input": "How much is the rent?", "model": reader(&api), "filePaths": [path] });
+    let answer = api.completed(&api.accepted(&ask));
+    let text = answer["text"].as_str().expect("text");
+    assert!(text.contains("900 crowns") && text.contains(&sentence), "{text}");
+    vendor.will([Say::text("It is 900 crowns.")]);
+    let answer = api.completed(&api.accepted(&json!({ "input": "How much?", "filePaths": [path] })));
+    assert!(answer["text"].as_str().is_some_and(|text| text.ends_with(&sentence)), "{answer}");
+}
+
+#[test]
 fn a_language_model_is_told_of_the_images_inside_an_attached_document() {
     let Stage { vendor, api, service: _service, .. } = stage();
     let path = path_of(api.upload("pictured.docx", &document("pictured.docx")));

@@ -27,11 +27,11 @@ impl<'a> Archive<'a> {
     pub(super) fn open(bytes: &'a [u8]) -> Result<Self, ExtractError> {
         // Each entry takes memory before the library returns the first one.
         if declared_entries(bytes).is_some_and(|entries| entries > ENTRIES_MAX as u64) {
-            return Err(ExtractError::broken("ZIP", format_args!("it has more than {ENTRIES_MAX} entries")));
+            return Err(ExtractError::TooManyParts { bound: ENTRIES_MAX });
         }
         let zip = ZipArchive::new(Cursor::new(bytes)).map_err(|error| ExtractError::broken("ZIP", error))?;
         if zip.len() > ENTRIES_MAX {
-            return Err(ExtractError::broken("ZIP", format_args!("it has {} entries", zip.len())));
+            return Err(ExtractError::TooManyParts { bound: ENTRIES_MAX });
         }
         Ok(Self { zip, left: Rc::new(Cell::new(TOTAL_MAX_BYTES)) })
     }
@@ -51,13 +51,30 @@ impl<'a> Archive<'a> {
         Ok(Some(Bounded { inner: entry, left: PART_MAX_BYTES, total_left: self.left.clone() }))
     }
 
-    /// Returns a part as text, at most `max_bytes` of it.
+    /// Returns a part as text; nothing if there is no such part.
+    ///
+    /// # Errors
+    /// [`ExtractError::Bomb`] if it is longer than `max_bytes`.
     pub(super) fn text(&mut self, name: &str, max_bytes: u64) -> Result<String, ExtractError> {
-        let mut bytes = Vec::new();
-        if let Some(part) = self.part(name)? {
-            part.take(max_bytes).read_to_end(&mut bytes).map_err(|error| unpacking("ZIP", &error))?;
+        let bytes = self.beginning(name, max_bytes + 1)?.unwrap_or_default();
+        if bytes.len() as u64 > max_bytes {
+            return Err(ExtractError::Bomb { bound: max_bytes });
         }
         Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Returns at most `max_bytes` of a part; `None` if there is no such part.
+    pub(super) fn beginning(&mut self, name: &str, max_bytes: u64) -> Result<Option<Vec<u8>>, ExtractError> {
+        let Some(part) = self.part(name)? else { return Ok(None) };
+        let mut bytes = Vec::new();
+        part.take(max_bytes).read_to_end(&mut bytes).map_err(|error| unpacking("ZIP", &error))?;
+        Ok(Some(bytes))
+    }
+
+    /// Returns the length of a part that the archive declares, in bytes; 0 if there is no such part.
+    pub(super) fn declared_bytes(&mut self, name: &str) -> u64 {
+        let index = self.zip.index_for_name(name);
+        index.and_then(|index| self.zip.by_index_raw(index).ok()).map_or(0, |entry| entry.size())
     }
 
     /// Lists the files, one a line with its size.

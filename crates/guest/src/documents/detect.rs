@@ -39,6 +39,8 @@ pub(super) enum Workbook {
 
 /// The range at the start of a file in which the PDF signature may occur, in bytes.
 pub(super) const PDF_MARK_WITHIN_BYTES: usize = 1024;
+/// The longest name of a kind of OpenDocument, in bytes.
+const KIND_MAX_BYTES: u64 = 200;
 /// Signatures of files that are not documents, with their descriptions.
 const MAGIC: &[(&[u8], &str)] = &[
     (b"\x89PNG\r\n\x1a\n", "PNG image"),
@@ -223,7 +225,8 @@ enum OpenDocument {
 }
 
 fn open_document(archive: &mut Archive<'_>) -> Result<Option<OpenDocument>, ExtractError> {
-    let kind = archive.text("mimetype", 200)?;
+    let kind = archive.beginning("mimetype", KIND_MAX_BYTES)?.unwrap_or_default();
+    let kind = String::from_utf8_lossy(&kind);
     let Some((_, kind)) = kind.split_once("opendocument.").or_else(|| kind.split_once("vnd.sun.xml.")) else {
         return Ok(None);
     };

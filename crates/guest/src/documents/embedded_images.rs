@@ -1,18 +1,22 @@
 //! Images inside documents that have text: which of them may show text, and where they stand.
 
-use std::io::Read;
+use std::path::Path;
 
 use domain::image::ImageKind;
+use domain::unread::{UnreadImage, UnreadImages};
 use serde::{Deserialize, Serialize};
 
 use super::archive::Archive;
+use super::{ExtractError, Extracted};
 
-/// The maximum number of images of a document; further ones are not looked at.
-pub(super) const IMAGES_MAX: usize = 100;
+/// The maximum number of images of a document whose text is recognized.
+const IMAGES_MAX: usize = 100;
+/// The maximum number of images of a document that are looked at: as many as an archive has parts.
+pub(super) const LISTED_MAX: usize = 10_000;
 /// The least sides of an image whose text is recognized, in pixels: smaller ones are symbols and signs.
 const WIDTH_MIN: u32 = 200;
 const HEIGHT_MIN: u32 = 60;
-/// The most pixels of one image, and of all images of a document together; further ones are left out.
+/// The most pixels of one image, and of all images of a document together.
 const PIXELS_MAX: u64 = 25_000_000;
 const TOTAL_PIXELS_MAX: u64 = 200_000_000;
 /// The largest image in bytes, and the beginning that has its sides.
@@ -32,35 +36,66 @@ pub struct EmbeddedImage {
     pub heading: Option<String>,
 }
 
-/// Leaves out the images that are too small or too large to be recognized, or of another kind. Damage of an image is no
-/// damage of its document.
-pub(super) fn retain_recognizable(archive: &mut Archive<'_>, images: &mut Vec<EmbeddedImage>) {
-    let mut pixels_left = TOTAL_PIXELS_MAX;
-    images.retain(|image| {
-        let pixels = beginning(archive, &image.part, HEAD_BYTES).as_deref().and_then(recognizable_pixels);
-        let left = pixels.and_then(|pixels| pixels_left.checked_sub(pixels));
-        pixels_left = left.unwrap_or(pixels_left);
+/// Retains the images of a document that can be recognized, and counts those that would have to be, but are not. Symbols, drawings and
+/// addresses of other files are neither.
+pub(super) fn retain_recognizable(archive: &mut Archive<'_>, document: &mut Extracted) {
+    let (mut images_left, mut pixels_left) = (IMAGES_MAX, TOTAL_PIXELS_MAX);
+    let mut unread = UnreadImages::NONE;
+    document.images.retain(|image| {
+        let pixels = match pixels(archive, &image.part) {
+            Ok(pixels) => pixels,
+            Err(reason) => {
+                unread.add(reason, 1);
+                return false;
+            }
+        };
+        let Some(pixels) = pixels else { return false };
+        let left = pixels_left.checked_sub(pixels).filter(|_| images_left > 0);
+        match left {
+            Some(left) => (pixels_left, images_left) = (left, images_left - 1),
+            None => unread.add(UnreadImage::TooMany, 1),
+        }
         left.is_some()
     });
+    document.unread_images = unread;
+}
+
+/// Returns the number of pixels of an image that may show text; `None` if the part is none.
+fn pixels(archive: &mut Archive<'_>, part: &str) -> Result<Option<u64>, UnreadImage> {
+    let Some(head) = beginning(archive, part, HEAD_BYTES)? else { return Ok(None) };
+    let Some(kind) = ImageKind::of(&head) else {
+        return if has_name_of_kind(part) { Err(UnreadImage::Failed) } else { Ok(None) };
+    };
+    let (width, height) = kind.sides(&head).ok_or(UnreadImage::Failed)?;
+    if width < WIDTH_MIN || height < HEIGHT_MIN {
+        return Ok(None);
+    }
+    let pixels = u64::from(width) * u64::from(height);
+    let fits = pixels <= PIXELS_MAX && archive.declared_bytes(part) <= IMAGE_MAX_BYTES;
+    if fits { Ok(Some(pixels)) } else { Err(UnreadImage::TooLarge) }
+}
+
+/// Returns true if the name promises an image of a kind that is recognized.
+fn has_name_of_kind(part: &str) -> bool {
+    let extension = Path::new(part).extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| {
+        ["png", "jpg", "jpeg", "gif", "webp"].contains(&extension.to_ascii_lowercase().as_str())
+    })
 }
 
 /// Returns the content of an image in a document's archive, if it can be recognized.
 pub(crate) fn content(document: &[u8], part: &str) -> Option<Vec<u8>> {
     let mut archive = Archive::open(document).ok()?;
-    let image = beginning(&mut archive, part, IMAGE_MAX_BYTES + 1)?;
-    let fits = image.len() as u64 <= IMAGE_MAX_BYTES && recognizable_pixels(&image).is_some();
-    fits.then_some(image)
+    pixels(&mut archive, part).ok()??;
+    let image = beginning(&mut archive, part, IMAGE_MAX_BYTES + 1).ok()??;
+    (image.len() as u64 <= IMAGE_MAX_BYTES).then_some(image)
 }
 
-fn beginning(archive: &mut Archive<'_>, part: &str, max_bytes: u64) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    archive.part(part).ok()??.take(max_bytes).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
-}
-
-/// Returns the number of pixels by the header of an image.
-fn recognizable_pixels(image: &[u8]) -> Option<u64> {
-    let (width, height) = ImageKind::of(image)?.sides(image)?;
-    let pixels = u64::from(width) * u64::from(height);
-    (width >= WIDTH_MIN && height >= HEIGHT_MIN && pixels <= PIXELS_MAX).then_some(pixels)
+/// Returns the beginning of a part; `None` if there is no such part.
+fn beginning(archive: &mut Archive<'_>, part: &str, max_bytes: u64) -> Result<Option<Vec<u8>>, UnreadImage> {
+    let too_large = |error| match error {
+        ExtractError::Bomb { .. } => UnreadImage::TooLarge,
+        _ => UnreadImage::Failed,
+    };
+    archive.beginning(part, max_bytes).map_err(too_large)
 }

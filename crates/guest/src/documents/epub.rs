@@ -34,9 +34,11 @@ pub(super) fn extract(mut archive: Archive<'_>) -> Result<Extracted, ExtractErro
         return Err(ExtractError::Encrypted("EPUB"));
     }
     let mut writer = Writer::new();
-    let mut page = 0;
+    let (mut page, mut is_cut) = (0, false);
     for name in sections {
-        let section = html::extract(archive.text(&name, SECTION_MAX_BYTES)?.as_bytes());
+        let section = archive.beginning(&name, SECTION_MAX_BYTES + 1)?.unwrap_or_default();
+        is_cut |= section.len() as u64 > SECTION_MAX_BYTES;
+        let section = html::extract(&section);
         if !section.segments.is_empty() {
             page += 1;
             writer.slide(page);
@@ -53,7 +55,8 @@ pub(super) fn extract(mut archive: Archive<'_>) -> Result<Extracted, ExtractErro
         }
     }
     let mut extracted = writer.finish(Format::Epub);
-    retain_recognizable(&mut archive, &mut extracted.images);
+    extracted.truncated |= is_cut;
+    retain_recognizable(&mut archive, &mut extracted);
     Ok(extracted)
 }
 

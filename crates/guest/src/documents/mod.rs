@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Instant;
 
-use domain::unread::UnreadReason;
+use domain::unread::{UnreadImages, UnreadReason};
 use hayro_interpret::hayro_syntax::Pdf;
 use protocol::preview::{Mark, PageSize, Viewer};
 use serde::{Deserialize, Serialize};
@@ -65,7 +65,7 @@ pub(crate) const PIXELS_MAX: u64 = 100_000_000;
 /// The line in place of a document that is not read.
 const TOO_DEEP: &str = "(not read: too many documents inside each other)";
 /// The version of the readers: documents that failed with another version are read again.
-pub const READER_VERSION: i64 = 4;
+pub const READER_VERSION: i64 = 5;
 
 /// The format of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,6 +171,8 @@ pub struct Extracted {
     pub scans: Vec<u32>,
     /// The images inside the document that may show text.
     pub images: Vec<EmbeddedImage>,
+    /// The images inside the document that may show text and are not recognized.
+    pub unread_images: UnreadImages,
 }
 
 /// A range of pages that were read.
@@ -253,11 +255,17 @@ pub enum ExtractError {
         /// The number of pages.
         pages: u32,
     },
-    /// The file unpacks to an implausible size.
-    #[error("the file unpacks to more than {bound} bytes and is not read")]
+    /// The file, or a part of it that is needed, unpacks to an implausible size.
+    #[error("the file or a part of it unpacks to more than {bound} bytes and is not read")]
     Bomb {
         /// The bound that was exceeded, in bytes.
         bound: u64,
+    },
+    /// The file consists of too many parts.
+    #[error("the file has more than {bound} parts and is not read")]
+    TooManyParts {
+        /// The bound that was exceeded.
+        bound: usize,
     },
     /// The file violates its format.
     #[error("the {format} file is broken: {reason}")]
@@ -274,7 +282,7 @@ impl ExtractError {
     #[must_use]
     pub fn reason(&self) -> UnreadReason {
         match self {
-            Self::TooLarge { .. } | Self::Bomb { .. } => UnreadReason::TooLarge,
+            Self::TooLarge { .. } | Self::Bomb { .. } | Self::TooManyParts { .. } => UnreadReason::TooLarge,
             Self::Binary { kind, .. } if kind.contains("image") => UnreadReason::Image,
             Self::Binary { .. } | Self::Unsupported { .. } => UnreadReason::UnknownForm,
             Self::Encrypted(_) => UnreadReason::Encrypted,
@@ -426,6 +434,7 @@ pub(crate) fn recognized(page: u32, text: &str) -> Option<Extracted> {
         span: None,
         scans: Vec::new(),
         images: Vec::new(),
+        unread_images: UnreadImages::NONE,
     })
 }
 

@@ -40,7 +40,7 @@ fn read(mut archive: Archive<'_>, format: Format) -> Result<Extracted, ExtractEr
     }
     body.place_images();
     let mut extracted = body.writer.finish(format);
-    retain_recognizable(&mut archive, &mut extracted.images);
+    retain_recognizable(&mut archive, &mut extracted);
     Ok(extracted)
 }
 

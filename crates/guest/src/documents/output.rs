@@ -1,6 +1,10 @@
 //! Collects the text of a document within its bound.
 
-use super::embedded_images::IMAGES_MAX;
+use std::collections::HashSet;
+
+use domain::unread::UnreadImages;
+
+use super::embedded_images::LISTED_MAX;
 use super::{EmbeddedImage, Extracted, Format, OUTPUT_MAX_BYTES, Segment};
 
 /// The maximum length of a heading, in bytes.
@@ -19,6 +23,8 @@ pub(super) struct Writer {
     bytes: usize,
     truncated: bool,
     images: Vec<EmbeddedImage>,
+    /// The parts of the images.
+    image_parts: HashSet<String>,
 }
 
 impl Writer {
@@ -33,6 +39,7 @@ impl Writer {
             bytes: 0,
             truncated: false,
             images: Vec::new(),
+            image_parts: HashSet::new(),
         }
     }
 
@@ -91,7 +98,7 @@ impl Writer {
 
     /// Adds an image after the last line. One that stands in several places counts where it stands first.
     pub(super) fn image(&mut self, part: String) {
-        if self.images.len() < IMAGES_MAX && self.images.iter().all(|image| image.part != part) {
+        if self.images.len() < LISTED_MAX && self.image_parts.insert(part.clone()) {
             let line = self.page.is_none().then_some(self.next_line.saturating_sub(1).max(1));
             self.images.push(EmbeddedImage { part, page: self.page, line, heading: self.heading.clone() });
         }
@@ -149,6 +156,7 @@ impl Writer {
             notes: Vec::new(),
             scans: Vec::new(),
             images: self.images,
+            unread_images: UnreadImages::NONE,
             span: None,
         }
     }

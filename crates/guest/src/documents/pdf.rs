@@ -6,6 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
 
+use domain::unread::UnreadImages;
 use hayro_interpret::font::{Glyph, GlyphRun, PositionedGlyph};
 use hayro_interpret::hayro_cmap::WritingMode;
 use hayro_interpret::hayro_syntax::page::Page;
@@ -105,6 +106,7 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
         span: Some(Span { first, last: read, of }),
         scans,
         images: Vec::new(),
+        unread_images: UnreadImages::NONE,
     })
 }
 

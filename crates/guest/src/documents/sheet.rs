@@ -3,6 +3,7 @@
 use std::io::Cursor;
 
 use calamine::{Data, DataRef, DataType, Ods, Range, Reader, Xls, Xlsb, Xlsx};
+use domain::unread::UnreadImages;
 
 use super::archive::Archive;
 use super::detect::Workbook;
@@ -22,7 +23,9 @@ pub(super) fn extract(bytes: &[u8], kind: Workbook) -> Result<Extracted, Extract
         Workbook::Xlsx => {
             let mut workbook = Xlsx::new(cursor).map_err(failed)?;
             // A workbook with damaged notes still has its cells.
-            let notes = Archive::open(bytes).and_then(sheet_notes::read).unwrap_or_default();
+            let notes = Archive::open(bytes).and_then(sheet_notes::read);
+            let is_cut = matches!(notes, Err(ExtractError::Bomb { .. }));
+            let notes = notes.unwrap_or_default();
             for name in workbook.sheet_names() {
                 if !book.begin(&name) {
                     break;
@@ -38,6 +41,7 @@ pub(super) fn extract(bytes: &[u8], kind: Workbook) -> Result<Extracted, Extract
                 }
                 book.notes(notes.get(&name).map_or(&[], Vec::as_slice));
             }
+            book.truncated |= is_cut;
         }
         Workbook::Xlsb => book.ranges(Xlsb::new(cursor).map_err(failed)?),
         Workbook::Xls => book.ranges(Xls::new(cursor).map_err(failed)?),
@@ -202,6 +206,7 @@ impl Book {
             notes: Vec::new(),
             scans: Vec::new(),
             images: Vec::new(),
+            unread_images: UnreadImages::NONE,
             span: None,
         }
     }

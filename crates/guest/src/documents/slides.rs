@@ -40,7 +40,7 @@ pub(super) fn pptx(mut archive: Archive<'_>, main: &str) -> Result<Extracted, Ex
         }
     }
     let mut extracted = writer.finish(Format::Presentation);
-    retain_recognizable(&mut archive, &mut extracted.images);
+    retain_recognizable(&mut archive, &mut extracted);
     Ok(extracted)
 }
 

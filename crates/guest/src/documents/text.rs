@@ -1,6 +1,7 @@
 //! Reads plain text: detects the encoding and retains the lines.
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
+use domain::unread::UnreadImages;
 use encoding_rs::{Encoding, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1250};
 
 use super::{ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, Segment};
@@ -27,6 +28,7 @@ pub(super) fn extract(bytes: &[u8], format: Format) -> Result<Extracted, Extract
         notes: Vec::new(),
         scans: Vec::new(),
         images: Vec::new(),
+        unread_images: UnreadImages::NONE,
         span: None,
     })
 }

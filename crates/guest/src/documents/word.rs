@@ -54,7 +54,7 @@ pub(super) fn extract(
     body.writer.end_heading();
     margins(&mut archive, &relations, "footer", &mut body.writer)?;
     let mut extracted = body.finish();
-    retain_recognizable(&mut archive, &mut extracted.images);
+    retain_recognizable(&mut archive, &mut extracted);
     Ok(extracted)
 }
 

@@ -1,6 +1,7 @@
 use std::cell::RefCell;
 
 use domain::indexing::IndexState;
+use domain::unread::{UnreadImage, UnreadImages, UnreadReason};
 
 use super::tests::{Fixture, paths};
 use super::*;
@@ -14,8 +15,13 @@ fn album() -> Fixture {
 }
 
 async fn state(fixture: &Fixture, path: &str) -> IndexState {
+    outcome(fixture, path).await.0
+}
+
+async fn outcome(fixture: &Fixture, path: &str) -> (IndexState, Option<UnreadReason>) {
     let states = fixture.library.states().await;
-    states.iter().find(|(file, _)| file.path == path).expect("it is known").1.state
+    let indexing = states.iter().find(|(file, _)| file.path == path).expect("it is known").1;
+    (indexing.state, indexing.reason)
 }
 
 /// Lets the background read what it would, until nothing is left.
@@ -100,8 +106,72 @@ async fn reading_images_goes_on_after_a_kill_and_ends_with_those_that_fail() {
     };
     fixture.library.keep_up(failing).await;
     assert_eq!(parts.take(), ["two.png"]);
-    assert_eq!(state(&fixture, "/album.txt").await, IndexState::Indexed);
+    let unread = Some(UnreadReason::Images(UnreadImages::of([0, 0, 0, 1])));
+    assert_eq!(outcome(&fixture, "/album.txt").await, (IndexState::Partial, unread));
     assert_eq!(paths(&fixture.search("quince").await), ["/album.txt"]);
+}
+
+#[tokio::test]
+async fn images_that_are_not_read_are_counted_and_named_by_a_question_about_their_document() {
+    let fixture = album();
+    fixture.library.recognizes(1).await;
+    fixture.attached.replace(vec!["/album.txt".to_owned()]);
+    let found = fixture.search("fruit").await;
+    assert!(found.unread.is_empty(), "{found:?}");
+
+    fixture.write("album.txt", "four pictures of fruit\nimage 1.png\nimage 2.png\nimage 3.png\nimage 4.png");
+    let outcomes = |wanted: Wanted| async {
+        let part = wanted.image.as_ref().map(|image| image.image.part.clone());
+        match part.as_deref() {
+            Some("1.png") => Ok(Batch::of_unread_image(UnreadImage::TooSlow)),
+            Some("2.png") => Ok(Batch::of_unread_image(UnreadImage::TooLarge)),
+            Some("3.png") => Err(ExtractionProblem::too_slow(Duration::from_secs(1))),
+            Some(_) => fixture.lines_of(wanted).await,
+            None => {
+                let batch = fixture.lines_of(wanted).await;
+                batch.map(|batch| Batch { unread_images: [1, 0, 7, 0], ..batch })
+            }
+        }
+    };
+    fixture.library.touch([]);
+    fixture.library.keep_up(outcomes).await;
+    let counts = UnreadImages::of([2, 1, 7, 1]);
+    let expected = (IndexState::Partial, Some(UnreadReason::Images(counts)));
+    assert_eq!(outcome(&fixture, "/album.txt").await, expected);
+    let found = fixture.search("quince").await;
+    assert_eq!(paths(&found), ["/album.txt"]);
+    assert_eq!(found.unread.len(), 1, "{found:?}");
+    assert_eq!(found.unread[0].reason, UnreadReason::Images(counts).to_string());
+    assert!(found.text.contains("too large: 2, took too long: 1, too many: 7"), "{}", found.text);
+    let fixture = fixture.restarted();
+    fixture.library.touch([]);
+    keep_up(&fixture).await;
+    assert_eq!(outcome(&fixture, "/album.txt").await, expected, "they are not read again");
+    fixture.write("album.txt", "no picture any more");
+    keep_up(&fixture).await;
+    assert_eq!(outcome(&fixture, "/album.txt").await, (IndexState::Indexed, None));
+}
+
+#[tokio::test]
+async fn the_images_of_a_document_have_a_time_altogether() {
+    let images: String = (0..100).map(|number| format!("image {number}.png\n")).collect();
+    let fixture = Fixture::with(&[("album.txt", &*images)]);
+    fixture.library.recognizes(1).await;
+    fixture.search("picture").await;
+    tokio::time::pause();
+    let read = RefCell::new(0);
+    let slow = |wanted: Wanted| async {
+        tokio::time::sleep(Duration::from_secs(19)).await;
+        *read.borrow_mut() += 1;
+        fixture.lines_of(wanted).await
+    };
+    while state(&fixture, "/album.txt").await == IndexState::Indexing {
+        fixture.library.touch([]);
+        fixture.library.keep_up(slow).await;
+    }
+    assert_eq!(read.take(), 10, "the tenth ends after three minutes");
+    let expected = (IndexState::Partial, Some(UnreadReason::Images(UnreadImages::of([0, 90, 0, 0]))));
+    assert_eq!(outcome(&fixture, "/album.txt").await, expected);
 }
 
 #[tokio::test]
@@ -110,7 +180,7 @@ async fn documents_of_an_index_of_an_earlier_release_are_read_again_for_their_im
     fixture.library.recognizes(1).await;
     fixture.search("fruit").await;
     let index = Index::open(fixture.index.path()).unwrap();
-    index.connection().execute_batch("DROP TABLE image").unwrap();
+    index.connection().execute_batch("DROP TABLE image_count").unwrap();
     drop(index);
     fixture.read_since();
     let fixture = fixture.restarted();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use domain::unread::{UnreadImage, UnreadImages};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use text_analysis::Language;
 use tokio::time::Instant;
@@ -11,14 +12,20 @@ use super::store::{Index, IndexError, add_pieces, row_of, update_file};
 use super::walk::Found;
 use super::{BEGIN_TIME_MIN, FAIR_TIME, Library, Turn, seconds};
 use crate::documents::EmbeddedImage;
-use crate::documents::passages::Piece;
 
 /// The time in which a search waits for the images inside documents that the question names; the rest are read in the background.
 pub(super) const TIME_MAX: Duration = Duration::from_secs(10);
-/// An image has a row until it was read. In an index of an earlier release, documents that may have images are to be read again.
-const SCHEMA: &str = "CREATE TABLE image (
+/// The time in which the images of a document are read, from the beginning of one to its end; the rest are not read.
+const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(180);
+/// An image has a row until it was read. The images of a file that are not read are counted, as is the time that was spent on the others.
+/// In an index of an earlier release, documents that may have images are to be read again.
+const SCHEMA: &str = "DROP TABLE IF EXISTS image;
+CREATE TABLE image (
     id INTEGER PRIMARY KEY, file INTEGER NOT NULL, part TEXT NOT NULL, page INTEGER, line INTEGER, heading TEXT) STRICT;
 CREATE INDEX image_file ON image (file);
+CREATE TABLE image_count (
+    file INTEGER PRIMARY KEY, millis INTEGER NOT NULL, too_large INTEGER NOT NULL, too_slow INTEGER NOT NULL,
+    too_many INTEGER NOT NULL, failed INTEGER NOT NULL) STRICT;
 UPDATE file SET reader = -1, complete = 0 WHERE path LIKE '%.docx' OR path LIKE '%.pptx' OR path LIKE '%.odt'
     OR path LIKE '%.odp' OR path LIKE '%.epub';";
 /// The number of a file's images that are to be read: without text recognition none.
@@ -35,9 +42,9 @@ pub struct PendingImage {
     pub language: Option<Language>,
 }
 
-/// Creates the table if the index has none.
+/// Creates the tables if the index has none.
 pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<()> {
-    if connection.table_exists(None, "image")? {
+    if connection.table_exists(None, "image_count")? {
         return Ok(());
     }
     connection.execute_batch(&format!("BEGIN; {SCHEMA} COMMIT;"))
@@ -63,7 +70,32 @@ pub(super) fn add(
 /// Forgets the images of a file.
 pub(super) fn remove(transaction: &Transaction<'_>, file: i64) -> Result<(), IndexError> {
     transaction.prepare("DELETE FROM image WHERE file = ?1")?.execute([file])?;
+    transaction.prepare("DELETE FROM image_count WHERE file = ?1")?.execute([file])?;
     Ok(())
+}
+
+/// Adds to the time spent on the images of a file, and to the numbers of those that are not read. Returns the sums.
+pub(super) fn count(
+    transaction: &Transaction<'_>,
+    file: i64,
+    time: Duration,
+    unread: UnreadImages,
+) -> Result<(Duration, UnreadImages), IndexError> {
+    let [too_large, too_slow, too_many, failed] = unread.counts();
+    let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+    let mut add = transaction.prepare(
+        "INSERT INTO image_count VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (file) DO UPDATE SET
+             millis = millis + excluded.millis, too_large = too_large + excluded.too_large,
+             too_slow = too_slow + excluded.too_slow, too_many = too_many + excluded.too_many,
+             failed = failed + excluded.failed
+         RETURNING millis, too_large, too_slow, too_many, failed",
+    )?;
+    let values = params![file, millis, too_large, too_slow, too_many, failed];
+    Ok(add.query_row(values, |row| {
+        let unread = [row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?];
+        let spent: i64 = row.get(0)?;
+        Ok((Duration::from_millis(spent.unsigned_abs()), UnreadImages::of(unread)))
+    })?)
 }
 
 /// Returns true if an index has images that were not read.
@@ -72,7 +104,7 @@ pub(super) fn are_any(connection: &Connection) -> Result<bool, IndexError> {
 }
 
 impl Library {
-    /// Reads the next image inside a document. One that cannot be recognized in a fair time has no text.
+    /// Reads the next image inside a document. One that cannot be recognized in a fair time is counted.
     pub(super) async fn read_image<R, F>(
         &self,
         file: &Found,
@@ -94,13 +126,14 @@ impl Library {
         };
         let path = self.workspace.join(file.path.trim_start_matches('/'));
         let wanted = Wanted { file: path, pages: None, image: Some(image.clone()), time: time / 2 };
-        let pieces = match tokio::time::timeout(time, read(wanted)).await {
-            Ok(outcome) => outcome.unwrap_or_default().pieces,
+        let began = Instant::now();
+        let batch = match tokio::time::timeout(time, read(wanted)).await {
+            Ok(outcome) => outcome.unwrap_or_else(|_| Batch::of_unread_image(UnreadImage::Failed)),
             Err(_) if time < FAIR_TIME => return Ok(Turn::Over(todo)),
-            Err(_) => Vec::new(),
+            Err(_) => Batch::of_unread_image(UnreadImage::TooSlow),
         };
-        let found = file.clone();
-        let known = self.with_index(move |index| index.add_image(&found, &image, &pieces)).await?;
+        let (found, time) = (file.clone(), began.elapsed());
+        let known = self.with_index(move |index| index.add_image(&found, &image, &batch, time)).await?;
         self.activity.progress();
         let next = known.and_then(|known| known.todo(&file.stamp, seconds()));
         Ok(next.filter(|next| next.images > 0).map_or(Turn::Done, Turn::More))
@@ -130,12 +163,14 @@ impl Index {
         Ok(next.optional()?)
     }
 
-    /// Adds the text of an image, which may be none, if the file is still that of this stamp.
+    /// Adds the outcome of reading an image, which took this time, if the file is still that of this stamp. If the images of the file
+    /// took too long altogether, the rest of them are not read.
     pub(super) fn add_image(
         &mut self,
         file: &Found,
         image: &PendingImage,
-        pieces: &[Piece],
+        outcome: &Batch,
+        time: Duration,
     ) -> Result<Option<IndexedFile>, IndexError> {
         let transaction = self.transaction()?;
         let Some((id, mut known)) = row_of(&transaction, &file.path)? else { return Ok(None) };
@@ -144,11 +179,23 @@ impl Index {
         }
         let read =
             transaction.execute("DELETE FROM image WHERE id = ?1 AND file = ?2", params![image.id, id])?;
-        if read > 0 && !pieces.is_empty() && add_pieces(&transaction, file, id, pieces)? {
-            known.add_text(pieces);
-            update_file(&transaction, id, &known)?;
+        if read == 0 {
+            return Ok(Some(known));
         }
-        known.images = known.images.saturating_sub(u32::try_from(read).unwrap_or(0));
+        known.images = known.images.saturating_sub(1);
+        let pieces = &outcome.pieces;
+        if !pieces.is_empty() && add_pieces(&transaction, file, id, pieces)? {
+            known.add_text(pieces);
+        }
+        let (spent, mut unread) = count(&transaction, id, time, UnreadImages::of(outcome.unread_images))?;
+        if spent >= DOCUMENT_TIME_MAX && known.images > 0 {
+            let left = UnreadImages::of_reason(UnreadImage::TooSlow, known.images);
+            transaction.execute("DELETE FROM image WHERE file = ?1", [id])?;
+            (_, unread) = count(&transaction, id, Duration::ZERO, left)?;
+            known.images = 0;
+        }
+        known.note_unread_images(unread);
+        update_file(&transaction, id, &known)?;
         transaction.commit()?;
         Ok(Some(known))
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use domain::indexing::{FileIndexing, IndexState, PageProgress};
-use domain::unread::UnreadReason;
+use domain::unread::{UnreadImage, UnreadImages, UnreadReason};
 use serde::{Deserialize, Serialize};
 
 use super::images::PendingImage;
@@ -48,6 +48,17 @@ pub struct Batch {
     /// The images inside the document whose text is still to be recognized.
     #[serde(default)]
     pub images: Vec<EmbeddedImage>,
+    /// The counts of [`UnreadImages`]: images inside the document whose text is not recognized.
+    #[serde(default)]
+    pub unread_images: [u32; UnreadImage::ALL.len()],
+}
+
+impl Batch {
+    /// Creates the outcome of an image that could not be read.
+    #[must_use]
+    pub fn of_unread_image(reason: UnreadImage) -> Self {
+        Self { unread_images: UnreadImages::of_reason(reason, 1).counts(), ..Self::default() }
+    }
 }
 
 /// The reason why a document has no passages, or no further ones.
@@ -138,6 +149,17 @@ impl IndexedFile {
         self.text_bytes = self.text_bytes.saturating_add_unsigned(bytes as u64);
         if self.problem.as_ref().is_some_and(|problem| problem.reason == UnreadReason::NoText) {
             self.problem = None;
+        }
+    }
+
+    /// Names the images inside the document whose text is not read, unless more of it is not.
+    pub(super) fn note_unread_images(&mut self, images: UnreadImages) {
+        let reason = self.problem.as_ref().map(|problem| problem.reason);
+        let is_lesser = matches!(reason, None | Some(UnreadReason::NoText | UnreadReason::Images(_)));
+        if self.complete && is_lesser && !images.is_empty() {
+            let text = format!("all but the text of {} of its images is searched ({images})", images.total());
+            self.problem =
+                Some(ExtractionProblem { reason: UnreadReason::Images(images), text, passing: false });
         }
     }
 

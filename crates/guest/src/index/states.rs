@@ -11,7 +11,7 @@ use super::{IndexedFile, Library};
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 /// The length of a reported file as JSON besides its path, which is escaped: more than it takes.
-const REPORTED_MAX_BYTES: usize = 160;
+const REPORTED_MAX_BYTES: usize = 200;
 
 impl Library {
     /// Waits at most `time` until the states of files differ from the seen revision and no search needs the index, and returns

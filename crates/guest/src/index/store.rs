@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use domain::unread::UnreadReason;
+use domain::unread::{UnreadImages, UnreadReason};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, params};
 use text_analysis::Language;
 
@@ -465,6 +466,8 @@ fn add_batch(
     known.pages = batch.span.map(|span| (runs, span.of));
     (known.attempts, known.retry_at) = (0, None);
     known.text_bytes = own;
+    let (_, unread) = images::count(transaction, id, Duration::ZERO, UnreadImages::of(batch.unread_images))?;
+    known.note_unread_images(unread);
     update_file(transaction, id, &known)?;
     if batch.images.is_empty() {
         return Ok(known);
@@ -506,7 +509,7 @@ pub(super) fn update_file(
             known.complete,
             known.pages.as_ref().map(|(_, of)| *of),
             runs,
-            known.problem.as_ref().map(|problem| problem.reason.code()),
+            known.problem.as_ref().map(|problem| problem.reason.to_string()),
             known.problem.as_ref().map(|problem| problem.text.as_str()),
             known.attempts,
             known.retry_at,

@@ -101,6 +101,8 @@ fn describe(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) 
     if !document.images.is_empty() {
         // The agent knows whether they were read since.
         unread(&name, UnreadReason::Indexing);
+    } else if !document.unread_images.is_empty() {
+        unread(&name, UnreadReason::Images(document.unread_images));
     }
     *room -= text;
     output.passages.extend(pieces.into_iter().map(|piece| passage(&path, piece)));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::unread::UnreadReason;
+use domain::unread::{UnreadImage, UnreadReason};
 use text_analysis::{Language, detect_language};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
@@ -91,8 +91,14 @@ pub(super) async fn read_image(
     let task = Task::RecognizeImage { path, part: image.part, languages };
     let recognized = match ask(task, limits, IMAGE_TIME_MAX).await {
         Ok(Answer::Recognized(Ok(recognized))) => recognized,
-        // It has no text that can be read.
-        Ok(_) | Err(_) => return Ok(Batch::default()),
+        answer => {
+            let reason = match answer.err().and_then(|error| error.reason) {
+                Some(UnreadReason::TooSlow) => UnreadImage::TooSlow,
+                Some(UnreadReason::TooMuchMemory) => UnreadImage::TooLarge,
+                _ => UnreadImage::Failed,
+            };
+            return Ok(Batch::of_unread_image(reason));
+        }
     };
     let lines = image.line.map(|line| (line, line));
     let placed = |piece: Piece| Piece { page: image.page, lines, heading: image.heading.clone(), ..piece };

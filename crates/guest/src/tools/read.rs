@@ -187,6 +187,7 @@ fn batch_of(document: &Extracted, max_bytes: usize) -> Batch {
         cut: document.truncated,
         scans: document.scans.clone(),
         images: document.images.clone(),
+        unread_images: document.unread_images.counts(),
     }
 }
 

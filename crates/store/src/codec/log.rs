@@ -150,7 +150,7 @@ struct ResultForm<'a> {
     unread: Vec<UnreadForm<'a>>,
 }
 
-/// A file that could not be read, with a code for the reason.
+/// A file that could not be read, with the text form of the reason.
 #[derive(Serialize, Deserialize)]
 struct UnreadForm<'a> {
     path: Cow<'a, str>,
@@ -281,7 +281,7 @@ pub(crate) fn write_result(result: &CallResult) -> Result<String> {
         unread: result
             .unread
             .iter()
-            .map(|file| UnreadForm { path: (&file.path).into(), reason: file.reason.code().into() })
+            .map(|file| UnreadForm { path: (&file.path).into(), reason: file.reason.to_string().into() })
             .collect(),
     })
 }
