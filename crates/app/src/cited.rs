@@ -103,6 +103,14 @@ impl CitationCheck {
             Some(Unproven::Date(month)) => texts.with("source-unproven-date", "text", month.as_str()),
             Some(Unproven::Name(name)) => texts.with("source-unproven-name", "text", name.as_str()),
             Some(Unproven::Negation) => texts.get("source-unproven-negation"),
+            Some(Unproven::Quantity(number)) => {
+                texts.with("source-unproven-quantity", "text", number.as_str())
+            }
+            Some(Unproven::Participant(name)) => {
+                texts.with("source-unproven-participant", "text", name.as_str())
+            }
+            Some(Unproven::TimeOrder) => texts.get("source-unproven-time-order"),
+            Some(Unproven::Obligation) => texts.get("source-unproven-obligation"),
             Some(Unproven::Words) => texts.get("source-unproven-words"),
         };
         Some(Self { is_proven, text })

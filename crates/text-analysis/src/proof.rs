@@ -4,20 +4,26 @@
 //! It is no judgement of meaning. A sentence that passes may still say something else about the same numbers; one that
 //! does not pass says something that nobody finds in the passages.
 
+mod aligned;
 mod facts;
+mod modality;
 mod negation;
+mod quantity;
+mod roles;
+mod time_order;
 
 use std::collections::HashSet;
 
 use crate::stem::stems;
 use crate::synonyms::related;
-use crate::{Language, detect_language, fold, terms};
+use crate::{Language, detect_language, fold, terms, token};
 
+use aligned::{Alignment, Sentence};
 use facts::Values;
 
 /// The share of a sentence's words, in per cent, that have to stand in the passages.
 const WORDS_MIN_PERCENT: usize = 34;
-/// A sentence with fewer words is checked by its numbers and names alone.
+/// Of a sentence with fewer words all have to stand there, if it has no number or name.
 const WORDS_MIN: usize = 3;
 /// The fewest words of a quotation; shorter ones are terms.
 const QUOTE_WORDS_MIN: usize = 3;
@@ -39,6 +45,14 @@ pub enum Unproven {
     Name(String),
     /// It says the contrary of the sentences with its words.
     Negation,
+    /// A number of which the passages say another unit or limit, or another number of the unit.
+    Quantity(String),
+    /// One of whom it says what the passages say of another.
+    Participant(String),
+    /// It says before what the passages say after, or the other way round.
+    TimeOrder,
+    /// It permits what the passages require or forbid, or requires what they permit.
+    Obligation,
     /// Most of its words, or all there is to compare.
     Words,
 }
@@ -51,6 +65,10 @@ impl std::fmt::Display for Unproven {
             Self::Date(month) => write!(f, "the passage does not contain the date ({month})"),
             Self::Name(name) => write!(f, "the passage does not contain the name {name}"),
             Self::Negation => f.write_str("the passage says the contrary"),
+            Self::Quantity(number) => write!(f, "the passage gives {number} another value, unit or limit"),
+            Self::Participant(name) => write!(f, "the passage says this of another than {name}"),
+            Self::TimeOrder => f.write_str("the passage says another order in time"),
+            Self::Obligation => f.write_str("the passage says otherwise what must, may or must not be done"),
             Self::Words => f.write_str("the passage has too few words in common with the sentence"),
         }
     }
@@ -74,7 +92,9 @@ pub fn prove(claim: &str, passages: &[&str]) -> Result<(), Unproven> {
     let said: String = claim.lines().filter(|line| !line.starts_with('>')).collect::<Vec<_>>().join("\n");
     let text = passages.join("\n");
     let values = Values::of(&text);
-    if let Some(number) = facts::numbers(&said).into_iter().find(|number| !values.has(number)) {
+    let dated = facts::months_in_digits(&said);
+    let is_missing = |number: &facts::Number| !values.has(number) && !values.has_dated(number, &dated);
+    if let Some(number) = facts::numbers(&said).into_iter().find(is_missing) {
         return Err(Unproven::Number(number.shown));
     }
     if let Some(month) = facts::months(&said).into_iter().find(|month| !values.has_month(month.number)) {
@@ -91,32 +111,70 @@ pub fn prove(claim: &str, passages: &[&str]) -> Result<(), Unproven> {
     }
     let compared = quoted || !facts::numbers(&said).is_empty() || !names.is_empty();
     let share = share(&said, &text);
-    if !quoted && share.is_some() && negation::contradicts(&said, &text) {
+    let compared_by_meaning = !quoted && !stands_verbatim(&said, &text);
+    if compared_by_meaning && share.is_some() && negation::contradicts(&said, &text) {
         return Err(Unproven::Negation);
+    }
+    if compared_by_meaning && let Some(changed) = changed(&said, &text, language.or(cited_language)) {
+        return Err(changed);
     }
     match share {
         Some(percent) if percent >= WORDS_MIN_PERCENT || quoted => Ok(()),
         Some(_) if language == cited_language || language.is_none() || cited_language.is_none() => {
             Err(Unproven::Words)
         }
-        _ if compared => Ok(()),
+        None if compared || all_stand(&said, &text) => Ok(()),
+        Some(_) if compared => Ok(()),
         _ => Err(Unproven::Words),
     }
 }
 
+/// Returns what the sentences of the claim change in those that they may stand in.
+fn changed(claim: &str, text: &str, language: Option<Language>) -> Option<Unproven> {
+    let (said, cited) = (Sentence::all(claim), Sentence::all(text));
+    let alignments: Vec<Alignment<'_, '_>> = said.iter().map(|said| Alignment::of(said, &cited)).collect();
+    let participant = |language| alignments.iter().find_map(|alignment| roles::changed(alignment, language));
+    let quantity = quantity::changed(&alignments, &cited).map(Unproven::Quantity);
+    quantity
+        .or_else(|| language.and_then(participant).map(Unproven::Participant))
+        .or_else(|| alignments.iter().any(time_order::is_changed).then_some(Unproven::TimeOrder))
+        .or_else(|| alignments.iter().any(modality::is_changed).then_some(Unproven::Obligation))
+}
+
+/// Returns true if the words of the claim stand in the text one after another.
+fn stands_verbatim(claim: &str, text: &str) -> bool {
+    let words = |text: &str| {
+        let words = token::tokens(text).into_iter().map(|token| fold(token.text));
+        words.fold(" ".to_owned(), |line, word| line + &word + " ")
+    };
+    words(text).contains(&words(claim))
+}
+
 /// Returns the share of the claim's words, in per cent, that the text contains in some form; `None` for few words.
 fn share(claim: &str, text: &str) -> Option<usize> {
+    let (met, words) = met(claim, text);
+    (words >= WORDS_MIN).then(|| met * 100 / words)
+}
+
+/// Returns true if the text contains all words of the claim in some form.
+fn all_stand(claim: &str, text: &str) -> bool {
+    let (met, words) = met(claim, text);
+    words > 0 && met == words
+}
+
+/// Returns how many of the claim's words the text contains in some form, and how many it has.
+fn met(claim: &str, text: &str) -> (usize, usize) {
     let forms = |text: &str| -> Vec<Vec<String>> {
         let words = terms(text, Language::English).into_iter().filter(|term| !term.stop && !term.number);
         words.map(|term| stems(&fold(&term.exact))).collect()
     };
     let known: HashSet<String> = forms(text).into_iter().flatten().collect();
     let words = forms(claim);
-    let met = |word: &&Vec<String>| {
+    let is_met = |word: &&Vec<String>| {
         word.iter()
             .any(|stem| known.contains(stem) || related(stem).iter().any(|other| known.contains(*other)))
     };
-    (words.len() >= WORDS_MIN).then(|| words.iter().filter(met).count() * 100 / words.len())
+    (words.iter().filter(is_met).count(), words.len())
 }
 
 /// Removes the marks of Markdown's emphasis and its escapes.
@@ -168,7 +226,8 @@ mod tests {
     use super::*;
 
     const LEASE: &str = "§ 4 Rent\nThe monthly rent is 18,500 crowns, payable to Jana Nováková by the fifth day. The lease \
-        was signed on 2024-03-01. Notice takes three months.";
+        was signed on 2024-03-01. Notice takes three months. The tenant shall inform the landlord of repairs. The deposit is \
+        refunded after the inspection. The tenant may keep a dog.";
 
     #[test]
     fn what_stands_in_the_passage_is_proven() {
@@ -176,6 +235,9 @@ mod tests {
             "The rent is 18 500 crowns a month.",
             "It was signed on 1 March 2024, and the notice of the lease takes 3 months.",
             "The rent goes to Jana Nováková.",
+            "The landlord is informed of repairs by the tenant.",
+            "After the inspection the deposit is refunded.",
+            "The tenant must inform the landlord of repairs.",
             "The lease says that it is \"payable to Jana Nováková by the fifth day\".",
             "> The monthly rent is 18,500 crowns, payable",
         ] {
@@ -193,6 +255,13 @@ mod tests {
             ("It is \"payable to anyone at all\".", Unproven::Quote("payable to anyone at all".to_owned())),
             ("The tenant may keep two small dogs indoors.", Unproven::Number("two".to_owned())),
             ("Smoking inside the building is strictly forbidden.", Unproven::Words),
+            ("Notice takes three weeks.", Unproven::Quantity("three".to_owned())),
+            (
+                "The landlord shall inform the tenant of repairs.",
+                Unproven::Participant("landlord".to_owned()),
+            ),
+            ("The deposit is refunded before the inspection.", Unproven::TimeOrder),
+            ("The tenant must keep a dog.", Unproven::Obligation),
         ] {
             assert_eq!(prove(claim, &[LEASE]), Err(missing), "{claim}");
         }

@@ -149,6 +149,9 @@ const NUMERALS: &[(&str, u32)] = &[
 /// Endings (folded) of Czech and Slovak numerals of at least this length: `dvanástich`, `osmdesátých`.
 const NUMERAL_ENDINGS: [&str; 4] = ["i", "ich", "im", "ych"];
 const INFLECTED_MIN_CHARS: usize = 6;
+/// The beginnings (folded) of what follows a numeral in one word.
+const COUNTED: [&str; 12] =
+    ["let", "roc", "den", "tyden", "tyzd", "mesic", "mesac", "hodin", "jahr", "tag", "monat", "stund"];
 /// The prefixes (folded) of each month's names. Ambiguous ones, such as `may` and `mar`, stand as whole words after `=`.
 const MONTHS: [&str; 12] = [
     "januar leden ledna lednu",
@@ -175,7 +178,7 @@ const NOUN_ENDINGS: [&str; 15] = [
     "tage", "jahr", "geld",
 ];
 /// Codes of currencies, which stand for their names.
-const CURRENCIES: [&str; 6] = ["czk", "eur", "usd", "gbp", "chf", "pln"];
+pub(super) const CURRENCIES: [&str; 6] = ["czk", "eur", "usd", "gbp", "chf", "pln"];
 
 /// A number of a claim.
 #[derive(Debug)]
@@ -210,7 +213,7 @@ impl Values {
     pub(super) fn of(text: &str) -> Self {
         let mut numbers = HashSet::new();
         for token in tokens(text) {
-            numbers.extend(value(&token));
+            numbers.extend(value(&token).or_else(|| counted_value(&fold(token.text))));
             // The parts of dates and of numbers with points: `2024-03-01`, `1.3.2024`, `2.1`.
             let parts = token.text.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
             numbers.extend(parts.map(trimmed));
@@ -221,6 +224,11 @@ impl Values {
 
     pub(super) fn has(&self, number: &Number) -> bool {
         self.numbers.contains(&number.value)
+    }
+
+    /// Returns true if the number is one of these months of dates in digits, and stands here, be it by its name.
+    pub(super) fn has_dated(&self, number: &Number, dated: &[usize]) -> bool {
+        number.value.parse().is_ok_and(|month| dated.contains(&month) && self.months.contains(&month))
     }
 
     pub(super) fn has_month(&self, month: usize) -> bool {
@@ -256,7 +264,7 @@ pub(super) fn months(text: &str) -> Vec<Month> {
 }
 
 /// Returns the months of dates in digits: `1. 3. 2024`, `2024-03-01`, `15.04.2023`.
-fn months_in_digits(text: &str) -> Vec<usize> {
+pub(super) fn months_in_digits(text: &str) -> Vec<usize> {
     let mut runs: Vec<(&str, usize)> = Vec::new();
     let mut rest = text;
     while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
@@ -328,7 +336,7 @@ impl Name {
 }
 
 /// Returns the value of a number, a number word, or the digits at the start of a word (`36h`).
-fn value(token: &Token<'_>) -> Option<String> {
+pub(super) fn value(token: &Token<'_>) -> Option<String> {
     match token.kind {
         Kind::Number | Kind::Section => Some(trimmed(&normal_number(token.text))),
         Kind::Word => {
@@ -346,6 +354,14 @@ fn value(token: &Token<'_>) -> Option<String> {
             NUMERALS.iter().find(|(word, _)| is(word)).map(|(_, value)| value.to_string())
         }
     }
+}
+
+/// Returns the number at the beginning of a word that counts years, days and the like: `pětiletý`, `dreijährig`.
+fn counted_value(folded: &str) -> Option<String> {
+    let counts = |word: &str| {
+        folded.strip_prefix(word).is_some_and(|rest| COUNTED.iter().any(|counted| rest.starts_with(counted)))
+    };
+    NUMERALS.iter().find(|(word, _)| counts(word)).map(|(_, value)| value.to_string())
 }
 
 /// Removes zeros that do not change the value: `03`, `5.50`.

@@ -10,8 +10,10 @@ use crate::sentence::sentences;
 use crate::stem::stems;
 use crate::{Language, Term, terms};
 
+use super::aligned::{self, holds};
+
 /// Words (folded) that negate the words after them.
-const NEGATING: &str = "\
+pub(super) const NEGATING: &str = "\
     not no never nobody none cannot neither nor nicht kein keine keinen keinem keiner keines nie niemals niemand nichts weder \
     neni nejsou nikdy nikdo zadny zadna zadne zadneho zadnou zadnych nelze nie nikto nikoho ziadny ziadna ziadne ziadneho \
     nemozno \
@@ -25,7 +27,7 @@ const LIMITING: &str = "\
     neskor";
 /// Words of exceptions and conditions, whose sentences are not compared: `außer sonntags` says the same as `nicht sonntags`.
 const EXCEPTING: &str = "\
-    except unless without only until outside excluding ausser ohne ausgenommen nur bis erst krome vyjma bez pouze jen leda az \
+    except unless without only until outside excluding free ausser ohne ausgenommen nur bis erst sofern falls soweit denn frei krome vyjma bez pouze jen leda az \
     okrem iba len pokial forbidden prohibited verboten untersagt zakazano zakazane vylouceno vylucene";
 /// Words with `ne` at their beginning that negate nothing, by their beginnings.
 const NE_WORDS: &str = "\
@@ -49,6 +51,15 @@ struct Sentence {
     all: HashSet<String>,
     negated: HashSet<String>,
     excepting: bool,
+}
+
+/// Returns true if the sentence has a negation word that makes no limit.
+pub(super) fn negates(sentence: &aligned::Sentence<'_>) -> bool {
+    let words = &sentence.words;
+    words.iter().enumerate().any(|(at, word)| {
+        let limits = words.get(at + 1).is_some_and(|next| holds(LIMITING, &next.folded));
+        holds(NEGATING, &word.folded) && !limits
+    })
 }
 
 /// Returns true if a sentence of the claim says the contrary of all sentences of the text that it may stand in.
@@ -158,8 +169,4 @@ fn positive(word: &[String]) -> Option<Vec<String>> {
         .map(str::to_owned)
         .collect();
     (!stems.is_empty()).then_some(stems)
-}
-
-fn holds(list: &str, word: &str) -> bool {
-    list.split_whitespace().any(|one| one == word)
 }

@@ -1,0 +1,54 @@
+//! Compares what must be done, what may be done and what is forbidden.
+
+use super::aligned::{Alignment, Sentence, holds};
+use super::negation;
+
+const MUST: &str = "\
+    must shall required obliged obligated musi musia musis povinen povinna povinny povinni povinne nutne nutno treba potreba \
+    muss mussen musst verpflichtet";
+const MAY: &str = "\
+    may allowed permit permits permitted entitled muze mohou smi smeji lze mozne mozno opravnen opravnena opravneni opravneny moze mozu \
+    smie smu kann konnen darf durfen berechtigt";
+/// Words (folded) that permit something, but are used of what must be done, too.
+const CAN: &str = "can could";
+const FORBIDDEN: &str = "\
+    forbidden prohibited disallowed verboten untersagt unzulassig zakazano zakazane zakazana zakazan zakaz zakazany";
+/// Words (folded) of conditions, which permit something all the same.
+const CONDITIONS: &str = "\
+    unless except without if when only provided subject ohne ausser wenn falls sofern nur bez pokud jestlize jen pouze krome \
+    ak iba len okrem ledaze with consent";
+
+/// The share of a claim's words that a sentence must contain to speak of the same duty.
+const OVERLAP_MIN: f64 = 0.75;
+
+/// Returns true if the claim permits what the passages require or forbid, or requires what they permit.
+pub(super) fn is_changed(alignment: &Alignment<'_, '_>) -> bool {
+    alignment.differs(|said, cited| {
+        permits_what_is_forbidden(said, cited)
+            || said.overlap(cited) >= OVERLAP_MIN
+                && (has_only(said, MUST, MAY) && has_only(cited, MAY, MUST)
+                    || has_only(said, MAY, MUST) && has_only(cited, MUST, MAY))
+    })
+}
+
+/// Returns true if the claim permits without a condition what the sentence forbids, be it with an exception.
+fn permits_what_is_forbidden(said: &Sentence<'_>, cited: &Sentence<'_>) -> bool {
+    let permits =
+        (said.has_any(MAY) || said.has_any(CAN)) && !negation::negates(said) && !said.has_any(CONDITIONS);
+    let forbids =
+        cited.has_any(FORBIDDEN) || cited.has_any(MAY) && negation::negates(cited) || is_not_allowed(cited);
+    permits && forbids && !said.has_any(FORBIDDEN)
+}
+
+/// Returns true if the sentence has `shall not`, or a verb such as `nesmí`.
+fn is_not_allowed(sentence: &Sentence<'_>) -> bool {
+    let shall_not =
+        sentence.words.windows(2).any(|pair| holds("shall must", &pair[0].folded) && pair[1].folded == "not");
+    shall_not
+        || sentence.has_any("nesmi nesmie nesmeji nesmu nemuze nemohou nemoze nemozu nelze nemozno cannot")
+}
+
+fn has_only(sentence: &Sentence<'_>, list: &str, other: &str) -> bool {
+    let negated = negation::negates(sentence) || is_not_allowed(sentence);
+    sentence.has_any(list) && !sentence.has_any(other) && !negated
+}
