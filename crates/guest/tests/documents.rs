@@ -339,6 +339,9 @@ fn images_inside_documents_have_their_places() {
     let word = read("pictured.docx").expect("it is read");
     assert_eq!(word.images, [image("word/media/image1.png", None, Some(2), None)]);
     assert!(read("minutes.docx").expect("it is read").images.is_empty());
+    let manual = read("pictured.pdf").expect("it is read");
+    assert_eq!(manual.images, [image("area 60 135 492 202", Some(2), None, None)]);
+    assert!(read("scanned.pdf").expect("it is read").images.is_empty(), "a scan is recognized with its page");
 
     let blip = |id: &str| format!("<p:pic><a:blip r:embed='{id}'/></p:pic>");
     let title = "<p:sp><p:ph type='title'/><a:p><a:t>Prices</a:t></a:p></p:sp>";

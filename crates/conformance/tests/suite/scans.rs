@@ -61,6 +61,22 @@ fn text_that_only_an_image_inside_a_document_has_is_quoted_with_its_place() {
 }
 
 #[test]
+fn text_that_only_an_image_on_a_page_has_is_quoted_with_the_page() {
+    let service = Service::start(Options::default());
+    let api = service.api(&service.account());
+    let path = path_of(api.upload("manual.pdf", &document("pictured.pdf")));
+    let ask = json!({ "input": "What is the pressure limit?", "model": reader(&api), "filePaths": [path] });
+    let answer = poll::until("the image is read", || {
+        let answer = api.completed(&api.accepted(&ask));
+        let text = answer["text"].as_str().expect("text");
+        (!text.contains("still being indexed")).then_some(answer)
+    });
+    let text = answer["text"].as_str().expect("text");
+    assert!(text.contains("47 kilopascals"), "{text}");
+    assert!(answer.to_string().contains("manual.pdf#page=2"), "{answer}");
+}
+
+#[test]
 fn images_inside_a_document_that_are_not_read_are_counted_with_the_reasons() {
     const NOT_READ: &str =
         "was read without the text of 3 of the images in it (too large: 1, not recognizable: 2)";

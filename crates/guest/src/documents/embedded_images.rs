@@ -10,7 +10,7 @@ use super::archive::Archive;
 use super::{ExtractError, Extracted};
 
 /// The maximum number of images of a document whose text is recognized.
-const IMAGES_MAX: usize = 100;
+pub(crate) const IMAGES_MAX: usize = 100;
 /// The maximum number of images of a document that are looked at: as many as an archive has parts.
 pub(super) const LISTED_MAX: usize = 10_000;
 /// The least sides of an image whose text is recognized, in pixels: smaller ones are symbols and signs.
@@ -26,7 +26,7 @@ const HEAD_BYTES: u64 = 128 * 1024;
 /// An image inside a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmbeddedImage {
-    /// The name of its part in the document's archive.
+    /// The name of its part in the document's archive, or its area on the page of a PDF.
     pub part: String,
     /// The page that it is on, where the format has pages.
     pub page: Option<u32>,
@@ -84,7 +84,7 @@ fn has_name_of_kind(part: &str) -> bool {
 }
 
 /// Returns the content of an image in a document's archive, if it can be recognized.
-pub(crate) fn content(document: &[u8], part: &str) -> Option<Vec<u8>> {
+pub(super) fn content(document: &[u8], part: &str) -> Option<Vec<u8>> {
     let mut archive = Archive::open(document).ok()?;
     pixels(&mut archive, part).ok()??;
     let image = beginning(&mut archive, part, IMAGE_MAX_BYTES + 1).ok()??;

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use detect::extensions;
 pub use embedded_images::EmbeddedImage;
-pub(crate) use embedded_images::content as embedded_image;
+pub(crate) use embedded_images::IMAGES_MAX;
 
 mod archive;
 mod chart;
@@ -39,6 +39,7 @@ mod output;
 mod parts;
 pub mod passages;
 mod pdf;
+mod pdf_images;
 mod pdf_letters;
 mod picture;
 mod rtf;
@@ -373,9 +374,18 @@ impl Nesting<'_> {
 
 /// Renders the images of a page of a PDF, counted from 1, as a portable graymap, and returns it with its pixels per inch.
 pub(crate) fn render_scan(bytes: &[u8], page: u32) -> Option<(Vec<u8>, u32)> {
-    let rendered = scan::render(&pdf::load(bytes).ok()?, page)?;
+    let rendered = scan::render(&pdf::load(bytes).ok()?, page, None)?;
     let dpi = rendered.dpi;
     Some((rendered.into_pgm(), dpi))
+}
+
+/// Returns an image inside a document, with its pixels per inch if they are known; `None` if it cannot be recognized.
+pub(crate) fn embedded_image(document: &[u8], image: &EmbeddedImage) -> Option<(Vec<u8>, Option<u32>)> {
+    if is_pdf(document) {
+        let (rendered, dpi) = pdf_images::render(document, image.page?, &image.part)?;
+        return Some((rendered, Some(dpi)));
+    }
+    Some((embedded_images::content(document, &image.part)?, None))
 }
 
 /// Returns the sizes of pages of a PDF, from `first` on, counted from 1, at most `max`; `None` of other formats.

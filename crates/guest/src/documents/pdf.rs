@@ -3,6 +3,7 @@
 //! The library interprets a page's drawing instructions and reports runs of glyphs with their places. Pages are guarded
 //! one by one, because a malformed one may make it panic.
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
 
@@ -19,6 +20,7 @@ use hayro_interpret::{
 use unicode_normalization::UnicodeNormalization;
 
 use super::clause;
+use super::pdf_images::PageImages;
 use super::pdf_letters::Letters;
 use super::{Bounds, ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, PAGES_MAX, Segment, Span};
 
@@ -60,6 +62,7 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
     let mut cache = InterpreterCache::new();
     let mut letters = Letters::of(&document);
     let (mut segments, mut notes, mut scans) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut images, mut seen_images) = (Vec::new(), HashSet::new());
     let (mut next, mut read_bytes) = (first, 0);
     while next <= last {
         let late = bounds.until.is_some_and(|until| Instant::now() >= until);
@@ -77,11 +80,14 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
             cache = InterpreterCache::new();
         }
         let covered = drawing.covered;
+        let page_images = std::mem::take(&mut drawing.images);
         let text = drawing.into_text();
         if covered >= SCAN_COVERED_MIN
             && text.chars().filter(|letter| letter.is_alphanumeric()).nth(SCAN_LETTERS_MAX).is_none()
         {
             scans.push(next);
+        } else {
+            images.extend(page_images.into_embedded(next, &mut seen_images));
         }
         read_bytes += text.len();
         if !text.is_empty() {
@@ -105,7 +111,7 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
         notes,
         span: Some(Span { first, last: read, of }),
         scans,
-        images: Vec::new(),
+        images,
         unread_images: UnreadImages::NONE,
     })
 }
@@ -156,6 +162,7 @@ struct Drawing<'l, 'd> {
     /// The area of the page, and the part of it that images cover, those that overlap counted twice.
     area: f64,
     covered: f64,
+    images: PageImages,
 }
 
 impl<'l, 'd> Drawing<'l, 'd> {
@@ -169,6 +176,7 @@ impl<'l, 'd> Drawing<'l, 'd> {
             filled_at: None,
             area: 0.0,
             covered: 0.0,
+            images: PageImages::default(),
         }
     }
 
@@ -216,6 +224,9 @@ impl<'l, 'd> Drawing<'l, 'd> {
         let size = (transform.determinant().abs() * length / drawn_length).sqrt() * UNITS_PER_SIZE;
         if !(origin.is_finite() && size.is_finite() && length > 0.0) || self.lines.len() > LINES_MAX {
             return;
+        }
+        if text.contains(char::is_alphanumeric) {
+            self.images.letter(origin);
         }
         let direction = ahead / drawn_length;
         let width = match mode {
@@ -354,6 +365,7 @@ impl<'a> Device<'a> for Drawing<'_, '_> {
         if covered.is_finite() {
             self.covered += covered;
         }
+        self.images.draw(&image, props.transform);
     }
     fn draw_rect(&mut self, _: &Rect, _: DrawProps<'a>, _: &DrawMode) {
         self.count();

@@ -38,9 +38,10 @@ impl GrayPage {
     }
 }
 
-/// Renders the images of a page, counted from 1. Returns `None` if there is no such page or it cannot be interpreted.
-pub(crate) fn render(document: &Pdf, page: u32) -> Option<GrayPage> {
-    catch_unwind(AssertUnwindSafe(|| draw(document, page))).ok().flatten()
+/// Renders the images of a page, counted from 1, or of an area of it, in points from its upper left corner. Returns `None` if there is no
+/// such page or it cannot be interpreted.
+pub(crate) fn render(document: &Pdf, page: u32, area: Option<Rect>) -> Option<GrayPage> {
+    catch_unwind(AssertUnwindSafe(|| draw(document, page, area))).ok().flatten()
 }
 
 #[expect(
@@ -48,10 +49,12 @@ pub(crate) fn render(document: &Pdf, page: u32) -> Option<GrayPage> {
     clippy::cast_sign_loss,
     reason = "bounded by the most pixels of a page"
 )]
-fn draw(document: &Pdf, page: u32) -> Option<GrayPage> {
+fn draw(document: &Pdf, page: u32, area: Option<Rect>) -> Option<GrayPage> {
     let page = document.pages().get((page as usize).checked_sub(1)?)?;
     let (width, height) = page.render_dimensions();
-    let (width, height) = (f64::from(width), f64::from(height));
+    let whole = Rect::new(0.0, 0.0, f64::from(width), f64::from(height));
+    let shown = area.map_or(whole, |area| area.intersect(whole));
+    let (width, height) = (shown.width(), shown.height());
     let area = width * height;
     if !(area.is_finite() && width >= 1.0 && height >= 1.0) {
         return None;
@@ -61,7 +64,8 @@ fn draw(document: &Pdf, page: u32) -> Option<GrayPage> {
     let (columns, rows) = ((width * scale) as usize, (height * scale) as usize);
     let pixels = vec![255; columns.max(1) * rows.max(1)];
     let mut gray = GrayPage { width: columns.max(1), height: rows.max(1), dpi, pixels };
-    let start = Affine::scale(scale) * Affine::new(page.initial_transform(true).as_coeffs());
+    let origin = Affine::translate((-shown.x0, -shown.y0));
+    let start = Affine::scale(scale) * origin * Affine::new(page.initial_transform(true).as_coeffs());
     let bounds = Rect::new(0.0, 0.0, width * scale, height * scale);
     let cache = InterpreterCache::new();
     let mut context = Context::new(start, bounds, &cache, document.xref(), InterpreterSettings::default());

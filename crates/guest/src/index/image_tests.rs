@@ -5,6 +5,7 @@ use domain::unread::{UnreadImage, UnreadImages, UnreadReason};
 
 use super::tests::{Fixture, paths};
 use super::*;
+use crate::documents::EmbeddedImage;
 
 /// A document with two images, and one without.
 fn album() -> Fixture {
@@ -150,6 +151,51 @@ async fn images_that_are_not_read_are_counted_and_named_by_a_question_about_thei
     fixture.write("album.txt", "no picture any more");
     keep_up(&fixture).await;
     assert_eq!(outcome(&fixture, "/album.txt").await, (IndexState::Indexed, None));
+}
+
+#[tokio::test]
+async fn a_long_document_has_no_more_images_than_another() {
+    let fixture = Fixture::with(&[("pages.txt", "pages 1\n2\n3\n4\n5\n6\n7\n8\n9\n10")]);
+    fixture.library.recognizes(1).await;
+    let read = RefCell::new(0);
+    let pictured = |wanted: Wanted| async {
+        if wanted.image.is_some() {
+            *read.borrow_mut() += 1;
+        }
+        let mut batch = fixture.lines_of(wanted).await?;
+        let image = |page| EmbeddedImage { part: String::new(), page: Some(page), line: None, heading: None };
+        let pages = batch.span.map(|span| span.first..=span.last).into_iter().flatten();
+        batch.images = pages.flat_map(|page| std::iter::repeat_n(image(page), 30)).collect();
+        Ok(batch)
+    };
+    fixture.library.touch([]);
+    fixture.library.keep_up(pictured).await;
+    assert_eq!(read.take(), 100);
+    let unread = Some(UnreadReason::Images(UnreadImages::of([0, 0, 200, 0])));
+    assert_eq!(outcome(&fixture, "/pages.txt").await, (IndexState::Partial, unread));
+}
+
+#[tokio::test]
+async fn text_of_an_image_that_its_page_has_too_is_not_kept() {
+    let page = "pages the picture same.png shows a quince";
+    let fixture = Fixture::with(&[("pages.txt", page)]);
+    fixture.library.recognizes(1).await;
+    let pictured = |wanted: Wanted| async {
+        let is_page = wanted.image.is_none();
+        let mut batch = fixture.lines_of(wanted).await?;
+        let image =
+            |part: &str| EmbeddedImage { part: part.into(), page: Some(1), line: None, heading: None };
+        if is_page {
+            batch.images = vec![image("same.png"), image("quite another one.png")];
+        }
+        Ok(batch)
+    };
+    fixture.library.touch([]);
+    fixture.library.keep_up(pictured).await;
+    let texts = fixture.search("quince").await.passages.into_iter().map(|passage| passage.text);
+    let mut texts: Vec<String> = texts.collect();
+    texts.sort();
+    assert_eq!(texts, [page, "the picture quite another one.png shows a quince"]);
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The images inside indexed documents whose text is still to be recognized. The text of a document is searched meanwhile.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use domain::unread::{UnreadImage, UnreadImages};
@@ -11,23 +12,28 @@ use super::progress::{Batch, ExtractionProblem, IndexQueue, IndexedFile, Wanted}
 use super::store::{Index, IndexError, add_pieces, row_of, update_file};
 use super::walk::Found;
 use super::{BEGIN_TIME_MIN, FAIR_TIME, Library, Turn, seconds};
-use crate::documents::EmbeddedImage;
+use crate::documents::passages::Piece;
+use crate::documents::{EmbeddedImage, IMAGES_MAX};
 
 /// The time in which a search waits for the images inside documents that the question names; the rest are read in the background.
 pub(super) const TIME_MAX: Duration = Duration::from_secs(10);
 /// The time in which the images of a document are read, from the beginning of one to its end; the rest are not read.
 const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(180);
-/// An image has a row until it was read. The images of a file that are not read are counted, as is the time that was spent on the others.
+/// The part of an image's words that stand beside it if its text is repeated.
+const REPEATED_MIN_PERCENT: usize = 80;
+/// An image has a row until it was read. The images of a file that were taken to be read are counted, those that are not read, and the
+/// time that was spent.
 /// In an index of an earlier release, documents that may have images are to be read again.
 const SCHEMA: &str = "DROP TABLE IF EXISTS image;
 CREATE TABLE image (
     id INTEGER PRIMARY KEY, file INTEGER NOT NULL, part TEXT NOT NULL, page INTEGER, line INTEGER, heading TEXT) STRICT;
 CREATE INDEX image_file ON image (file);
 CREATE TABLE image_count (
-    file INTEGER PRIMARY KEY, millis INTEGER NOT NULL, too_large INTEGER NOT NULL, too_slow INTEGER NOT NULL,
-    too_many INTEGER NOT NULL, failed INTEGER NOT NULL) STRICT;
+    file INTEGER PRIMARY KEY, taken INTEGER NOT NULL DEFAULT 0, millis INTEGER NOT NULL DEFAULT 0,
+    too_large INTEGER NOT NULL DEFAULT 0, too_slow INTEGER NOT NULL DEFAULT 0, too_many INTEGER NOT NULL DEFAULT 0,
+    failed INTEGER NOT NULL DEFAULT 0) STRICT;
 UPDATE file SET reader = -1, complete = 0 WHERE path LIKE '%.docx' OR path LIKE '%.pptx' OR path LIKE '%.odt'
-    OR path LIKE '%.odp' OR path LIKE '%.epub';";
+    OR path LIKE '%.odp' OR path LIKE '%.epub' OR path LIKE '%.pdf';";
 /// The number of a file's images that are to be read: without text recognition none.
 pub(super) const PENDING: &str = "CASE WHEN EXISTS (SELECT 1 FROM recognizer WHERE languages > 0)
      THEN (SELECT count(*) FROM image WHERE image.file = file.id) ELSE 0 END";
@@ -50,21 +56,52 @@ pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(&format!("BEGIN; {SCHEMA} COMMIT;"))
 }
 
-/// Adds images of a file that are to be read.
+/// Adds images of a file that are to be read, as far as it may have more. Returns the number of the others.
 pub(super) fn add(
     transaction: &Transaction<'_>,
     file: i64,
-    images: &[EmbeddedImage],
-) -> Result<(), IndexError> {
+    images: &[&EmbeddedImage],
+) -> Result<u32, IndexError> {
     if images.is_empty() {
-        return Ok(());
+        return Ok(0);
     }
+    let mut take = transaction.prepare(
+        "INSERT INTO image_count (file, taken) VALUES (?1, ?2)
+         ON CONFLICT (file) DO UPDATE SET taken = taken + excluded.taken RETURNING taken - ?2",
+    )?;
+    let number = i64::try_from(images.len()).unwrap_or(i64::MAX);
+    let taken: i64 = take.query_row(params![file, number], |row| row.get(0))?;
+    let room = IMAGES_MAX.saturating_sub(usize::try_from(taken).unwrap_or(usize::MAX)).min(images.len());
     let mut insert = transaction
         .prepare("INSERT INTO image (file, part, page, line, heading) VALUES (?1, ?2, ?3, ?4, ?5)")?;
-    for image in images {
+    for image in &images[..room] {
         insert.execute(params![file, image.part, image.page, image.line, image.heading])?;
     }
-    Ok(())
+    Ok(u32::try_from(images.len() - room).unwrap_or(u32::MAX))
+}
+
+/// Returns true if the text of an image stands on its page beside it, too.
+fn repeats(
+    transaction: &Transaction<'_>,
+    file: i64,
+    page: Option<u32>,
+    pieces: &[Piece],
+) -> Result<bool, IndexError> {
+    let Some(page) = page else { return Ok(false) };
+    let mut beside = HashSet::new();
+    let mut passages = transaction.prepare("SELECT text FROM passage WHERE file = ?1 AND page = ?2")?;
+    let mut rows = passages.query(params![file, page])?;
+    while let Some(row) = rows.next()? {
+        beside.extend(words(&row.get::<_, String>(0)?));
+    }
+    let words: HashSet<String> = pieces.iter().flat_map(|piece| words(&piece.text)).collect();
+    let repeated = words.iter().filter(|word| beside.contains(*word)).count();
+    Ok(repeated * 100 >= words.len() * REPEATED_MIN_PERCENT)
+}
+
+fn words(text: &str) -> Vec<String> {
+    let words = text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_lowercase).collect()
 }
 
 /// Forgets the images of a file.
@@ -84,7 +121,8 @@ pub(super) fn count(
     let [too_large, too_slow, too_many, failed] = unread.counts();
     let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     let mut add = transaction.prepare(
-        "INSERT INTO image_count VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (file) DO UPDATE SET
+        "INSERT INTO image_count (file, millis, too_large, too_slow, too_many, failed)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (file) DO UPDATE SET
              millis = millis + excluded.millis, too_large = too_large + excluded.too_large,
              too_slow = too_slow + excluded.too_slow, too_many = too_many + excluded.too_many,
              failed = failed + excluded.failed
@@ -184,7 +222,10 @@ impl Index {
         }
         known.images = known.images.saturating_sub(1);
         let pieces = &outcome.pieces;
-        if !pieces.is_empty() && add_pieces(&transaction, file, id, pieces)? {
+        if !pieces.is_empty()
+            && !repeats(&transaction, id, image.image.page, pieces)?
+            && add_pieces(&transaction, file, id, pieces)?
+        {
             known.add_text(pieces);
         }
         let (spent, mut unread) = count(&transaction, id, time, UnreadImages::of(outcome.unread_images))?;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use domain::unread::{UnreadImages, UnreadReason};
+use domain::unread::{UnreadImage, UnreadImages, UnreadReason};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, params};
 use text_analysis::Language;
 
@@ -421,6 +421,8 @@ fn add_batch(
     let mut runs = known.pages.take().map(|(runs, _)| runs).unwrap_or_default();
     let is_new = |piece: &&Piece| piece.page.is_none_or(|page| !runs.has(page));
     let pieces: Vec<&Piece> = batch.pieces.iter().filter(is_new).collect();
+    let images: Vec<_> =
+        batch.images.iter().filter(|image| image.page.is_none_or(|page| !runs.has(page))).collect();
     let new_scans = batch.scans.iter().filter(|page| !runs.has(**page)).count();
     let new_scans = u32::try_from(new_scans).unwrap_or(u32::MAX);
     let (total, own): (i64, i64) = transaction.query_row(
@@ -434,10 +436,11 @@ fn add_batch(
     let pieces = &pieces[..pieces.len().min(room)];
     let bytes = i64::try_from(pieces.iter().map(|piece| piece.text.len()).sum::<usize>()).unwrap_or(i64::MAX);
     let fits = total.saturating_add(bytes) <= TEXT_MAX_BYTES;
+    let mut unread = UnreadImages::of(batch.unread_images);
     let added = batch.span.is_none_or(|span| fits && runs.add(span.first, span.last));
     if fits && added {
         insert_pieces(transaction, file, id, pieces)?;
-        images::add(transaction, id, &batch.images)?;
+        unread.add(UnreadImage::TooMany, images::add(transaction, id, &images)?);
     }
     let own = own.saturating_add(if fits && added { bytes } else { 0 });
     let is_long = own >= i64::try_from(OUTPUT_MAX_BYTES).unwrap_or(i64::MAX) || pieces.len() >= room;
@@ -466,7 +469,7 @@ fn add_batch(
     known.pages = batch.span.map(|span| (runs, span.of));
     (known.attempts, known.retry_at) = (0, None);
     known.text_bytes = own;
-    let (_, unread) = images::count(transaction, id, Duration::ZERO, UnreadImages::of(batch.unread_images))?;
+    let (_, unread) = images::count(transaction, id, Duration::ZERO, unread)?;
     known.note_unread_images(unread);
     update_file(transaction, id, &known)?;
     if batch.images.is_empty() {

@@ -88,7 +88,7 @@ pub(super) async fn read_image(
     let Some(all) = limits.recognition.languages(limits).await else { return Ok(Batch::default()) };
     let languages = narrowed(all, wanted.language).to_owned();
     let image = wanted.image;
-    let task = Task::RecognizeImage { path, part: image.part, languages };
+    let task = Task::RecognizeImage { path, image: image.clone(), languages };
     let recognized = match ask(task, limits, IMAGE_TIME_MAX).await {
         Ok(Answer::Recognized(Ok(recognized))) => recognized,
         answer => {

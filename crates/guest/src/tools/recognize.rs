@@ -12,7 +12,7 @@ use super::jail::Jail;
 use super::recognized_words;
 use super::supervise::PATH;
 use crate::documents::passages::{Piece, split};
-use crate::documents::{INPUT_MAX_BYTES, PIXELS_MAX, embedded_image, recognized, render_scan};
+use crate::documents::{EmbeddedImage, INPUT_MAX_BYTES, PIXELS_MAX, embedded_image, recognized, render_scan};
 
 /// The most text of a page or image that is kept, in bytes.
 const TEXT_MAX_BYTES: u64 = 512 * 1024;
@@ -96,12 +96,14 @@ pub(super) fn recognize(
 pub(super) fn recognize_image(
     jail: &Jail,
     path: &str,
-    part: &str,
+    image: &EmbeddedImage,
     languages: &str,
 ) -> Result<Recognized, String> {
-    let image = embedded_image(&content(jail, path)?, part).ok_or("the image cannot be read")?;
+    let (image, dpi) = embedded_image(&content(jail, path)?, image).ok_or("the image cannot be read")?;
+    let resolution = dpi.map(|dpi| dpi.to_string());
     // Its mode 3 finds the blocks of text, for images that are upright.
-    let arguments = ["stdin", "stdout", "-l", languages, "--psm", "3", "-c", "tessedit_create_tsv=1"];
+    let mut arguments = vec!["stdin", "stdout", "-l", languages, "--psm", "3", "-c", "tessedit_create_tsv=1"];
+    arguments.extend(resolution.iter().flat_map(|resolution| ["--dpi", resolution]));
     let text = recognized_words::text(&run(&arguments, &image, TEXT_MAX_BYTES)?);
     let document = recognized(1, &text);
     let pieces = document.map(|document| split(&document, crate::index::PIECE_MAX_BYTES));

@@ -16,6 +16,7 @@ use super::folder::{Walked, walk};
 use super::jail::Jail;
 use super::output::{failed, within_bounds};
 use super::{attached, edit, find, list, preview, read, recognize, view, write};
+use crate::documents::EmbeddedImage;
 
 /// The timeout of measuring the workspace.
 const MEASURE_TIME_MAX: Duration = Duration::from_secs(10);
@@ -58,7 +59,7 @@ pub(crate) enum Task {
     /// Recognizes the text of an image inside a document.
     RecognizeImage {
         path: String,
-        part: String,
+        image: EmbeddedImage,
         languages: String,
     },
     /// Reads a document for its preview.
@@ -104,8 +105,8 @@ pub(crate) fn answer(workspace: &Path, task: &Task) -> Answer {
         Task::Recognize { path, page, languages } => {
             return Answer::Recognized(recognize::recognize(&jail, path, *page, languages));
         }
-        Task::RecognizeImage { path, part, languages } => {
-            return Answer::Recognized(recognize::recognize_image(&jail, path, part, languages));
+        Task::RecognizeImage { path, image, languages } => {
+            return Answer::Recognized(recognize::recognize_image(&jail, path, image, languages));
         }
         Task::Preview(request) => return Answer::Preview(preview::read(&jail, request)),
         Task::Picture(request) => return Answer::Picture(preview::draw(&jail, request)),
