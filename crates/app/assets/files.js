@@ -233,6 +233,48 @@ const uploadHere = (form) => {
   acceptDrops(take);
 };
 
+// The time between two looks at files that are being read, the most looks of a page, and the most files of a look, whose
+// names make the address long.
+const INDEXING_MS = 2000;
+const INDEXING_LOOKS_MAX = 900;
+const INDEXING_FILES_MAX = 20;
+const GOES_ON = ["pending", "indexing"];
+
+// Shows the state of a file's reading beside its name. What is read, or cannot be, is watched no more.
+const showIndexing = (element, { state = "indexed", label = "", title }) => {
+  const known = element.querySelector(".indexing");
+  if (label) {
+    const badge = known ?? element.appendChild(document.createElement("small"));
+    badge.className = `indexing ${state}`;
+    badge.textContent = label;
+    badge.title = title ?? "";
+  } else {
+    known?.remove();
+  }
+  if (!GOES_ON.includes(state)) delete element.dataset.indexed;
+};
+
+let watchesIndexing = false;
+const watchIndexing = async () => {
+  if (watchesIndexing) return;
+  watchesIndexing = true;
+  for (let looks = 0; looks < INDEXING_LOOKS_MAX; looks += 1) {
+    const all = [...document.querySelectorAll("[data-indexed]")];
+    if (all.length === 0) break;
+    if (!document.hidden) {
+      const first = (looks % Math.ceil(all.length / INDEXING_FILES_MAX)) * INDEXING_FILES_MAX;
+      const watched = all.slice(first, first + INDEXING_FILES_MAX);
+      const asked = new URLSearchParams(watched.map(({ dataset }) => ["file", dataset.indexed]));
+      const response = await fetch(`/workspace/indexing?${asked}`).catch(() => null);
+      if (response && !response.ok) break;
+      const states = new Map((await response?.json())?.map((state) => [state.path, state]));
+      if (response) watched.forEach((element) => showIndexing(element, states.get(element.dataset.indexed) ?? {}));
+    }
+    await wait(INDEXING_MS);
+  }
+  watchesIndexing = false;
+};
+
 // The form of a question: files become its attachments.
 const attach = (link) => {
   const form = link.closest("form");
@@ -259,6 +301,8 @@ const attach = (link) => {
       const box = document.createElement("input");
       Object.assign(box, { type: "checkbox", name: "file", value: stored.path, checked: true });
       label.prepend(box);
+      label.dataset.indexed = stored.path;
+      watchIndexing();
     } catch (reason) {
       name.className = "failed";
       name.textContent += `: ${reason}`;
@@ -324,6 +368,7 @@ document.querySelectorAll("[data-upload]").forEach(uploadHere);
 document.querySelectorAll("[data-attach]").forEach(attach);
 document.querySelectorAll("[data-more]").forEach(loadMore);
 document.querySelectorAll("[data-print]").forEach(offerPrint);
+watchIndexing();
 document.addEventListener("click", ({ target }) => closeMenus(target));
 document.addEventListener("keydown", ({ key }) => {
   if (key === "Escape") closeMenus(null);

@@ -204,6 +204,14 @@ unread-images-too-large = příliš velké: { $count }
 unread-images-too-slow = trvaly příliš dlouho: { $count }
 unread-images-too-many = nad počet, který se čte: { $count }
 unread-images-failed = nerozpoznatelné: { $count }
+unread-label-encrypted = Zašifrováno
+unread-label-no-text = Bez textu
+unread-label-unknown-form = Neznámý formát
+unread-label-too-large = Příliš velký
+unread-label-broken = Poškozeno
+unread-label-too-slow = Trvá příliš dlouho
+unread-label-too-much-memory = Příliš mnoho paměti
+unread-label-image = Obrázek
 attach = Přiložit soubory
 
 # Klíče API

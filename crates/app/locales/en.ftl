@@ -202,6 +202,14 @@ unread-images-too-large = too large: { $count }
 unread-images-too-slow = took too long: { $count }
 unread-images-too-many = too many: { $count }
 unread-images-failed = not recognizable: { $count }
+unread-label-encrypted = Encrypted
+unread-label-no-text = No text
+unread-label-unknown-form = Unknown format
+unread-label-too-large = Too large
+unread-label-broken = Damaged
+unread-label-too-slow = Takes too long
+unread-label-too-much-memory = Takes too much memory
+unread-label-image = Image
 attach = Attach files
 
 # API keys

@@ -204,6 +204,14 @@ unread-images-too-large = príliš veľké: { $count }
 unread-images-too-slow = trvali príliš dlho: { $count }
 unread-images-too-many = nad počet, ktorý sa číta: { $count }
 unread-images-failed = nerozpoznateľné: { $count }
+unread-label-encrypted = Zašifrované
+unread-label-no-text = Bez textu
+unread-label-unknown-form = Neznámy formát
+unread-label-too-large = Príliš veľký
+unread-label-broken = Poškodené
+unread-label-too-slow = Trvá príliš dlho
+unread-label-too-much-memory = Príliš veľa pamäte
+unread-label-image = Obrázok
 attach = Priložiť súbory
 
 # Kľúče API

@@ -62,6 +62,8 @@ struct VersionsView {
 
 pub(crate) struct Attachment {
     pub(crate) name: String,
+    /// The workspace path.
+    path: String,
     pub(crate) href: String,
 }
 
@@ -396,5 +398,5 @@ impl Pages {
 
 fn attachment(path: &str) -> Attachment {
     let name = path.rsplit('/').next().unwrap_or(path).to_owned();
-    Attachment { name, href: crate::links::view_href(path) }
+    Attachment { name, path: path.to_owned(), href: crate::links::view_href(path) }
 }

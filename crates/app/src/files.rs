@@ -25,6 +25,7 @@ use serde::Deserialize;
 use workspace::{AskedPath, OpenFile, WorkspaceError};
 
 pub(crate) use change::{UploadLimits, create_folder, delete, upload};
+pub(crate) use indexing::states;
 pub(crate) use resumable::{append, begin as begin_upload, progress as upload_progress};
 
 use crate::paths;

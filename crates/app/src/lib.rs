@@ -221,6 +221,7 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         .route(paths::RESUMABLE_UPLOADS, post(files::begin_upload))
         .route(paths::RESUMABLE_UPLOAD, get(files::upload_progress))
         .route(paths::UPLOAD_PIECE, post(files::append))
+        .route(paths::INDEXING, get(files::states))
         .route(paths::NEW_FOLDER, post(files::create_folder))
         .route(paths::DELETE_FILE, post(files::delete))
         .route(paths::KEYS, get(keys::show).post(keys::create))

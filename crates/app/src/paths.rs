@@ -36,6 +36,8 @@ pub(crate) const UPLOAD: &str = "/workspace/upload";
 pub(crate) const RESUMABLE_UPLOADS: &str = "/workspace/uploads";
 pub(crate) const RESUMABLE_UPLOAD: &str = "/workspace/uploads/{upload}";
 pub(crate) const UPLOAD_PIECE: &str = "/workspace/uploads/{upload}/{offset}";
+/// How far the indexing of files has come.
+pub(crate) const INDEXING: &str = "/workspace/indexing";
 pub(crate) const NEW_FOLDER: &str = "/workspace/folder";
 pub(crate) const DELETE_FILE: &str = "/workspace/delete";
 pub(crate) const KEYS: &str = "/keys";

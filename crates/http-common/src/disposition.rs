@@ -34,13 +34,28 @@ pub(crate) fn field_name(header: &[u8]) -> Option<Vec<u8>> {
     found.map(|(_, value)| value)
 }
 
-/// Returns the file name of a form part, as bytes. `filename*` takes precedence over `filename`.
+/// Returns the file name of a form part, as bytes. `filename*` takes precedence over `filename`, in which browsers write a
+/// quote as `%22`, and leave `%` as it is.
 pub(crate) fn file_name(header: &[u8]) -> Option<Vec<u8>> {
     let parameters = parameters(header);
     let find = |name: &[u8]| {
         parameters.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     };
-    find(b"filename*").and_then(|value| extended(value)).or_else(|| find(b"filename").cloned())
+    find(b"filename*")
+        .and_then(|value| extended(value))
+        .or_else(|| find(b"filename").map(|name| unquoted(name)))
+}
+
+/// Puts quotes where a browser wrote `%22`.
+fn unquoted(name: &[u8]) -> Vec<u8> {
+    let mut found = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(byte) = rest.first() {
+        let quote = rest.strip_prefix(b"%22");
+        found.push(quote.map_or(*byte, |_| b'"'));
+        rest = quote.unwrap_or(&rest[1..]);
+    }
+    found
 }
 
 /// Parses `charset'language'percent-encoded`.
@@ -111,6 +126,7 @@ mod tests {
             ("form-data; filename=\"x\"; filename*=utf-8''%C4%8D.pdf", Some("č.pdf")),
             ("form-data; filename*=ISO-8859-1'en'%e9", Some("é")),
             ("form-data; filename=\"\"", Some("")),
+            ("form-data; filename=\"a %22b%22 100%25.pdf\"", Some("a \"b\" 100%25.pdf")),
             ("form-data; name=\"file\"", None),
             ("form-data", None),
         ] {

@@ -1,21 +1,78 @@
 //! How far the indexing of a file has come, in words.
 
+use std::collections::HashMap;
+
+use axum::extract::{RawQuery, State};
+use axum::response::{Json, Response};
 use control::FolderIndexing;
 use domain::indexing::{FileIndexing, IndexState};
 use domain::time::Timestamp;
 use domain::unread::{UnreadImage, UnreadReason};
+use serde::Serialize;
+use workspace::{AskedPath, OpenFile};
 
+use super::FilePages;
 use crate::texts::Texts;
+use crate::visit::User;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
+/// The most files whose states the script gets at once.
+const FILES_MAX: usize = 100;
 
 /// The state of a file's indexing, as a page shows it.
 pub(super) struct IndexingView {
     /// The state, by which it is styled.
     pub(super) state: &'static str,
     pub(super) text: String,
+    /// The state in a few words, with the reason.
+    pub(super) label: String,
     /// The reason in a sentence, if there is one.
     pub(super) title: Option<String>,
+}
+
+/// The state of a file, for the script.
+#[derive(Serialize)]
+pub(crate) struct FileState {
+    path: String,
+    state: &'static str,
+    /// Empty of a file that is indexed whole.
+    label: String,
+    title: Option<String>,
+}
+
+/// Tells how far the indexing of the files in the query has come. Those that do not exist are left out.
+pub(crate) async fn states(
+    State(pages): State<FilePages>,
+    user: User,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Vec<FileState>>, Response> {
+    let workspace = pages.files.of(&user.signed_in.principal).map_err(|error| user.failed(error))?;
+    let query = query.unwrap_or_default();
+    let asked = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "file").take(FILES_MAX);
+    let (mut known, mut found) = (HashMap::new(), Vec::new());
+    for (_, path) in asked {
+        let Ok(path) = AskedPath::from_text(&path) else { continue };
+        let Ok(file) = Box::pin(workspace.open_file(&path)).await else { continue };
+        let folder = file.path.split().map_or_else(|| file.path.clone(), |(folder, _)| folder);
+        let text = folder.to_string();
+        if !known.contains_key(&text) {
+            let indexing = pages.files.indexing(&user.signed_in.principal, &folder).await;
+            known.insert(text.clone(), indexing.map_err(|error| user.failed(error))?);
+        }
+        found.push(FileState::of(user.visitor.texts, &file, &known[&text]));
+    }
+    Ok(Json(found))
+}
+
+impl FileState {
+    fn of(texts: Texts, file: &OpenFile, known: &FolderIndexing) -> Self {
+        let path = file.path.to_string();
+        let indexing = indexed(known, &path, file.size, file.modified);
+        let state = indexing.state.code();
+        let view = IndexingView::of(texts, indexing);
+        let (label, title) = view.map_or_else(Default::default, |view| (view.label, view.title));
+        Self { path, state, label, title }
+    }
 }
 
 /// Returns the known state of a file with this size in bytes and time of change.
@@ -24,6 +81,11 @@ pub(super) fn indexed(known: &FolderIndexing, path: &str, size: u64, modified: T
 }
 
 impl IndexingView {
+    /// Returns true if the state will change by itself.
+    pub(super) fn goes_on(&self) -> bool {
+        [IndexState::Pending.code(), IndexState::Indexing.code()].contains(&self.state)
+    }
+
     /// Returns the view of a state; `None` of a file that is indexed whole, as most are.
     pub(super) fn of(texts: Texts, indexing: FileIndexing) -> Option<Self> {
         let (text, title) = match indexing.state {
@@ -38,9 +100,30 @@ impl IndexingView {
             IndexState::Partial => (texts.get("indexing-partial"), indexing.reason),
             IndexState::Unreadable => (texts.get("indexing-unreadable"), indexing.reason),
         };
+        let short = title.filter(|_| indexing.state == IndexState::Unreadable).and_then(short_reason_key);
+        let label = short.map_or_else(|| text.clone(), |key| texts.get(key));
         let title = title.map(|reason| unread_text(texts, reason));
-        Some(Self { state: indexing.state.code(), text, title })
+        Some(Self { state: indexing.state.code(), text, label, title })
     }
+}
+
+/// Returns the key of the words for a reason why a file is not read at all.
+const fn short_reason_key(reason: UnreadReason) -> Option<&'static str> {
+    Some(match reason {
+        UnreadReason::Encrypted => "unread-label-encrypted",
+        UnreadReason::NoText => "unread-label-no-text",
+        UnreadReason::UnknownForm => "unread-label-unknown-form",
+        UnreadReason::TooLarge => "unread-label-too-large",
+        UnreadReason::Broken => "unread-label-broken",
+        UnreadReason::TooSlow => "unread-label-too-slow",
+        UnreadReason::TooMuchMemory => "unread-label-too-much-memory",
+        UnreadReason::Image => "unread-label-image",
+        UnreadReason::Missing
+        | UnreadReason::Indexing
+        | UnreadReason::Long
+        | UnreadReason::ScannedPages
+        | UnreadReason::Images(_) => return None,
+    })
 }
 
 /// Returns the reason why not all of a file can be read, in a sentence.

@@ -56,6 +56,33 @@ fn a_pdf_is_shown_as_pictures_of_its_pages_with_their_text() {
 }
 
 #[test]
+fn the_state_of_documents_is_told_until_they_are_read_with_the_reason_why_one_is_not() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    upload(&browser, "locked.pdf");
+    upload(&browser, "lease.pdf");
+    let address = "/workspace/indexing?file=/uploads/locked.pdf&file=/uploads/lease.pdf&file=/uploads/none.pdf&file=/..";
+    let states = poll::until("both are read or refused", || {
+        let response = browser.get(address);
+        assert_eq!(response.status, 200);
+        let states = response.json();
+        let goes_on = |state: &serde_json::Value| state["state"] == "pending" || state["state"] == "indexing";
+        (!states.as_array().expect("states").iter().any(goes_on)).then_some(states)
+    });
+    let locked = json!({ "path": "/uploads/locked.pdf", "state": "unreadable", "label": "Encrypted",
+        "title": "It is encrypted and needs a password." });
+    let lease = json!({ "path": "/uploads/lease.pdf", "state": "indexed", "label": "", "title": null });
+    assert_eq!(states, json!([locked, lease]), "what does not exist is left out");
+    let page = browser.get("/files/uploads").expect_page(200);
+    assert!(page.contains(">Encrypted<") && !page.contains("data-indexed"), "{page}");
+
+    let other = account_with_password(&stage.service);
+    let stranger = Browser::new(&stage.service);
+    stranger.sign_in(&other.email, PASSWORD).expect_redirect("/");
+    assert_eq!(stranger.get(address).json(), json!([]));
+}
+
+#[test]
 fn a_cited_passage_is_marked_on_its_page() {
     let stage = Stage::new();
     let browser = stage.signed_in();

@@ -10,7 +10,7 @@ const CARD: &str = "const card = document.getElementById('card');
     return card.matches(':popover-open') ? card.innerText : null";
 
 /// Reads a document of the agent's tests.
-fn document(name: &str) -> Vec<u8> {
+pub(crate) fn document(name: &str) -> Vec<u8> {
     let path = format!("{}/../guest/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read(path).expect("a document")
 }

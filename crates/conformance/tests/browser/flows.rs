@@ -1,7 +1,9 @@
 //! The steps of owners, taken as people take them: they look, click and type.
 
 use conformance::{Events, Key, Say, View, WebDriver};
+use serde_json::json;
 
+use crate::citations::document;
 use crate::stage::{PASSWORD, Stage, desktop, phone};
 
 /// The flows are the same in each view; together these have both sizes, both themes and every language.
@@ -407,6 +409,27 @@ fn two_browsers_and_a_program_get_an_answer_through_a_kill() {
     let resumed = Events::new(api.answer_events(&chat, &message, Some(&seen.id)));
     let last = resumed.rest().pop().expect("the answer's end");
     assert_eq!(last.text(), "The first half and the second.");
+}
+
+#[test]
+fn an_attached_document_tells_how_far_it_is_read_and_why_it_is_not() {
+    let stage = Stage::signed_in(desktop(false, "en"));
+    stage.open("/");
+    stage.browser.run(
+        "const chosen = new DataTransfer();
+        const content = Uint8Array.from(arguments[0]);
+        chosen.items.add(new File([content], 'the \"locked\" one.pdf'));
+        const paste = new ClipboardEvent('paste', { clipboardData: chosen, bubbles: true, cancelable: true });
+        document.querySelector('.composer textarea').dispatchEvent(paste);",
+        &[json!(document("locked.pdf"))],
+    );
+    stage.browser.wait_text("Encrypted");
+    let said = stage.browser.run("return document.querySelector('.attached li').innerText", &[]);
+    let said = said.as_str().expect("text");
+    assert!(said.contains("the \"locked\" one.pdf") && said.contains("Encrypted"), "{said}");
+    let listing = stage.service.api(&stage.account).list("/uploads").json();
+    assert_eq!(listing["entries"][0]["name"], "the \"locked\" one.pdf");
+    stage.assert_quiet();
 }
 
 #[test]

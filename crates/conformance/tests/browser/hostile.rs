@@ -58,7 +58,11 @@ pub(crate) fn assert_nothing_loaded(stage: &Stage) {
     let requested: BTreeSet<_> = stage.browser.requested().into_iter().collect();
     // The browser's own icon of a date.
     let is_icon = |url: &str| url.starts_with("data:image/svg+xml;base64,");
-    let is_expected = |url: &&String| is_icon(url) || url.starts_with(&own) && !url.contains("loaded");
+    // The page asks for the states of files by their names.
+    let states = stage.url("/workspace/indexing?");
+    let is_expected = |url: &&String| {
+        is_icon(url) || url.starts_with(&states) || url.starts_with(&own) && !url.contains("loaded")
+    };
     let other: Vec<_> = requested.iter().filter(|url| !is_expected(url)).collect();
     assert_eq!(other, Vec::<&String>::new());
     assert_eq!(stage.browser.console(), Vec::<String>::new());
