@@ -32,6 +32,8 @@ const ORDER_FALL: f64 = 6.0;
 /// that the passage contains adds to it.
 const ANSWER_MIN: f64 = 1.0;
 const CLOSE_MIN: f64 = 0.7;
+/// The same in a file that is attached to the question, which the user believes to answer it.
+const CLOSE_IN_ATTACHED_MIN: f64 = 0.5;
 const WORD: f64 = 0.1;
 const WORDS_MAX: usize = 4;
 /// The factor for a sentence without the kind of thing that the question asks for.
@@ -105,8 +107,8 @@ impl Evidence<'_> {
     }
 
     /// Returns true if the passage is worth showing when none answers the question.
-    pub(super) fn is_close(&self) -> bool {
-        self.confidence() >= CLOSE_MIN
+    pub(super) fn is_close(&self, attached: bool) -> bool {
+        self.confidence() >= if attached { CLOSE_IN_ATTACHED_MIN } else { CLOSE_MIN }
     }
 
     /// The more words of the question the passage contains, the lower its score may be.

@@ -175,7 +175,8 @@ fn answer(question: &Question, ranked: &[Evidence<'_>], searches: &[&CallResult]
             Some(last) if worked => is_unfinished(last).then_some(Unread::Waiting),
             _ => Some(Unread::Failed),
         };
-        let closest = ranked.iter().filter(|evidence| evidence.is_close()).take(CLOSEST_MAX);
+        let attached = !question.attachments.is_empty();
+        let closest = ranked.iter().filter(|evidence| evidence.is_close(attached)).take(CLOSEST_MAX);
         return compose::nothing(question.language, unread, &quotes(closest));
     };
     let quoted = ranked.iter().take(QUOTES_MAX).filter(|other| other.score >= best.score * QUOTED_BESIDES);

@@ -253,3 +253,17 @@ fn passages_close_to_an_unanswered_question_are_shown_as_such() {
     assert!(answer.contains("Otázce jsou nejblíže tato místa:") && answer.contains(near), "{answer}");
     assert_eq!(marks(&answer).map(|mark| mark.number).collect::<Vec<_>>(), [1], "{answer}");
 }
+
+#[test]
+fn in_an_attached_file_less_is_close_enough_to_be_shown() {
+    let shown = |attachments: &[&str]| {
+        let counts = "Passages with each word (of 400): zaplatí 4, opravu 30, rozbitého 0, okna 9.";
+        let mut transcript = vec![asked("Kdo zaplatí opravu rozbitého okna?", attachments)];
+        for id in ["reader-1", "reader-2"] {
+            let text = "Nájemce provádí drobné opravy a běžnou údržbu bytu.";
+            transcript.extend(searched(id, counts, vec![passage(1, "/lease.pdf", text)]));
+        }
+        marks(&text_of(&step(&request(transcript)))).count()
+    };
+    assert_eq!((shown(&[]), shown(&["/lease.pdf"])), (0, 1));
+}
