@@ -10,10 +10,13 @@ use super::{ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, Segment};
 const SAMPLE_MAX_BYTES: usize = 256 * 1024;
 
 pub(super) fn extract(bytes: &[u8], format: Format) -> Result<Extracted, ExtractError> {
-    let Some(encoding) = encoding(bytes) else {
-        return Err(ExtractError::Binary { kind: "of no known type", size: bytes.len() as u64 });
+    let decoded = match utf_32(bytes) {
+        Some(decoded) => decoded.into(),
+        None => match encoding(bytes) {
+            Some(encoding) => encoding.decode(bytes).0,
+            None => return Err(ExtractError::Binary { kind: "of no known type", size: bytes.len() as u64 }),
+        },
     };
-    let (decoded, _, _) = encoding.decode(bytes);
     let (text, truncated) = clean(&decoded);
     let lines = u32::try_from(text.split('\n').count()).unwrap_or(u32::MAX);
     let empty = text.trim().is_empty();
@@ -96,6 +99,23 @@ pub(super) fn code_page(number: u32) -> Option<&'static Encoding> {
         _ => format!("windows-{number}"),
     };
     Encoding::for_label(label.as_bytes())
+}
+
+/// Decodes UTF-32, in either order of bytes. Without a byte order mark, every four bytes must be a character of a text, most of them letters
+/// or digits: no other encoding and hardly any other data looks like that.
+fn utf_32(bytes: &[u8]) -> Option<String> {
+    const LENGTH_MIN: usize = 4;
+    const MARK: char = '\u{feff}';
+    let (units, []) = bytes.as_chunks::<4>() else { return None };
+    let decoded = |number: fn([u8; 4]) -> u32| {
+        let is_text = |letter: &char| !letter.is_control() || letter.is_ascii_whitespace();
+        let letters = units.iter().map(|unit| char::from_u32(number(*unit)).filter(is_text));
+        let text: String = letters.collect::<Option<_>>()?;
+        let words = text.chars().filter(|letter| letter.is_alphanumeric()).count();
+        let is_likely = units.len() >= LENGTH_MIN && words * 2 >= units.len();
+        (text.starts_with(MARK) || is_likely).then_some(text)
+    };
+    decoded(u32::from_le_bytes).or_else(|| decoded(u32::from_be_bytes))
 }
 
 /// Detects UTF-16 without a byte order mark by the zero bytes of ASCII letters.
@@ -189,6 +209,24 @@ mod tests {
             read(b"Die K\xfcndigung muss schriftlich \xfcber die Gesch\xe4ftsstelle gem\xe4\xdf \xa7 5 erfolgen"),
             "Die Kündigung muss schriftlich über die Geschäftsstelle gemäß § 5 erfolgen"
         );
+    }
+
+    #[test]
+    fn utf_32_is_told_from_other_data() {
+        let text = "Žluťoučký kůň 𝄞\nje 7 let starý";
+        for marked in [text.to_owned(), format!("\u{feff}{text}")] {
+            let little: Vec<u8> = marked.chars().flat_map(|letter| u32::from(letter).to_le_bytes()).collect();
+            let big: Vec<u8> = marked.chars().flat_map(|letter| u32::from(letter).to_be_bytes()).collect();
+            assert_eq!(read(&little), text);
+            assert_eq!(read(&big), text);
+            assert!(extract(&big[1..], Format::Text).is_err(), "no whole characters");
+        }
+        assert_eq!(read(b"\xff\xfe\0\0a\0\0\0"), "a", "a mark says it");
+        for numbers in [&[1_u32, 2, 3, 40, 50][..], &[65, 66], &[0x2100, 0x2190, 0x2200, 0x2500, 65]] {
+            let data: Vec<u8> = numbers.iter().flat_map(|number| number.to_be_bytes()).collect();
+            assert!(extract(&data, Format::Text).is_err(), "{numbers:?}");
+        }
+        assert_eq!(read(b"n\0a\0j\0e\0m\0n\0e\0!\0"), "najemne!", "UTF-16 of as many bytes");
     }
 
     #[test]
