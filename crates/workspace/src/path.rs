@@ -237,18 +237,22 @@ fn decoded(text: &[u8]) -> Vec<u8> {
 pub struct FileName(Vec<u8>);
 
 impl FileName {
-    /// Parses an upload's file name. Removes folders, separated by `/` or `\`.
+    /// Parses an upload's file name. Removes folders, separated by `/` or `\`; those in a web address after other words become `_`.
     ///
     /// # Errors
     /// [`NameError`].
     pub fn from_upload(text: impl AsRef<[u8]>) -> Result<Self, NameError> {
-        let name = text.as_ref().rsplit(|byte| matches!(byte, b'/' | b'\\')).next().unwrap_or_default();
-        match name {
+        let text = text.as_ref();
+        let (folders_and_name, address) = text.split_at(address_in_name(text).unwrap_or(text.len()));
+        let mut name =
+            folders_and_name.rsplit(|byte| is_separator(*byte)).next().unwrap_or_default().to_vec();
+        name.extend(address.iter().map(|byte| if is_separator(*byte) { b'_' } else { *byte }));
+        match &*name {
             b"" => Err(NameError::Missing),
             b"." | b".." => Err(NameError::NotAllowed),
             name if name.contains(&0) || is_staging(name) => Err(NameError::NotAllowed),
             name if name.len() > NAME_MAX_BYTES => Err(NameError::TooLong),
-            name => Ok(Self(name.to_vec())),
+            _ => Ok(Self(name)),
         }
     }
 
@@ -263,6 +267,19 @@ impl fmt::Display for FileName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&shown(&self.0))
     }
+}
+
+const fn is_separator(byte: u8) -> bool {
+    matches!(byte, b'/' | b'\\')
+}
+
+/// Returns where a web address begins that is a part of a name, and not the whole of it or in a folder.
+fn address_in_name(text: &[u8]) -> Option<usize> {
+    let scheme_end = text.windows(3).position(|window| window == b"://")?;
+    let scheme = text[..scheme_end].iter().rev().take_while(|byte| byte.is_ascii_alphanumeric()).count();
+    let start = scheme_end - scheme;
+    let is_in_name = scheme > 0 && start > 0 && !is_separator(text[start - 1]);
+    is_in_name.then_some(start)
 }
 
 /// Returns true for the name of an upload in progress.
@@ -356,6 +373,21 @@ mod tests {
         assert_eq!(name(&format!(".upload-{}", "0".repeat(32))), Err(NameError::NotAllowed));
         assert_eq!(name(&"x".repeat(256)), Err(NameError::TooLong));
         assert!(name(&"x".repeat(255)).is_ok());
+    }
+
+    #[test]
+    fn names_keep_the_web_addresses_in_them() {
+        for (uploaded, kept) in [
+            ("Report from https://example.org/page", "Report from https:__example.org_page"),
+            ("C:\\docs\\Rent (http://example.org/).pdf", "Rent (http:__example.org_).pdf"),
+            ("/tmp/Byt https://example.org/a/../b", "Byt https:__example.org_a_.._b"),
+            ("https://example.org/files/lease.pdf", "lease.pdf"),
+            ("x/https://example.org/lease.pdf", "lease.pdf"),
+            ("a ://b", "b"),
+        ] {
+            let name = FileName::from_upload(uploaded).map(|name| name.to_string());
+            assert_eq!(name.as_deref(), Ok(kept), "{uploaded}");
+        }
     }
 
     #[test]
