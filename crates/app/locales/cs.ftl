@@ -204,6 +204,7 @@ unread-images-too-large = příliš velké: { $count }
 unread-images-too-slow = trvaly příliš dlouho: { $count }
 unread-images-too-many = nad počet, který se čte: { $count }
 unread-images-failed = nerozpoznatelné: { $count }
+unread-archive = Je to archiv a čtou se jen jména souborů v něm.
 unread-label-encrypted = Zašifrováno
 unread-label-no-text = Bez textu
 unread-label-unknown-form = Neznámý formát

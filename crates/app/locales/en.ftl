@@ -202,6 +202,7 @@ unread-images-too-large = too large: { $count }
 unread-images-too-slow = took too long: { $count }
 unread-images-too-many = too many: { $count }
 unread-images-failed = not recognizable: { $count }
+unread-archive = It is an archive, and only the names of its files are read.
 unread-label-encrypted = Encrypted
 unread-label-no-text = No text
 unread-label-unknown-form = Unknown format

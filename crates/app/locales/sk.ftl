@@ -204,6 +204,7 @@ unread-images-too-large = príliš veľké: { $count }
 unread-images-too-slow = trvali príliš dlho: { $count }
 unread-images-too-many = nad počet, ktorý sa číta: { $count }
 unread-images-failed = nerozpoznateľné: { $count }
+unread-archive = Je to archív a čítajú sa len mená súborov v ňom.
 unread-label-encrypted = Zašifrované
 unread-label-no-text = Bez textu
 unread-label-unknown-form = Neznámy formát

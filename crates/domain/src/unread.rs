@@ -48,6 +48,8 @@ pub enum UnreadReason {
     Long,
     /// Some of its pages are images without recognized text.
     ScannedPages,
+    /// It is an archive, of which only the list of its files was read.
+    Archive,
     /// The text of images inside it was not read.
     Images(UnreadImages),
 }
@@ -151,7 +153,7 @@ impl fmt::Display for UnreadImages {
 
 impl UnreadReason {
     /// Every reason.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Encrypted,
         Self::NoText,
         Self::UnknownForm,
@@ -164,6 +166,7 @@ impl UnreadReason {
         Self::Indexing,
         Self::Long,
         Self::ScannedPages,
+        Self::Archive,
         Self::Images(UnreadImages::NONE),
     ];
 
@@ -183,6 +186,7 @@ impl UnreadReason {
             Self::Indexing => "indexing",
             Self::Long => "long",
             Self::ScannedPages => "scanned_pages",
+            Self::Archive => "archive",
             Self::Images(_) => "images",
         }
     }
@@ -217,6 +221,9 @@ impl UnreadReason {
             Self::Long => "was read only in part: it is longer than what is read of a document",
             Self::ScannedPages => {
                 "was read only in part: some of its pages are scans whose text was not recognized"
+            }
+            Self::Archive => {
+                "was read only in part: it is an archive, and only the names of its files are read, so attach what is in it"
             }
             Self::Images(images) => {
                 return Cow::Owned(format!(

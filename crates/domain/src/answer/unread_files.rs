@@ -43,7 +43,10 @@ impl UnreadFiles {
                 !(is_search || unread.tool == result.tool) || result.outcome != StepOutcome::Done
             }
             // Other parts of it stay unread.
-            UnreadReason::Long | UnreadReason::ScannedPages | UnreadReason::Images(_) => true,
+            UnreadReason::Long
+            | UnreadReason::ScannedPages
+            | UnreadReason::Archive
+            | UnreadReason::Images(_) => true,
             UnreadReason::NoText if self.viewed.contains(&unread.file.path) => false,
             _ => !is_read(&unread.file.path),
         });

@@ -116,14 +116,15 @@ pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, E
     // A text may mention the signature.
     let is_text_name = matches!(named, Some(Named::Html | Named::Plain(_)));
     let start = &bytes[..bytes.len().min(PDF_MARK_WITHIN_BYTES)];
-    if start.windows(5).any(|window| window == b"%PDF-") && !is_text_name {
-        return Ok(Content::Pdf);
-    }
     if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
         return zipped(bytes);
     }
     if bytes.starts_with(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1") {
         return compound(bytes, named);
+    }
+    // A PDF may begin with something else, but an archive or message may as well begin with a PDF that lies in it.
+    if start.windows(5).any(|window| window == b"%PDF-") && !is_text_name {
+        return Ok(Content::Pdf);
     }
     if bytes.starts_with(b"{\\rtf") {
         return Ok(Content::Rtf);

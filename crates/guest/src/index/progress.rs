@@ -42,6 +42,9 @@ pub struct Batch {
     /// True if the document is longer than what is read of it.
     #[serde(default)]
     pub cut: bool,
+    /// True if it is the list of the files in an archive.
+    #[serde(default)]
+    pub is_list: bool,
     /// The pages that are images without text, of those that were read.
     #[serde(default)]
     pub scans: Vec<u32>,

@@ -460,6 +460,8 @@ fn add_batch(
             UnreadReason::Long,
             "only its beginning is searched: it is longer than what is read of a document",
         )
+    } else if batch.is_list {
+        problem(UnreadReason::Archive, "only the names of the files in the archive are searched")
     } else if known.scans > 0 {
         let text = format!("{} of its pages are scans without text", known.scans);
         problem(UnreadReason::ScannedPages, &text)

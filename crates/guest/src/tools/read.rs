@@ -185,6 +185,7 @@ fn batch_of(document: &Extracted, max_bytes: usize) -> Batch {
         pieces: split(document, max_bytes),
         span: document.span,
         cut: document.truncated,
+        is_list: document.format == Format::Archive,
         scans: document.scans.clone(),
         images: document.images.clone(),
         unread_images: document.unread_images.counts(),
