@@ -30,8 +30,9 @@ impl<'a> Quote<'a> {
 /// Builds an answer from quotes, best first.
 pub(super) fn quotes(language: Language, quotes: &[Quote<'_>]) -> String {
     let Some((first, others)) = quotes.split_first() else { return nothing(language, None, &[]) };
-    let mut out = lead(language, first.passage);
-    push_cited(&mut out, language, first);
+    let files = files_of(quotes);
+    let mut out = lead(language, first.passage, &files);
+    push_cited(&mut out, language, first, &files);
     if !others.is_empty() {
         out.push_str("\n\n");
         out.push_str(match language {
@@ -42,7 +43,7 @@ pub(super) fn quotes(language: Language, quotes: &[Quote<'_>]) -> String {
         });
     }
     for quote in others {
-        push_cited(&mut out, language, quote);
+        push_cited(&mut out, language, quote, &files);
     }
     out.push_str("\n\n");
     out.push_str(about(language));
@@ -95,8 +96,9 @@ pub(super) fn nothing(language: Language, unread: Option<Unread>, closest: &[Quo
             Language::English => "These passages come closest to the question:",
         });
     }
+    let files = files_of(closest);
     for quote in closest {
-        push_cited(&mut out, language, quote);
+        push_cited(&mut out, language, quote, &files);
     }
     out.push_str("\n\n");
     out.push_str(about(language));
@@ -104,10 +106,19 @@ pub(super) fn nothing(language: Language, unread: Option<Unread>, closest: &[Quo
 }
 
 /// Appends a quote and its citation.
-fn push_cited(out: &mut String, language: Language, quote: &Quote<'_>) {
+fn push_cited(out: &mut String, language: Language, quote: &Quote<'_>, files: &[&str]) {
     out.push_str("\n\n");
     push_quote(out, quote);
-    let _ = write!(out, "\n\n— {} [{}]", place(language, &quote.passage.place), quote.passage.number);
+    let _ = write!(out, "\n\n— {} [{}]", place(language, &quote.passage.place, files), quote.passage.number);
+}
+
+/// Returns the paths of the quoted files.
+fn files_of<'a>(quotes: &[Quote<'a>]) -> Vec<&'a str> {
+    let path = |quote: &Quote<'a>| match &quote.passage.place {
+        Place::File { path, .. } => Some(path.as_str()),
+        Place::Web { .. } => None,
+    };
+    quotes.iter().filter_map(path).collect()
 }
 
 /// The reason why files were not searched.
@@ -119,8 +130,8 @@ pub(super) enum Unread {
     Failed,
 }
 
-fn lead(language: Language, passage: &NumberedPassage) -> String {
-    let place = place(language, &passage.place);
+fn lead(language: Language, passage: &NumberedPassage, files: &[&str]) -> String {
+    let place = place(language, &passage.place, files);
     match language {
         Language::Czech => format!("K otázce se v dokumentech píše ({place}):"),
         Language::Slovak => format!("K otázke sa v dokumentoch píše ({place}):"),
@@ -146,11 +157,22 @@ const fn about(language: Language) -> &'static str {
     }
 }
 
+/// Returns a file's name, with as many of its folders as tell it from the others.
+fn name_among<'a>(path: &'a str, files: &[&str]) -> &'a str {
+    let ends = path.rmatch_indices('/').map(|(at, _)| at + 1);
+    let is_unique = |name: &str| {
+        let has_name =
+            |other: &str| other.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'));
+        !files.iter().any(|other| *other != path && has_name(other))
+    };
+    ends.map(|at| &path[at..]).find(|name| is_unique(name)).unwrap_or(path)
+}
+
 /// Formats a place: the file's name with its page or lines.
-fn place(language: Language, place: &Place) -> String {
+fn place(language: Language, place: &Place, files: &[&str]) -> String {
     match place {
         Place::File { path, page, lines } => {
-            let name = path.rsplit('/').next().unwrap_or(path);
+            let name = name_among(path, files);
             let mut out = format!("**{}**", escaped(name));
             if let Some(page) = page {
                 let _ = write!(out, ", {} {page}", page_word(language, name));
@@ -284,6 +306,14 @@ mod tests {
         }
         assert!(!answer.replace("\\]", "").contains("]("), "{answer}");
         assert!(!answer.contains("p://") && !answer.contains("www."), "{answer}");
+    }
+
+    #[test]
+    fn files_of_one_name_are_told_apart_by_their_folders() {
+        let files = ["/a/x/rent.txt", "/b/x/rent.txt", "/rent.txt", "/b/other.txt"];
+        let names: Vec<&str> = files.iter().map(|path| name_among(path, &files)).collect();
+        assert_eq!(names, ["a/x/rent.txt", "b/x/rent.txt", "/rent.txt", "other.txt"]);
+        assert_eq!(name_among("/a/x/rent.txt", &["/a/x/rent.txt"]), "rent.txt");
     }
 
     #[test]
