@@ -38,7 +38,7 @@ pub(super) enum Workbook {
 }
 
 /// The range at the start of a file in which the PDF signature may occur, in bytes.
-pub(super) const PDF_MARK_WITHIN_BYTES: usize = 1024;
+const PDF_MARK_WITHIN_BYTES: usize = 1024;
 /// The longest name of a kind of OpenDocument, in bytes.
 const KIND_MAX_BYTES: u64 = 200;
 /// Signatures of files that are not documents, with their descriptions.
@@ -116,14 +116,13 @@ pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, E
     // A text may mention the signature.
     let is_text_name = matches!(named, Some(Named::Html | Named::Plain(_)));
     let start = &bytes[..bytes.len().min(PDF_MARK_WITHIN_BYTES)];
-    if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
+    if is_zip(bytes) {
         return zipped(bytes);
     }
-    if bytes.starts_with(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1") {
+    if is_compound(bytes) {
         return compound(bytes, named);
     }
-    // A PDF may begin with something else, but an archive or message may as well begin with a PDF that lies in it.
-    if start.windows(5).any(|window| window == b"%PDF-") && !is_text_name {
+    if is_pdf(bytes) && !is_text_name {
         return Ok(Content::Pdf);
     }
     if bytes.starts_with(b"{\\rtf") {
@@ -148,6 +147,22 @@ pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, E
         Some(Named::Plain(format)) => format,
         _ => Format::Text,
     }))
+}
+
+/// Returns true for a PDF, which may begin with something else. An archive or message may as well begin with a PDF that lies
+/// in it.
+pub(super) fn is_pdf(bytes: &[u8]) -> bool {
+    let start = &bytes[..bytes.len().min(PDF_MARK_WITHIN_BYTES)];
+    !is_zip(bytes) && !is_compound(bytes) && start.windows(5).any(|window| window == b"%PDF-")
+}
+
+fn is_zip(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
+}
+
+/// Returns true for a compound file, the container of older office formats and of messages of Outlook.
+fn is_compound(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
 }
 
 /// Returns true for what a mail server or program has written, without regard to the name.

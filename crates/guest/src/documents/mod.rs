@@ -381,7 +381,7 @@ pub(crate) fn render_scan(bytes: &[u8], page: u32) -> Option<(Vec<u8>, u32)> {
 
 /// Returns an image inside a document, with its pixels per inch if they are known; `None` if it cannot be recognized.
 pub(crate) fn embedded_image(document: &[u8], image: &EmbeddedImage) -> Option<(Vec<u8>, Option<u32>)> {
-    if is_pdf(document) {
+    if detect::is_pdf(document) {
         let (rendered, dpi) = pdf_images::render(document, image.page?, &image.part)?;
         return Some((rendered, Some(dpi)));
     }
@@ -390,13 +390,13 @@ pub(crate) fn embedded_image(document: &[u8], image: &EmbeddedImage) -> Option<(
 
 /// Returns the sizes of pages of a PDF, from `first` on, counted from 1, at most `max`; `None` of other formats.
 pub(crate) fn page_sizes(bytes: &[u8], first: u32, max: u32) -> Option<Vec<PageSize>> {
-    is_pdf(bytes).then_some(())?;
+    detect::is_pdf(bytes).then_some(())?;
     Some(picture::sizes(&pdf::load(bytes).ok()?, first, max))
 }
 
 /// Returns the areas of a passage on a page of a PDF, counted from 1; none of other formats.
 pub(crate) fn marks(bytes: &[u8], page: u32, passage: &str) -> Vec<Mark> {
-    let document = is_pdf(bytes).then(|| pdf::load(bytes).ok()).flatten();
+    let document = detect::is_pdf(bytes).then(|| pdf::load(bytes).ok()).flatten();
     document.map(|document| marks::find(&document, page, passage)).unwrap_or_default()
 }
 
@@ -409,7 +409,7 @@ impl DrawnDocument {
     /// # Errors
     /// [`ExtractError::Encrypted`], [`ExtractError::Broken`].
     pub(crate) fn open(bytes: &[u8]) -> Option<Result<Self, ExtractError>> {
-        is_pdf(bytes).then(|| pdf::load(bytes).map(Self))
+        detect::is_pdf(bytes).then(|| pdf::load(bytes).map(Self))
     }
 
     /// Returns the number of pages.
@@ -424,10 +424,6 @@ impl DrawnDocument {
             Viewer::Model => picture::draw_for_model(&self.0, page),
         }
     }
-}
-
-fn is_pdf(bytes: &[u8]) -> bool {
-    bytes[..bytes.len().min(detect::PDF_MARK_WITHIN_BYTES)].windows(5).any(|window| window == b"%PDF-")
 }
 
 /// Returns the document of recognized text on one page; `None` if there is none.
