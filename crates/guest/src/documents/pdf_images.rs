@@ -92,8 +92,7 @@ fn joined(mut drawn: Vec<Area>) -> Vec<Area> {
 }
 
 fn touches(one: Rect, other: Rect) -> bool {
-    let near = one.inflate(STRIP_GAP, STRIP_GAP).intersect(other);
-    near.width() >= 0.0 && near.height() >= 0.0 && one.inflate(STRIP_GAP, STRIP_GAP).overlaps(other)
+    one.inflate(STRIP_GAP, STRIP_GAP).overlaps(other)
 }
 
 /// Names an area of a page, in whole points.
