@@ -215,8 +215,8 @@ async fn the_images_of_a_document_have_a_time_altogether() {
         fixture.library.touch([]);
         fixture.library.keep_up(slow).await;
     }
-    assert_eq!(read.take(), 10, "the tenth ends after three minutes");
-    let expected = (IndexState::Partial, Some(UnreadReason::Images(UnreadImages::of([0, 90, 0, 0]))));
+    assert_eq!(read.take(), 32, "the last ends after ten minutes");
+    let expected = (IndexState::Partial, Some(UnreadReason::Images(UnreadImages::of([0, 68, 0, 0]))));
     assert_eq!(outcome(&fixture, "/album.txt").await, expected);
 }
 

@@ -18,7 +18,7 @@ use crate::documents::{EmbeddedImage, IMAGES_MAX};
 /// The time in which a search waits for the images inside documents that the question names; the rest are read in the background.
 pub(super) const TIME_MAX: Duration = Duration::from_secs(10);
 /// The time in which the images of a document are read, from the beginning of one to its end; the rest are not read.
-const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(180);
+const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(600);
 /// The part of an image's words that stand beside it if its text is repeated.
 const REPEATED_MIN_PERCENT: usize = 80;
 /// An image has a row until it was read. The images of a file that were taken to be read are counted, those that are not read, and the
