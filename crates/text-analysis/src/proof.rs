@@ -1,8 +1,9 @@
 //! Checks whether a sentence stands in the passages that it cites: what it quotes, its numbers, dates and names, and
-//! some of its words.
+//! some of its words. With the sentences of the passages that share most of its words it is compared further: negations,
+//! units and limits, who does what, may and must, before and after.
 //!
-//! It is no judgement of meaning. A sentence that passes may still say something else about the same numbers; one that
-//! does not pass says something that nobody finds in the passages.
+//! It is no judgement of meaning. A sentence that passes may still say something else about the same things; one that
+//! does not pass says something that nobody finds in the passages, or that they contradict.
 
 mod aligned;
 mod facts;
