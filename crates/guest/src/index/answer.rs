@@ -47,6 +47,9 @@ pub(super) fn find(
     }
     describe_update(&mut text, update);
     describe_headings(&mut text, &ranked);
+    if let Some(vector) = vector {
+        describe_similarities(&mut text, index, vector, &ranked)?;
+    }
     let waiting = update.waiting.iter().map(|(path, _)| (path, UnreadReason::Indexing));
     let unread = problems.iter().map(|problem| (&problem.path, problem.reason)).chain(waiting);
     let unread = unread
@@ -109,6 +112,24 @@ fn describe_headings(text: &mut String, ranked: &[Ranked]) {
     if headings.iter().any(|heading| !heading.is_empty()) {
         text.push_str(&format!("\nHeadings above the passages, in order: {}", headings.join(" | ")));
     }
+}
+
+/// Adds how near the passages are to the query in meaning, in their order: cosines, `-` of a passage without a vector.
+fn describe_similarities(
+    text: &mut String,
+    index: &Index,
+    QueryVector { model, components, .. }: &QueryVector,
+    ranked: &[Ranked],
+) -> Result<(), IndexError> {
+    let passages: Vec<i64> = ranked.iter().map(|ranked| ranked.candidate.id).collect();
+    let similarities = index.similarities(model, components, &passages)?;
+    if similarities.iter().any(Option::is_some) {
+        let shown =
+            |similarity: &Option<f32>| similarity.map_or("-".to_owned(), |cosine| format!("{cosine:.3}"));
+        let shown: Vec<String> = similarities.iter().map(shown).collect();
+        text.push_str(&format!("\nSimilarity to the query, in order: {}", shown.join(" | ")));
+    }
+    Ok(())
 }
 
 /// Returns the answer of a search that failed.

@@ -97,6 +97,31 @@ async fn ranks_by_words_and_by_meaning_are_fused() {
 }
 
 #[tokio::test]
+async fn the_similarities_of_the_passages_are_reported_in_their_order() {
+    let fixture = house();
+    let question = "garden canaries";
+    fixture.search(question).await;
+    let passages = unembedded(&fixture, "m", 0).await;
+    let garden = passages.iter().position(|passage| passage.text.contains("garden"));
+    assert_eq!(garden, None, "the garden is not among the first two: {passages:?}");
+    fixture.library.embedded(vectors("m", &passages)).await.unwrap();
+    ask_by_meaning(&fixture, "m", question);
+    let found = fixture.search(question).await;
+    let line = found.text.lines().find_map(|line| line.strip_prefix("Similarity to the query, in order: "));
+    let similarities: Vec<&str> = line.expect("a line").split(" | ").collect();
+    assert_eq!(similarities.len(), found.passages.len(), "{found:?}");
+    for (passage, similarity) in found.passages.iter().zip(similarities) {
+        let expected = passages.iter().any(|embedded| embedded.text.ends_with(&passage.text)).then(|| {
+            let cosine = domain::embedding::cosine(&meaning(question), &meaning(&passage.text)).unwrap();
+            format!("{cosine:.3}")
+        });
+        assert_eq!(similarity, expected.as_deref().unwrap_or("-"), "{}", passage.text);
+    }
+    let by_words = fixture.search("garden").await;
+    assert!(!by_words.text.contains("Similarity"), "a query without a vector: {by_words:?}");
+}
+
+#[tokio::test]
 async fn vectors_go_with_their_passages_and_with_the_model() {
     let fixture = house();
     fixture.search("garden").await;

@@ -120,6 +120,28 @@ impl Index {
         Ok(stored)
     }
 
+    /// Returns the cosine of the angle between each passage's vector of this model and a query's; `None` for a passage without
+    /// one.
+    pub(super) fn similarities(
+        &self,
+        model: &str,
+        query: &[i8],
+        passages: &[i64],
+    ) -> Result<Vec<Option<f32>>, IndexError> {
+        let connection = self.connection();
+        if embedding(connection)?.is_none_or(|(known, _)| known != model) {
+            return Ok(vec![None; passages.len()]);
+        }
+        let mut statement = connection.prepare_cached("SELECT components FROM vector WHERE passage = ?1")?;
+        let similarity = |id: &i64| {
+            let components = statement.query_row([id], |row| row.get::<_, Vec<u8>>(0)).optional()?;
+            let components = components.unwrap_or_default();
+            let components: Vec<i8> = components.into_iter().map(u8::cast_signed).collect();
+            Ok(cosine(query, &components))
+        };
+        passages.iter().map(similarity).collect()
+    }
+
     /// Returns the passages nearest to a query's vector of this model, nearest first, within the given files or folders.
     /// Includes hidden files only at or below `named`.
     pub(super) fn nearest(

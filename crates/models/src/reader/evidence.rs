@@ -28,6 +28,8 @@ const OWN: f64 = 0.4;
 /// The share of the score from the search's order, and its decay.
 const ORDER: f64 = 0.3;
 const ORDER_FALL: f64 = 6.0;
+/// The weight of a passage's nearness to the question in meaning, when documents are searched by meaning.
+const NEARNESS: f64 = 0.1;
 /// The minimum score of an answer and of a passage close to the question, and what each of the first words of the question
 /// that the passage contains adds to it.
 const ANSWER_MIN: f64 = 1.0;
@@ -94,8 +96,10 @@ pub(super) struct Evidence<'a> {
     pub(super) passage: &'a NumberedPassage,
     /// The quoted ranges of the passage's text, in order.
     pub(super) quote: Vec<Range<usize>>,
-    /// Orders the passages.
+    /// Orders the passages: by words and, if the search compared vectors, by meaning.
     pub(super) score: f64,
+    /// The part of the score that comes from words.
+    by_words: f64,
     /// The number of words of the question that the passage contains.
     pub(super) words: usize,
 }
@@ -115,7 +119,7 @@ impl Evidence<'_> {
     fn confidence(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "it is a small number")]
         let words = self.words.min(WORDS_MAX) as f64;
-        self.score + WORD * words
+        self.by_words + WORD * words
     }
 }
 
@@ -132,7 +136,9 @@ pub(super) fn weigh<'a>(question: &Question, passages: &[FoundPassage<'a>]) -> V
         .iter()
         .enumerate()
         .filter_map(|(order, reading)| {
-            best(question, reading, of_file.get(name_of(&reading.passage.place))?, order)
+            let file = of_file.get(name_of(&reading.passage.place))?;
+            let by_words = best(question, reading, file, order)?;
+            Some(Evidence { score: by_words.score + NEARNESS * passages[order].nearness, ..by_words })
         })
         .collect();
     found.sort_by(|one, other| {
@@ -184,8 +190,8 @@ fn best<'a>(question: &Question, reading: &Reading<'a>, file: &[f64], order: usi
     }
     let words = reading.whole.iter().filter(|met| **met > 0.0).count();
     #[expect(clippy::cast_precision_loss, reason = "a search gives a few dozen passages")]
-    let score = strength + form + ORDER * ORDER_FALL / (ORDER_FALL + order as f64);
-    Some(Evidence { passage: reading.passage, quote: ranges, score, words })
+    let by_words = strength + form + ORDER * ORDER_FALL / (ORDER_FALL + order as f64);
+    Some(Evidence { passage: reading.passage, quote: ranges, score: by_words, by_words, words })
 }
 
 /// Scores a sentence. Returns `None` when neither it nor its surroundings contain a word of the question.

@@ -34,6 +34,8 @@ const QUOTES_MAX: usize = 4;
 const CLOSEST_MAX: usize = 3;
 /// The minimum score of further quotes, relative to the best one.
 const QUOTED_BESIDES: f64 = 0.7;
+/// Similarities that differ by less say nothing.
+const DEVIATION_MIN: f64 = 0.001;
 /// Limits the text of one event; see [`deltas`].
 const DELTA_MAX_BYTES: usize = 24;
 /// The estimated bytes of a token.
@@ -132,35 +134,59 @@ fn next(request: &StepRequest, question: &Question) -> StepEvent {
     StepEvent::Text(answer(question, &ranked, &searches))
 }
 
-/// A passage with the heading above it, empty if there is none or the passage begins with it.
+/// A passage that a search returned.
 #[derive(Debug, Clone, Copy)]
 struct FoundPassage<'a> {
     passage: &'a NumberedPassage,
+    /// The heading above it, empty if there is none or the passage begins with it.
     heading: &'a str,
+    /// How much nearer to the query it is in meaning than the others of its search, in standard deviations; 0 when the
+    /// search compared no vectors.
+    nearness: f64,
 }
 
 /// Returns the passages of all results without duplicates, under their first numbers.
 fn passages(question: &Question) -> Vec<FoundPassage<'_>> {
     let mut found: Vec<FoundPassage<'_>> = Vec::new();
     for result in &question.results {
-        let mut headings = headings(&result.text);
+        let mut headings = listed(&result.text, "Headings above the passages, in order: ");
+        let mut nearness = nearness(&result.text).into_iter();
         for passage in &result.passages {
             let heading = headings.next().unwrap_or_default();
+            let nearness = nearness.next().unwrap_or_default();
             let same = |known: &FoundPassage<'_>| {
                 known.passage.place == passage.place && known.passage.text == passage.text
             };
             if !found.iter().any(same) {
-                found.push(FoundPassage { passage, heading });
+                found.push(FoundPassage { passage, heading, nearness });
             }
         }
     }
     found
 }
 
-/// Parses the search's report of the headings above its passages.
-fn headings(text: &str) -> impl Iterator<Item = &str> {
-    let line = text.lines().find_map(|line| line.strip_prefix("Headings above the passages, in order: "));
+/// Parses a line of the search's report that says something about each of its passages, in their order.
+fn listed<'a>(text: &'a str, beginning: &str) -> impl Iterator<Item = &'a str> {
+    let line = text.lines().find_map(|line| line.strip_prefix(beginning));
     line.unwrap_or_default().split(" | ").map(str::trim)
+}
+
+/// Standardizes the similarities that the search reports: how far they spread depends on the model of embeddings.
+fn nearness(text: &str) -> Vec<f64> {
+    let similarities: Vec<Option<f64>> = listed(text, "Similarity to the query, in order: ")
+        .map(|similarity| similarity.parse().ok().filter(|cosine: &f64| cosine.is_finite()))
+        .collect();
+    let known: Vec<f64> = similarities.iter().flatten().copied().collect();
+    #[expect(clippy::cast_precision_loss, reason = "a search gives a few dozen passages")]
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let average = mean(&known);
+    let squares: Vec<f64> = known.iter().map(|cosine| (cosine - average).powi(2)).collect();
+    let deviation = mean(&squares).sqrt();
+    let standardized = |similarity: Option<f64>| match similarity {
+        Some(cosine) if deviation >= DEVIATION_MIN => (cosine - average) / deviation,
+        _ => 0.0,
+    };
+    similarities.into_iter().map(standardized).collect()
 }
 
 /// Returns true when the search reports that some files are not indexed yet.

@@ -85,7 +85,7 @@ pub(super) struct Reading<'a> {
 impl<'a> Reading<'a> {
     /// Splits a passage and matches it with a question.
     pub(super) fn of(question: &Question, found: super::FoundPassage<'a>) -> Self {
-        let super::FoundPassage { passage, heading } = found;
+        let super::FoundPassage { passage, heading, .. } = found;
         let text = passage.text.as_str();
         let language = detect_language(text);
         let ranges = sentences(text);

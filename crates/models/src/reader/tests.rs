@@ -267,3 +267,44 @@ fn in_an_attached_file_less_is_close_enough_to_be_shown() {
     };
     assert_eq!((shown(&[]), shown(&["/lease.pdf"])), (0, 1));
 }
+
+#[test]
+fn what_is_nearer_in_meaning_is_quoted_first_where_words_do_not_tell() {
+    let first = |similarities: &str| {
+        let counts = format!("Passages with each word (of 90): window 3, repair 4.{similarities}");
+        let texts = [
+            "The tenant has to report a window before its repair.",
+            "The tenant pays the repair of a window.",
+            "The repair of a window takes a week or two.",
+        ];
+        let passages = texts.iter().zip(1..).map(|(text, number)| passage(number, "/lease.pdf", text));
+        let mut transcript = vec![asked("Who bears the repair of a window?", &[])];
+        transcript.extend(searched("reader-1", &counts, passages.collect()));
+        marks(&text_of(&step(&request(transcript)))).next().expect("a citation").number
+    };
+    let similarity = |listed: &str| first(&format!("\nSimilarity to the query, in order: {listed}"));
+    let by_words = first("");
+    for other in [1, 2, 3].into_iter().filter(|number| *number != by_words) {
+        // The spread of a model's cosines does not matter, only their order and distances.
+        for (near, far) in [("0.870", "0.810"), ("0.650", "0.110")] {
+            let listed: Vec<&str> = (1..=3).map(|number| if number == other { near } else { far }).collect();
+            assert_eq!(similarity(&listed.join(" | ")), other, "{listed:?}");
+        }
+    }
+    for nothing in ["- | - | -", "0.8 | 0.8 | 0.8", "NaN | inf | x", ""] {
+        assert_eq!(similarity(nothing), by_words, "{nothing}");
+    }
+}
+
+#[test]
+fn nearness_in_meaning_makes_no_answer_of_a_passage_without_the_words() {
+    let counts = "Passages with each word (of 400): zaplatí 4, opravu 30, rozbitého 0, okna 9.\n\
+                  Similarity to the query, in order: 0.9 | 0.2";
+    let mut transcript = vec![asked("Kdo zaplatí opravu rozbitého okna?", &[])];
+    for id in ["reader-1", "reader-2"] {
+        let passages = ["Nájemce provádí drobné opravy a běžnou údržbu bytu.", "Okolí domu uklízí správce."];
+        let passages = passages.iter().zip(1..).map(|(text, number)| passage(number, "/lease.pdf", text));
+        transcript.extend(searched(id, counts, passages.collect()));
+    }
+    assert_eq!(marks(&text_of(&step(&request(transcript)))).count(), 0);
+}
