@@ -29,7 +29,7 @@ const OWN: f64 = 0.4;
 const ORDER: f64 = 0.3;
 const ORDER_FALL: f64 = 6.0;
 /// The weight of a passage's nearness to the question in meaning, when documents are searched by meaning.
-const NEARNESS: f64 = 0.1;
+const NEARNESS: f64 = 0.04;
 /// The minimum score of an answer and of a passage close to the question, and what each of the first words of the question
 /// that the passage contains adds to it.
 const ANSWER_MIN: f64 = 1.0;
