@@ -174,7 +174,7 @@ fn listed<'a>(text: &'a str, beginning: &str) -> impl Iterator<Item = &'a str> {
 /// Standardizes the similarities that the search reports: how far they spread depends on the model of embeddings.
 fn nearness(text: &str) -> Vec<f64> {
     let similarities: Vec<Option<f64>> = listed(text, "Similarity to the query, in order: ")
-        .map(|similarity| similarity.parse().ok().filter(|cosine: &f64| cosine.is_finite()))
+        .map(|similarity| similarity.parse().ok().filter(|cosine: &f64| (-1.0..=1.0).contains(cosine)))
         .collect();
     let known: Vec<f64> = similarities.iter().flatten().copied().collect();
     #[expect(clippy::cast_precision_loss, reason = "a search gives a few dozen passages")]

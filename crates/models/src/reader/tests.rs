@@ -291,7 +291,7 @@ fn what_is_nearer_in_meaning_is_quoted_first_where_words_do_not_tell() {
             assert_eq!(similarity(&listed.join(" | ")), other, "{listed:?}");
         }
     }
-    for nothing in ["- | - | -", "0.8 | 0.8 | 0.8", "NaN | inf | x", ""] {
+    for nothing in ["- | - | -", "0.8 | 0.8 | 0.8", "NaN | inf | x", "1e308 | -7 | 0.5", ""] {
         assert_eq!(similarity(nothing), by_words, "{nothing}");
     }
 }
