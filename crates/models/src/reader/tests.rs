@@ -297,14 +297,19 @@ fn what_is_nearer_in_meaning_is_quoted_first_where_words_do_not_tell() {
 }
 
 #[test]
-fn nearness_in_meaning_makes_no_answer_of_a_passage_without_the_words() {
-    let counts = "Passages with each word (of 400): zaplatí 4, opravu 30, rozbitého 0, okna 9.\n\
-                  Similarity to the query, in order: 0.9 | 0.2";
+fn words_alone_decide_whether_a_passage_answers() {
+    let counts = "Passages with each word (of 400): zaplatí 4, opravu 30, rozbitého 0, okna 9.";
+    let passage = passage(1, "/lease.pdf", "Nájemce provádí drobné opravy a běžnou údržbu bytu.");
     let mut transcript = vec![asked("Kdo zaplatí opravu rozbitého okna?", &[])];
-    for id in ["reader-1", "reader-2"] {
-        let passages = ["Nájemce provádí drobné opravy a běžnou údržbu bytu.", "Okolí domu uklízí správce."];
-        let passages = passages.iter().zip(1..).map(|(text, number)| passage(number, "/lease.pdf", text));
-        transcript.extend(searched(id, counts, passages.collect()));
-    }
-    assert_eq!(marks(&text_of(&step(&request(transcript)))).count(), 0);
+    transcript.extend(searched("reader-1", counts, vec![passage.clone()]));
+    let question = Question::of(&request(transcript)).expect("a question");
+    let weighed = |nearness: f64| {
+        let found = FoundPassage { passage: &passage, heading: "", nearness };
+        evidence::weigh(&question, &[found])
+            .first()
+            .map(|best| (best.score, best.answers(), best.is_close(false)))
+    };
+    let (far, near) = (weighed(0.0).expect("words in common"), weighed(100.0).expect("words in common"));
+    assert!(near.0 > far.0 + 1.0, "{near:?} and {far:?}");
+    assert_eq!((near.1, near.2), (false, false));
 }
