@@ -99,14 +99,56 @@ fn hex(digest: &[u8]) -> String {
     domain::hex::encode(&digest[..digest.len().min(16)])
 }
 
-/// Creates the content of a plugin and points its link to it. Returns the content's name.
+/// Creates the content of a plugin, unless it exists, and points its link to it. Writes nothing if both exist, so that
+/// a service starts on a full disk. Returns the content's name.
 fn lay_out(skill_files: &SkillFiles, folder: &Path) -> Result<String, TreeError> {
+    let mut content = hash(skill_files, |_, _, _| Ok(()))?;
+    if !folder.join(CONTENT).join(&content).is_dir() {
+        content = write(skill_files, folder)?;
+    }
+    let target = Path::new(CONTENT).join(&content);
+    let link = folder.join(&skill_files.plugin);
+    if fs::read_link(&link).is_ok_and(|led| led == target) {
+        return Ok(content);
+    }
+    let new = folder.join(LINK);
+    remove(&new)?;
+    symlink(target, &new)?;
+    fs::rename(&new, &link)?;
+    Ok(content)
+}
+
+/// Writes the content of a plugin. Returns its name, of the files as they were while they were written.
+fn write(skill_files: &SkillFiles, folder: &Path) -> Result<String, TreeError> {
     let fresh = folder.join(CONTENT).join(FRESH);
     remove(&fresh)?;
     public_folder(&fresh)?;
+    let content = hash(skill_files, |inside, executable, bytes| {
+        let place = fresh.join(inside);
+        if let Some(parent) = place.parent() {
+            public_folder(parent)?;
+        }
+        fs::write(&place, bytes)?;
+        fs::set_permissions(&place, Permissions::from_mode(if executable { 0o755 } else { 0o644 }))
+    })?;
+    let place = folder.join(CONTENT).join(&content);
+    if place.is_dir() {
+        remove(&fresh)?;
+    } else {
+        fs::rename(&fresh, &place)?;
+    }
+    Ok(content)
+}
+
+/// Calls `visit` with the path, the executable bit and the bytes of each file to publish. Returns the name of the
+/// content: a hash of all of them.
+fn hash(
+    skill_files: &SkillFiles,
+    mut visit: impl FnMut(&str, bool, &[u8]) -> io::Result<()>,
+) -> Result<String, TreeError> {
     let mut hash = Sha256::new();
     let mut total = 0_u64;
-    let mut laid = HashSet::new();
+    let mut visited = HashSet::new();
     let skills =
         skill_files.skills.iter().map(|(name, source, files)| (format!("skills/{name}"), source, files));
     // Skills come first, because they take precedence over other files at the same path.
@@ -114,7 +156,7 @@ fn lay_out(skill_files: &SkillFiles, folder: &Path) -> Result<String, TreeError>
     for (below, source, files) in skills.chain(whole) {
         for file in files {
             let inside = join(&below, file.path[source.len()..].trim_start_matches('/'));
-            if !laid.insert(inside.clone()) {
+            if !visited.insert(inside.clone()) {
                 continue;
             }
             let bytes = skill_files.tree.bytes(&file.path, SKILL_FILE_MAX_BYTES)?;
@@ -127,32 +169,10 @@ fn lay_out(skill_files: &SkillFiles, folder: &Path) -> Result<String, TreeError>
             {
                 hash.update(piece);
             }
-            let place = fresh.join(&inside);
-            if let Some(parent) = place.parent() {
-                public_folder(parent)?;
-            }
-            fs::write(&place, &bytes)?;
-            fs::set_permissions(&place, Permissions::from_mode(if file.executable { 0o755 } else { 0o644 }))?;
+            visit(&inside, file.executable, &bytes)?;
         }
     }
-    let digest = hash.finalize();
-    let content = hex(&digest);
-    let place = folder.join(CONTENT).join(&content);
-    if place.is_dir() {
-        remove(&fresh)?;
-    } else {
-        fs::rename(&fresh, &place)?;
-    }
-    let target = Path::new(CONTENT).join(&content);
-    let link = folder.join(&skill_files.plugin);
-    if fs::read_link(&link).is_ok_and(|led| led == target) {
-        return Ok(content);
-    }
-    let new = folder.join(LINK);
-    remove(&new)?;
-    symlink(target, &new)?;
-    fs::rename(&new, &link)?;
-    Ok(content)
+    Ok(hex(&hash.finalize()))
 }
 
 /// Creates a folder that every user may read, regardless of the umask: machines run as other users.

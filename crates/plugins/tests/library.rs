@@ -499,8 +499,15 @@ fn files_are_laid_out_whole_and_exchanged_in_one_step() {
     assert!(place.join("causerie/skills/contract-review/references/checklist.md").is_file());
     assert!(!all_below(&place).iter().any(|text| text.contains("not a skill's")));
     let before = fs::read_link(place.join("p")).unwrap();
+    for folder in [&place, &place.join(".content")] {
+        fs::File::open(folder).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    }
     read(&folders).publish(&place).unwrap();
     assert_eq!(fs::read_link(place.join("p")).unwrap(), before, "what is the same stays");
+    for folder in [&place, &place.join(".content")] {
+        let changed = fs::metadata(folder).unwrap().modified().unwrap();
+        assert_eq!(changed, std::time::UNIX_EPOCH, "nothing is written that is there already");
+    }
     let was = fingerprint(&folders);
     assert_eq!(fingerprint(&folders), was);
     fs::write(&script, "#!/bin/sh\necho two\n").unwrap();

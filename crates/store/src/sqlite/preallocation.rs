@@ -4,9 +4,10 @@
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::mem::ManuallyDrop;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 
 /// Keeps space allocated beyond the ends of the database and its write-ahead log.
 pub(crate) struct PreallocatedSpace {
@@ -37,7 +38,8 @@ impl PreallocatedSpace {
         Some(slack)
     }
 
-    /// Allocates missing space if the disk has it. Cheap when nothing is missing.
+    /// Allocates missing space, each time half of what the disk has free at most: a start on a nearly full disk also
+    /// needs other files. Cheap when nothing is missing.
     pub(crate) fn keep(&mut self) {
         // Half of it is still enough, so most commits need no system call for allocation.
         let end = self.database.file.metadata().map_or(0, |known| known.len());
@@ -57,17 +59,22 @@ impl PreallocatedFile {
     }
 
     fn allocate(&mut self, until: u64) {
-        // On failure the file grows on demand while the disk has space.
-        if fallocate(&*self.file, FallocateFlags::KEEP_SIZE, 0, until).is_ok() {
+        // Otherwise the file grows on demand while the disk has space.
+        if self.fits(until) && fallocate(&*self.file, FallocateFlags::KEEP_SIZE, 0, until).is_ok() {
             self.until = until;
         }
+    }
+
+    /// Returns true if the missing space is at most half of the free space, or if the free space is unknown.
+    fn fits(&self, until: u64) -> bool {
+        let Ok(disk) = fstatvfs(&*self.file) else { return true };
+        let missing = self.file.metadata().map_or(until, |known| until.saturating_sub(known.blocks() * 512));
+        missing <= disk.f_bavail.saturating_mul(disk.f_frsize) / 2
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
-
     use super::*;
     use crate::sqlite::open_writer;
 
