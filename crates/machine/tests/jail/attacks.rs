@@ -54,6 +54,12 @@ async fn no_program_of_a_machine_runs_as_another_user_on_the_host(kind: Kind) {
     assert_eq!(as_tools(&link, usual).await, "750\n755");
 }
 
+/// Returns the command of an attack that the kernel kills first when memory runs out, as the agent arranges it for each
+/// tool.
+fn first_to_be_killed(way: &str) -> String {
+    format!("(echo 1000 > /proc/self/oom_score_adj; exec /agent attack {way}); true")
+}
+
 /// Allocates memory that no process holds, twice the machine's limit: a control group makes the kernel kill the
 /// process, otherwise the allocation fails.
 async fn memory_that_belongs_to_no_process_is_bounded(kind: Kind) {
@@ -61,7 +67,7 @@ async fn memory_that_belongs_to_no_process_is_bounded(kind: Kind) {
     let (_machine, link) = site.start().await;
     let counted = kind != Kind::Sandbox || site.sandbox.limits_kind() != LimitsKind::Rlimit;
     for way in ["memfd", "shm", "shared", "zero"] {
-        let outcome = as_tools(&link, &format!("/agent attack {way}; true")).await;
+        let outcome = as_tools(&link, &first_to_be_killed(way)).await;
         assert!(!outcome.contains("got"), "{way}: {outcome}");
         if !counted || way == "shm" {
             assert!(outcome.starts_with("refused"), "{way}: {outcome}");
@@ -83,9 +89,7 @@ async fn what_the_kernel_holds_for_sockets_is_counted(kind: Kind) {
         return;
     }
     let (_machine, link) = site.start().await;
-    // Like the agent does for each tool, so that tools are killed first when memory runs out.
-    let attack = "(echo 1000 > /proc/self/oom_score_adj; exec /agent attack sockets); true";
-    let outcome = as_tools(&link, attack).await;
+    let outcome = as_tools(&link, &first_to_be_killed("sockets")).await;
     // A separate kernel takes it from the machine's memory, where it may fit.
     assert!(kind != Kind::Sandbox || !outcome.contains("got"), "{outcome}");
     assert_eq!(as_tools(&link, "echo still here").await, "still here");
