@@ -109,52 +109,103 @@ fn parts_of_a_document_of_word_are_found_by_their_references() {
 }
 
 #[test]
-fn notes_and_text_boxes_belong_to_their_sheet() {
-    const TYPES: &str = "http://schemas.openxmlformats.org/officeDocument/2006/relationships";
-    let main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main";
-    let sheet = |value: &str| {
-        format!(
-            "<worksheet xmlns=\"{main}\"><sheetData><row r=\"1\"><c r=\"A1\" t=\"inlineStr\"><is><t>{value}</t></is></c></row>\
-             </sheetData></worksheet>"
-        )
+fn notes_comments_symbols_and_form_fields_of_word_are_text_at_their_place() {
+    let run = |inner: &str| format!("<w:r>{inner}</w:r>");
+    let paragraph = |inner: &str| format!("<w:p>{inner}</w:p>");
+    let note = |kind: &str, id: u32, more: &str, text: &str| {
+        format!("<w:{kind} w:id=\"{id}\"{more}><w:p><w:r><w:t>{text}</w:t></w:r></w:p></w:{kind}>")
     };
-    let related = |of: &[(&str, &str, &str)]| relations(of).replace("http://x", TYPES);
-    let workbook = archive([
-        ("_rels/.rels", related(&[("m", "officeDocument", "xl/workbook.xml")])),
+    let body = [
+        paragraph(
+            &[
+                run("<w:t>Lhůta </w:t>"),
+                run("<w:sym w:font=\"Symbol\" w:char=\"F0B3\"/>"),
+                run("<w:t xml:space=\"preserve\"> 30 dní</w:t>"),
+                run("<w:endnoteReference w:id=\"2\"/><w:footnoteReference w:id=\"2\"/>"),
+                run("<w:commentReference w:id=\"0\"/><w:commentReference w:id=\"1\"/>"),
+            ]
+            .concat(),
+        ),
+        paragraph(
+            &[
+                run("<w:t xml:space=\"preserve\">Kraj: </w:t><w:fldChar><w:ffData><w:ddList><w:result w:val=\"1\"/>\
+                     <w:listEntry w:val=\"Praha\"/><w:listEntry w:val=\"Brno\"/></w:ddList></w:ffData></w:fldChar>"),
+                run("<w:t xml:space=\"preserve\">, souhlas: </w:t><w:fldChar><w:ffData><w:checkBox><w:default w:val=\"0\"/>\
+                     <w:checked/></w:checkBox></w:ffData></w:fldChar>"),
+            ]
+            .concat(),
+        ),
+    ];
+    let document = archive([
+        ("word/document.xml", format!("<w:body>{}</w:body>", body.concat())),
+        ("word/footnotes.xml", note("footnote", 2, "", "Viz § 5.")),
         (
-            "xl/workbook.xml",
-            format!(
-                "<workbook xmlns=\"{main}\" xmlns:r=\"{TYPES}\"><sheets><sheet name=\"Byty\" sheetId=\"1\" r:id=\"a\"/>\
-                 <sheet name=\"Ceny\" sheetId=\"2\" r:id=\"b\"/></sheets></workbook>"
-            ),
+            "word/endnotes.xml",
+            note("endnote", 0, " w:type=\"separator\"", "x") + &note("endnote", 2, "", "Podle smlouvy."),
         ),
         (
-            "xl/_rels/workbook.xml.rels",
-            related(&[("a", "worksheet", "worksheets/sheet1.xml"), ("b", "worksheet", "worksheets/sheet2.xml")])
-                .replace("<Relationships", "<Relationships xmlns=\"http://schemas.openxmlformats.org/package/2006/relationships\""),
-        ),
-        ("xl/worksheets/sheet1.xml", sheet("Byt")),
-        ("xl/worksheets/sheet2.xml", sheet("Cena")),
-        (
-            "xl/worksheets/_rels/sheet2.xml.rels",
-            related(&[("x", "comments", "../comments1.xml"), ("y", "drawing", "../drawings/drawing1.xml")]),
-        ),
-        (
-            "xl/comments1.xml",
-            "<comments><commentList><comment ref=\"A1\"><text><r><t>bez\nDPH</t></r></text></comment></commentList></comments>"
-                .to_owned(),
-        ),
-        (
-            "xl/drawings/drawing1.xml",
-            "<xdr:wsDr><xdr:sp><a:p><a:t>Ceny platí do června.</a:t></a:p></xdr:sp></xdr:wsDr>".to_owned(),
+            "word/comments.xml",
+            note("comment", 0, " w:author=\"Jana Nová\"", "Proč tolik?")
+                + &note("comment", 1, "", "Souhlasím."),
         ),
     ]);
-    let workbook = read("x.xlsx", &workbook);
-    let places: Vec<_> =
-        workbook.segments.iter().map(|segment| (segment.page, segment.text.as_str())).collect();
     assert_eq!(
-        places,
-        [(Some(1), "Byt"), (Some(2), "Cena"), (Some(2), "A1: bez DPH\nCeny platí do června.")]
+        text(&read("x.docx", &document)),
+        "Lhůta ≥ 30 dní\nPodle smlouvy.\nViz § 5.\nComment by Jana Nová: Proč tolik?\nComment: Souhlasím.\n\
+         Kraj: Brno, souhlas: ☒"
+    );
+}
+
+#[test]
+fn comments_of_slides_and_their_replies_follow_the_slide() {
+    let document = archive([
+        ("ppt/presentation.xml", "<p:sldId id=\"256\" r:id=\"r1\"/>".to_owned()),
+        (
+            "ppt/_rels/presentation.xml.rels",
+            relations(&[
+                ("r1", "slide", "slides/slide1.xml"),
+                ("r2", "authors", "authors.xml"),
+                ("r3", "commentAuthors", "commentAuthors.xml"),
+            ]),
+        ),
+        ("ppt/authors.xml", "<p188:author id=\"{A}\" name=\"Petr\"/><p188:author id=\"{B}\" name=\"Eva\"/>".to_owned()),
+        ("ppt/commentAuthors.xml", "<p:cmAuthor id=\"0\" name=\"Jan\"/>".to_owned()),
+        ("ppt/slides/slide1.xml", "<p:sp><a:p><a:t>Rozpočet</a:t></a:p></p:sp>".to_owned()),
+        (
+            "ppt/slides/_rels/slide1.xml.rels",
+            relations(&[("a", "comments", "../comments/c1.xml"), ("b", "comments", "../comments/c2.xml")]),
+        ),
+        (
+            "ppt/comments/c1.xml",
+            "<p188:cm authorId=\"{A}\"><p188:replyLst><p188:reply authorId=\"{B}\"><p188:txBody><a:p><a:t>Ano.</a:t></a:p>\
+             </p188:txBody></p188:reply></p188:replyLst><p188:txBody><a:p><a:t>Platí to?</a:t></a:p></p188:txBody></p188:cm>"
+                .to_owned(),
+        ),
+        ("ppt/comments/c2.xml", "<p:cm authorId=\"0\"><p:text>Doplnit zdroj</p:text></p:cm>".to_owned()),
+    ]);
+    assert_eq!(
+        text(&read("x.pptx", &document)),
+        "Rozpočet\nComment by Petr: Platí to?\nComment by Eva: Ano.\nComment by Jan: Doplnit zdroj"
+    );
+}
+
+#[test]
+fn comments_of_libreoffice_follow_their_paragraph() {
+    let comment = "<office:annotation><dc:creator>Jana</dc:creator><dc:date>2024-03-05</dc:date>\
+                   <text:p>Je to<text:s/>tak?</text:p><text:p>Ověřit.</text:p></office:annotation>";
+    let document = archive([
+        ("mimetype", "application/vnd.oasis.opendocument.text".to_owned()),
+        (
+            "content.xml",
+            format!(
+                "<office:text><text:p>Nájem{comment} činí 5 000 Kč.</text:p><table:table><table:table-row><table:table-cell>\
+                 <text:p>Voda{comment}</text:p></table:table-cell></table:table-row></table:table></office:text>"
+            ),
+        ),
+    ]);
+    assert_eq!(
+        text(&read("x.odt", &document)),
+        "Nájem činí 5 000 Kč.\nComment by Jana: Je to tak? Ověřit.\nVoda\nComment by Jana: Je to tak? Ověřit."
     );
 }
 

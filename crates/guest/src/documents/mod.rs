@@ -24,16 +24,20 @@ pub use embedded_images::EmbeddedImage;
 pub(crate) use embedded_images::IMAGES_MAX;
 
 mod archive;
+mod book;
 mod chart;
 mod clause;
 mod detect;
 mod embedded_images;
 mod epub;
+mod form_field;
 mod html;
 mod legacy;
 mod mail;
 mod marks;
+mod number_format;
 mod numbering;
+mod ods;
 mod odt;
 mod output;
 mod parts;
@@ -49,6 +53,7 @@ mod sheet_notes;
 mod slides;
 mod text;
 mod word;
+mod word_notes;
 mod xml;
 
 /// The largest file that is read, in bytes.

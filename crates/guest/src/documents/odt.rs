@@ -6,11 +6,14 @@ use super::archive::Archive;
 use super::embedded_images::retain_recognizable;
 use super::output::Writer;
 use super::parts::resolve;
-use super::xml::{attribute, event_text, events};
+use super::xml::{attribute, comment_line, event_text, events};
 use super::{ExtractError, Extracted, Format, PAGES_MAX};
 
 /// The maximum number of spaces that one element may represent.
 const BLANKS_MAX: usize = 64;
+/// The maximum number of comments at one line, and the most text of one, in bytes.
+const COMMENTS_MAX: usize = 1000;
+const COMMENT_MAX_BYTES: usize = 4 * 1024;
 
 /// Reads a presentation: each slide is a page.
 pub(super) fn extract_slides(archive: Archive<'_>) -> Result<Extracted, ExtractError> {
@@ -38,7 +41,7 @@ fn read(mut archive: Archive<'_>, format: Format) -> Result<Extracted, ExtractEr
             !body.writer.is_full()
         })?;
     }
-    body.place_images();
+    body.write_pending();
     let mut extracted = body.writer.finish(format);
     retain_recognizable(&mut archive, &mut extracted);
     Ok(extracted)
@@ -57,10 +60,30 @@ struct Body {
     in_title: bool,
     /// True until the first line of a slide's notes.
     begins_notes: bool,
-    /// The depth of elements whose text is left out: deletions and comments.
+    /// The depth of elements whose text is left out: deletions, and dates of comments.
     hidden: u32,
-    /// The parts of the images since the last line.
+    /// The comment that is being read.
+    comment: Option<Comment>,
+    /// The comments and the parts of the images since the last line.
+    comments: Vec<String>,
     images: Vec<String>,
+}
+
+/// A comment.
+#[derive(Default)]
+struct Comment {
+    author: String,
+    text: String,
+    in_author: bool,
+}
+
+impl Comment {
+    fn push(&mut self, text: &str) {
+        let place = if self.in_author { &mut self.author } else { &mut self.text };
+        if place.len() + text.len() <= COMMENT_MAX_BYTES {
+            place.push_str(text);
+        }
+    }
 }
 
 impl Body {
@@ -76,25 +99,43 @@ impl Body {
             in_title: false,
             begins_notes: false,
             hidden: 0,
+            comment: None,
+            comments: Vec::new(),
             images: Vec::new(),
         }
     }
 
-    fn place_images(&mut self) {
+    /// Writes what belongs below the last line.
+    fn write_pending(&mut self) {
+        for comment in std::mem::take(&mut self.comments) {
+            self.writer.line(&comment);
+        }
         for image in std::mem::take(&mut self.images) {
             self.writer.image(image);
         }
     }
 
     fn text(&mut self, text: &str) {
-        if self.paragraphs > 0 && self.hidden == 0 {
+        if let Some(comment) = self.comment.as_mut().filter(|_| self.hidden == 0) {
+            comment.push(text);
+        } else if self.paragraphs > 0 && self.hidden == 0 {
             // Line breaks in the file are spaces; tabs are elements.
             self.line.extend(text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }));
         }
     }
 
     fn start(&mut self, element: &BytesStart<'_>, opens: bool) {
+        if let Some(comment) = &mut self.comment {
+            match element.local_name().as_ref() {
+                "creator" if opens => comment.in_author = true,
+                "date" | "creator-initials" | "date-string" if opens => self.hidden += 1,
+                "s" | "tab" | "line-break" => comment.push(" "),
+                _ => {}
+            }
+            return;
+        }
         match element.local_name().as_ref() {
+            "annotation" if opens => self.comment = Some(Comment::default()),
             "p" | "h" if opens => {
                 if self.items > 0 && self.paragraphs == 0 && self.line.is_empty() {
                     self.line.push_str("- ");
@@ -108,10 +149,10 @@ impl Body {
                 self.line.extend(std::iter::repeat_n(' ', count.min(BLANKS_MAX)));
             }
             "note-body" if opens => self.line.push_str(" ("),
-            "note-citation" | "tracked-changes" | "annotation" if opens => self.hidden += 1,
+            "note-citation" | "tracked-changes" if opens => self.hidden += 1,
             "list-item" if opens => self.items += 1,
             "page" if opens && self.slides < PAGES_MAX => {
-                self.place_images();
+                self.write_pending();
                 self.slides += 1;
                 self.begins_notes = false;
                 self.writer.slide(self.slides);
@@ -128,6 +169,21 @@ impl Body {
     }
 
     fn end(&mut self, name: &str) {
+        if let Some(comment) = &mut self.comment {
+            match name {
+                "creator" => comment.in_author = false,
+                "date" | "creator-initials" | "date-string" => self.hidden = self.hidden.saturating_sub(1),
+                "p" => comment.push(" "),
+                "annotation" => {
+                    let Comment { author, text, .. } = self.comment.take().unwrap_or_default();
+                    if !text.trim().is_empty() && self.comments.len() < COMMENTS_MAX {
+                        self.comments.push(comment_line(&author, &text));
+                    }
+                }
+                _ => {}
+            }
+            return;
+        }
         match name {
             "p" | "h" => {
                 self.paragraphs = self.paragraphs.saturating_sub(1);
@@ -149,7 +205,7 @@ impl Body {
                     self.writer.line(&line);
                 }
                 if self.tables == 0 {
-                    self.place_images();
+                    self.write_pending();
                 }
             }
             "frame" => self.in_title = false,
@@ -158,13 +214,13 @@ impl Body {
                 self.line.truncate(self.line.trim_end().len());
                 self.line.push(')');
             }
-            "note-citation" | "tracked-changes" | "annotation" => self.hidden = self.hidden.saturating_sub(1),
+            "note-citation" | "tracked-changes" => self.hidden = self.hidden.saturating_sub(1),
             "list-item" => self.items = self.items.saturating_sub(1),
             "table-cell" if self.tables == 1 => self.row.push('\t'),
             "table-row" if self.tables == 1 => {
                 let row = std::mem::take(&mut self.row);
                 self.writer.line(&row);
-                self.place_images();
+                self.write_pending();
             }
             "table" => self.tables = self.tables.saturating_sub(1),
             _ => {}

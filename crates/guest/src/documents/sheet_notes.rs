@@ -1,4 +1,4 @@
-//! Reads what stands on the sheets of a workbook beside the cells: text boxes, and notes at cells.
+//! Reads what stands on the sheets of a workbook since 2007 beside the cells: text boxes, notes at cells, and images.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
@@ -13,11 +13,20 @@ use super::{ExtractError, OUTPUT_MAX_BYTES, PAGES_MAX};
 /// The part that lists the sheets.
 const WORKBOOK: &str = "xl/workbook.xml";
 
-/// Returns the lines of each sheet that has any, by its name.
-pub(super) fn read(mut archive: Archive<'_>) -> Result<HashMap<String, Vec<String>>, ExtractError> {
-    let (mut found, mut parts, mut bytes) = (HashMap::<String, Vec<String>>::new(), HashSet::new(), 0);
-    for (name, sheet) in sheets(&mut archive)? {
-        for Relation { kind, target, .. } in relations(&mut archive, &sheet)? {
+/// The content of a sheet beside the cells.
+#[derive(Default)]
+pub(super) struct Beside {
+    /// The text boxes and notes.
+    pub(super) lines: Vec<String>,
+    /// The parts of images.
+    pub(super) images: Vec<String>,
+}
+
+/// Returns what stands beside the cells of each sheet that has anything, by its name.
+pub(super) fn read(archive: &mut Archive<'_>) -> Result<HashMap<String, Beside>, ExtractError> {
+    let (mut found, mut parts, mut bytes) = (HashMap::<String, Beside>::new(), HashSet::new(), 0);
+    for (name, sheet) in sheets(archive)? {
+        for Relation { kind, target, .. } in relations(archive, &sheet)? {
             let read = match kind.as_str() {
                 "drawing" => paragraphs,
                 "comments" => notes,
@@ -29,7 +38,13 @@ pub(super) fn read(mut archive: Archive<'_>) -> Result<HashMap<String, Vec<Strin
             let Some(part) = archive.part(&target)? else { continue };
             let lines = read(part)?;
             bytes += lines.iter().map(String::len).sum::<usize>();
-            found.entry(name.clone()).or_default().extend(lines);
+            let beside = found.entry(name.clone()).or_default();
+            beside.lines.extend(lines);
+            if kind == "drawing" {
+                let related = relations(archive, &target)?.into_iter();
+                let images = related.filter(|relation| relation.kind == "image");
+                beside.images.extend(images.map(|image| image.target));
+            }
         }
     }
     Ok(found)

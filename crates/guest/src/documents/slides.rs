@@ -1,6 +1,7 @@
-//! Reads presentations: each slide is a page with its title as the heading, tables as rows, and the speaker's notes.
+//! Reads presentations: each slide is a page with its title as the heading, tables as rows, the speaker's notes, and comments.
 
 use std::collections::HashMap;
+use std::io::Read;
 
 use quick_xml::events::{BytesStart, Event};
 
@@ -8,15 +9,22 @@ use super::archive::Archive;
 use super::embedded_images::retain_recognizable;
 use super::output::Writer;
 use super::parts::{LIST_MAX_BYTES, Relation, image_targets, relations};
-use super::xml::{attribute, event_text, events, paragraphs, unless_broken};
+use super::xml::{attribute, comment_line, event_text, events, paragraphs, unless_broken};
 use super::{ExtractError, Extracted, Format, PAGES_MAX, chart};
 
+/// The maximum number of authors of comments.
+const AUTHORS_MAX: usize = 10_000;
+/// The depth of comments: a comment and a reply.
+const COMMENTS_DEPTH_MAX: usize = 2;
+/// The most text of the comments of a slide, in bytes.
+const COMMENTS_MAX_BYTES: usize = 1024 * 1024;
 /// The line above the speaker's notes.
 const NOTES: &str = "Notes:";
 
 /// Reads a presentation of PowerPoint since 2007, with the presentation's own part.
 pub(super) fn pptx(mut archive: Archive<'_>, main: &str) -> Result<Extracted, ExtractError> {
     let mut writer = Writer::new();
+    let authors = authors(&mut archive, main)?;
     for (name, page) in slides(&mut archive, main)?.into_iter().zip(1..=PAGES_MAX) {
         writer.slide(page);
         let relations = relations(&mut archive, &name)?;
@@ -34,6 +42,11 @@ pub(super) fn pptx(mut archive: Archive<'_>, main: &str) -> Result<Extracted, Ex
         }
         if let Some(notes) = relations.iter().find(|relation| relation.kind == "notesSlide") {
             write_part(&mut archive, &mut writer, &notes.target, None)?;
+        }
+        for Relation { target, .. } in relations.iter().filter(|relation| relation.kind == "comments") {
+            if let Some(part) = archive.part(target)? {
+                unless_broken(comments(part, &authors))?.iter().for_each(|line| writer.line(line));
+            }
         }
         if writer.is_full() {
             break;
@@ -55,6 +68,67 @@ fn write_part(
     let mut slide = Slide::new(writer, images.is_none());
     slide.images = images.unwrap_or_default();
     events(part, |event| slide.event(event))
+}
+
+/// Returns the names of the authors of comments by their ids.
+fn authors(archive: &mut Archive<'_>, main: &str) -> Result<HashMap<String, String>, ExtractError> {
+    let mut authors = HashMap::new();
+    for Relation { target, .. } in relations(archive, main)?
+        .iter()
+        .filter(|relation| matches!(relation.kind.as_str(), "commentAuthors" | "authors"))
+    {
+        let Some(part) = archive.part(target)? else { continue };
+        let read = events(part, |event| {
+            if let Event::Start(element) | Event::Empty(element) = event
+                && let (Some(id), Some(name)) = (attribute(element, "id"), attribute(element, "name"))
+            {
+                authors.insert(id, name);
+            }
+            authors.len() < AUTHORS_MAX
+        });
+        unless_broken(read)?;
+    }
+    Ok(authors)
+}
+
+/// Returns the comments of a slide, each before its replies.
+fn comments(part: impl Read, authors: &HashMap<String, String>) -> Result<Vec<String>, ExtractError> {
+    let (mut lines, mut first, mut in_text, mut bytes) = (Vec::new(), 0, false, 0);
+    // A comment, and the reply inside it, with their authors.
+    let mut open: Vec<(String, String)> = Vec::new();
+    events(part, |event| {
+        match event {
+            Event::Start(element) => match element.local_name().as_ref() {
+                name @ ("cm" | "reply") if open.len() < COMMENTS_DEPTH_MAX => {
+                    first = if name == "cm" { lines.len() } else { first };
+                    let author = attribute(element, "authorId").and_then(|id| authors.get(&id).cloned());
+                    open.push((author.unwrap_or_default(), String::new()));
+                }
+                "text" | "t" => in_text = true,
+                _ => {}
+            },
+            Event::End(element) => match element.local_name().as_ref() {
+                "text" | "t" => in_text = false,
+                "p" => open.iter_mut().last().into_iter().for_each(|(_, text)| text.push(' ')),
+                name @ ("cm" | "reply") => {
+                    if let Some((author, text)) = open.pop().filter(|(_, text)| !text.trim().is_empty()) {
+                        // The file has replies before the text of what they reply to.
+                        let place = if name == "cm" { first } else { lines.len() };
+                        lines.insert(place, comment_line(&author, &text));
+                    }
+                }
+                _ => {}
+            },
+            _ => {
+                if in_text && let (Some((_, comment)), Some(text)) = (open.last_mut(), event_text(event)) {
+                    bytes += text.len();
+                    comment.push_str(&text);
+                }
+            }
+        }
+        bytes <= COMMENTS_MAX_BYTES
+    })?;
+    Ok(lines)
 }
 
 /// Returns the names of the slides' parts in their order.

@@ -1,6 +1,6 @@
-//! Reads Word documents: paragraphs, headings, lists with their numbers, tables as rows, footnotes at their
-//! references, charts and diagrams below their paragraphs, and pages if Word recorded the page breaks. Headers come
-//! first and footers last, once each.
+//! Reads Word documents: paragraphs, headings, lists with their numbers, tables as rows, footnotes, endnotes and comments
+//! at their references, charts and diagrams below their paragraphs, and pages if Word recorded the page breaks. Headers
+//! come first and footers last, once each.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
@@ -10,14 +10,14 @@ use quick_xml::events::{BytesStart, Event};
 
 use super::archive::{Archive, unpacking};
 use super::embedded_images::retain_recognizable;
+use super::form_field::{FormField, symbol};
 use super::numbering::Numbering;
 use super::output::Writer;
 use super::parts::{Relation, image_targets, relations};
+use super::word_notes::Notes;
 use super::xml::{attribute, event_text, events, paragraphs, unless_broken};
 use super::{ExtractError, Extracted, Format, Nesting, PAGES_MAX, chart};
 
-/// The maximum text of one footnote, in bytes.
-const FOOTNOTE_MAX_BYTES: usize = 4 * 1024;
 /// The maximum depth of tables; deeper ones become text of the cell.
 const NESTING_MAX: usize = 32;
 
@@ -33,7 +33,7 @@ pub(super) fn extract(
         related.map_or_else(|| format!("word/{kind}.xml"), |relation| relation.target.clone())
     };
     let headings = archive.part(&target("styles"))?.map_or_else(|| Ok(HashSet::new()), heading_styles)?;
-    let footnotes = archive.part(&target("footnotes"))?.map_or_else(|| Ok(HashMap::new()), footnotes)?;
+    let notes = Notes::read(&mut archive, target)?;
     let numbering =
         archive.part(&target("numbering"))?.map_or_else(|| Ok(Numbering::default()), Numbering::parse)?;
     let has_pages = match archive.part(main)? {
@@ -41,7 +41,7 @@ pub(super) fn extract(
         None => return Err(ExtractError::broken("DOCX", "it has no text part")),
     };
     let embedded = Embedded::read(&mut archive, &relations, nesting)?;
-    let mut body = Body::new(headings, footnotes, numbering, embedded, has_pages);
+    let mut body = Body::new(headings, notes, numbering, embedded, has_pages);
     margins(&mut archive, &relations, "header", &mut body.writer)?;
     if let Some(part) = archive.part(main)? {
         let mut full = false;
@@ -154,43 +154,6 @@ fn heading_styles(part: impl Read) -> Result<HashSet<String>, ExtractError> {
     Ok(found)
 }
 
-fn footnotes(part: impl Read) -> Result<HashMap<String, String>, ExtractError> {
-    let mut found: HashMap<String, String> = HashMap::new();
-    let mut id = None;
-    let mut in_text = false;
-    events(part, |event| {
-        match event {
-            Event::Start(element) => match element.local_name().as_ref() {
-                "footnote" => {
-                    // Separators have a type, notes do not.
-                    id = attribute(element, "type").is_none().then(|| attribute(element, "id")).flatten();
-                }
-                "t" => in_text = true,
-                _ => {}
-            },
-            Event::End(element) => match element.local_name().as_ref() {
-                "t" => in_text = false,
-                "p" => {
-                    if let Some(note) = id.as_ref().and_then(|id| found.get_mut(id)) {
-                        note.push(' ');
-                    }
-                }
-                _ => {}
-            },
-            _ => {
-                if in_text && let (Some(id), Some(text)) = (&id, event_text(event)) {
-                    let note = found.entry(id.clone()).or_default();
-                    if note.len() + text.len() <= FOOTNOTE_MAX_BYTES {
-                        note.push_str(&text);
-                    }
-                }
-            }
-        }
-        true
-    })?;
-    Ok(found)
-}
-
 /// A paragraph that is being read.
 #[derive(Default)]
 struct Paragraph {
@@ -204,7 +167,7 @@ struct Paragraph {
 struct Body {
     writer: Writer,
     headings: HashSet<String>,
-    footnotes: HashMap<String, String>,
+    notes: Notes,
     numbering: Numbering,
     embedded: Embedded,
     paragraphs: Vec<Paragraph>,
@@ -213,6 +176,7 @@ struct Body {
     pending_notes: Vec<String>,
     /// The parts of the images of the current paragraph or row.
     pending_images: Vec<String>,
+    form_field: Option<FormField>,
     in_text: bool,
     /// The depth of elements whose text is left out: moved text, and fallback versions of shapes.
     hidden: u32,
@@ -224,7 +188,7 @@ struct Body {
 impl Body {
     fn new(
         headings: HashSet<String>,
-        footnotes: HashMap<String, String>,
+        notes: Notes,
         numbering: Numbering,
         embedded: Embedded,
         has_pages: bool,
@@ -236,13 +200,14 @@ impl Body {
         Self {
             writer,
             headings,
-            footnotes,
+            notes,
             numbering,
             embedded,
             paragraphs: Vec::new(),
             rows: Vec::new(),
             pending_notes: Vec::new(),
             pending_images: Vec::new(),
+            form_field: None,
             in_text: false,
             hidden: 0,
             has_pages,
@@ -284,9 +249,18 @@ impl Body {
             "noBreakHyphen" => self.push("-"),
             "Fallback" | "moveFrom" if opens => self.hidden += 1,
             "lastRenderedPageBreak" => self.page_break(),
-            "footnoteReference" => {
-                if let Some(note) = attribute(element, "id").and_then(|id| self.footnotes.get(&id)) {
-                    self.pending_notes.push(note.clone());
+            "footnoteReference" | "endnoteReference" | "commentReference" => {
+                self.pending_notes.extend(self.notes.at(element).cloned());
+            }
+            "sym" => {
+                let of = |name| attribute(element, name).unwrap_or_default();
+                let sign = symbol(&of("font"), &of("char"));
+                sign.into_iter().for_each(|sign| self.push(sign.encode_utf8(&mut [0; 4])));
+            }
+            "ddList" | "checkBox" if opens => self.form_field = Some(FormField::default()),
+            name @ ("default" | "result" | "checked" | "listEntry") => {
+                if let Some(field) = &mut self.form_field {
+                    field.property(name, attribute(element, "val"));
                 }
             }
             "chart" => self.drawing(element, "id"),
@@ -347,6 +321,11 @@ impl Body {
         match name {
             "t" => self.in_text = false,
             "Fallback" | "moveFrom" => self.hidden = self.hidden.saturating_sub(1),
+            "ddList" | "checkBox" => {
+                if let Some(field) = self.form_field.take() {
+                    self.push(field.text());
+                }
+            }
             "p" => {
                 if let Some(paragraph) = self.paragraphs.pop() {
                     self.paragraph(paragraph);
@@ -384,7 +363,7 @@ impl Body {
             self.writer.line(&text);
         }
         if self.rows.is_empty() {
-            self.notes();
+            self.write_pending();
         }
     }
 
@@ -401,12 +380,12 @@ impl Body {
             }
             None => {
                 self.writer.line(&row);
-                self.notes();
+                self.write_pending();
             }
         }
     }
 
-    fn notes(&mut self) {
+    fn write_pending(&mut self) {
         for image in std::mem::take(&mut self.pending_images) {
             self.writer.image(image);
         }

@@ -75,6 +75,14 @@ pub(super) fn event_text(event: &Event<'_>) -> Option<String> {
     }
 }
 
+/// Returns the line that shows a comment.
+pub(super) fn comment_line(author: &str, text: &str) -> String {
+    match author.trim() {
+        "" => format!("Comment: {text}"),
+        author => format!("Comment by {author}: {text}"),
+    }
+}
+
 /// Returns the paragraphs of a part with text that are not empty, without their layout.
 pub(super) fn paragraphs(part: impl Read) -> Result<Vec<String>, ExtractError> {
     let (mut lines, mut line, mut in_text, mut bytes) = (Vec::new(), String::new(), false, 0);

@@ -1,0 +1,194 @@
+//! Collects the sheets of a workbook within the bounds: rows as lines with their numbers, below the names of the columns.
+
+use domain::unread::UnreadImages;
+
+use super::archive::Archive;
+use super::embedded_images::{LISTED_MAX, retain_recognizable};
+use super::{EmbeddedImage, Extracted, Format, OUTPUT_MAX_BYTES, PAGES_MAX, Segment};
+
+/// The maximum number of columns of a row.
+pub(super) const COLUMNS_MAX: u32 = 512;
+/// The maximum text of a cell, in bytes.
+pub(super) const CELL_MAX_BYTES: usize = 8 * 1024;
+/// The maximum length of the context (the sheet's name and columns), in bytes.
+const HEADING_MAX_BYTES: usize = 200;
+
+/// Collects the sheets of a workbook within the bounds.
+#[derive(Default)]
+pub(super) struct Book {
+    segments: Vec<Segment>,
+    sheets: u32,
+    name: String,
+    columns: Option<String>,
+    rows: String,
+    first_row: u32,
+    last_row: u32,
+    row: String,
+    row_number: u32,
+    next_column: u32,
+    bytes: usize,
+    /// True if something was left out.
+    pub(super) truncated: bool,
+    images: Vec<EmbeddedImage>,
+}
+
+impl Book {
+    /// Begins a sheet. Returns `false` when no more is read.
+    pub(super) fn begin(&mut self, name: &str) -> bool {
+        self.end_segment();
+        if self.truncated || self.sheets >= PAGES_MAX {
+            self.truncated = true;
+            return false;
+        }
+        self.sheets += 1;
+        self.name = name.replace(char::is_control, " ");
+        self.columns = None;
+        true
+    }
+
+    /// Adds a cell by its row and column from 0, in reading order. Returns `false` when no more is read.
+    pub(super) fn cell(&mut self, row: u32, column: u32, value: &str) -> bool {
+        let value = value.trim();
+        if value.is_empty() || column >= COLUMNS_MAX {
+            return !self.truncated;
+        }
+        let number = row.saturating_add(1);
+        if number != self.row_number {
+            self.end_row();
+            self.row_number = number;
+        }
+        // The number of preceding tabs shows the column.
+        for _ in self.next_column..column {
+            self.row.push('\t');
+        }
+        self.next_column = column.max(self.next_column);
+        let fitting = &value[..value.floor_char_boundary(value.len().min(CELL_MAX_BYTES))];
+        self.row.extend(fitting.chars().map(|c| if c.is_control() || c.is_whitespace() { ' ' } else { c }));
+        !self.truncated
+    }
+
+    fn end_row(&mut self) {
+        let row = std::mem::take(&mut self.row);
+        self.next_column = 0;
+        let row = row.trim_end();
+        if row.is_empty() || self.truncated {
+            return;
+        }
+        if self.bytes + row.len() >= OUTPUT_MAX_BYTES {
+            self.truncated = true;
+            return;
+        }
+        // Empty rows separate segments, so that lines correspond to rows of the sheet.
+        if !self.rows.is_empty() && self.row_number != self.last_row + 1 {
+            self.push_segment();
+        }
+        if self.rows.is_empty() {
+            self.first_row = self.row_number;
+        } else {
+            self.rows.push('\n');
+        }
+        if self.columns.is_none() {
+            self.columns = Some(row.trim_start().replace('\t', " | "));
+        }
+        self.rows.push_str(row);
+        self.bytes += row.len() + 1;
+        self.last_row = self.row_number;
+    }
+
+    fn push_segment(&mut self) {
+        let text = std::mem::take(&mut self.rows);
+        if text.is_empty() {
+            return;
+        }
+        let mut heading = self.name.clone();
+        if let Some(columns) = &self.columns {
+            heading = format!("{heading}: {columns}");
+        }
+        heading.truncate(heading.floor_char_boundary(HEADING_MAX_BYTES));
+        self.segments.push(Segment {
+            page: Some(self.sheets),
+            lines: Some((self.first_row, self.last_row)),
+            heading: Some(heading),
+            text,
+        });
+    }
+
+    /// Adds the lines that stand beside the cells of the sheet.
+    pub(super) fn notes(&mut self, lines: &[String]) {
+        self.end_segment();
+        let line = |line: &String| line.replace(|c: char| c.is_control() || c.is_whitespace(), " ");
+        let text = lines.iter().map(line).collect::<Vec<_>>().join("\n");
+        self.truncated |= self.bytes + text.len() >= OUTPUT_MAX_BYTES;
+        if text.is_empty() || self.truncated {
+            return;
+        }
+        self.bytes += text.len();
+        self.segments.push(Segment { page: Some(self.sheets), lines: None, heading: self.heading(), text });
+    }
+
+    /// Adds an image of the sheet. One that stands in several places counts where it stands first.
+    pub(super) fn image(&mut self, part: String) {
+        if self.images.len() < LISTED_MAX && self.images.iter().all(|image| image.part != part) {
+            let heading = self.heading();
+            self.images.push(EmbeddedImage { part, page: Some(self.sheets), line: None, heading });
+        }
+    }
+
+    /// Returns the name of the sheet.
+    fn heading(&self) -> Option<String> {
+        Some(self.name[..self.name.floor_char_boundary(HEADING_MAX_BYTES)].to_owned())
+    }
+
+    fn end_segment(&mut self) {
+        self.end_row();
+        self.push_segment();
+        self.row_number = 0;
+    }
+
+    /// Ends the workbook, with those of its images that can be recognized.
+    pub(super) fn finish_with_images(self, archive: &mut Archive<'_>) -> Extracted {
+        let mut extracted = self.finish();
+        retain_recognizable(archive, &mut extracted);
+        extracted
+    }
+
+    /// Ends the workbook.
+    pub(super) fn finish(mut self) -> Extracted {
+        self.end_segment();
+        Extracted {
+            format: Format::Workbook,
+            segments: self.segments,
+            pages: Some(self.sheets),
+            lines: None,
+            truncated: self.truncated,
+            notes: Vec::new(),
+            scans: Vec::new(),
+            images: self.images,
+            unread_images: UnreadImages::NONE,
+            span: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_part_segments_and_rows_keep_their_numbers() {
+        let mut book = Book::default();
+        assert!(book.begin("Ceník"));
+        for (row, column, value) in
+            [(0, 0, "Byt"), (0, 1, "Cena"), (1, 0, "A"), (1, 2, "x"), (9, 1, "later\ncell")]
+        {
+            assert!(book.cell(row, column, value));
+        }
+        let extracted = book.finish();
+        assert_eq!(extracted.segments[0].text, "Byt\tCena\nA\t\tx");
+        assert_eq!(extracted.segments[0].lines, Some((1, 2)));
+        assert_eq!(extracted.segments[1].text, "\tlater cell");
+        assert_eq!(extracted.segments[1].lines, Some((10, 10)));
+        assert_eq!(extracted.segments[1].heading.as_deref(), Some("Ceník: Byt | Cena"));
+        assert_eq!(extracted.pages, Some(1));
+    }
+}

@@ -1,0 +1,245 @@
+//! Reads OpenDocument workbooks (LibreOffice): cells as they are shown, notes at cells, text boxes, and images.
+
+use std::io::Read;
+
+use quick_xml::events::{BytesStart, Event};
+
+use super::archive::Archive;
+use super::book::{Book, CELL_MAX_BYTES, COLUMNS_MAX};
+use super::parts::resolve;
+use super::xml::{attribute, event_text, events};
+use super::{ExtractError, OUTPUT_MAX_BYTES};
+
+/// The maximum number of spaces that one element may represent.
+const BLANKS_MAX: usize = 64;
+/// A cell below one that spans several.
+const COVERED: &str = "table:covered-table-cell";
+/// Elements whose text is left out.
+const HIDDEN: [&str; 4] = [COVERED, "table:tracked-changes", "dc:creator", "dc:date"];
+
+/// Reads the sheets into `book`.
+pub(super) fn read(archive: &mut Archive<'_>, book: &mut Book) -> Result<(), ExtractError> {
+    let part = archive.part("content.xml")?;
+    part.map_or_else(|| Err(ExtractError::broken("ODS", "it has no content")), |part| read_part(part, book))
+}
+
+fn read_part(part: impl Read, book: &mut Book) -> Result<(), ExtractError> {
+    let mut sheets = Sheets::new(book);
+    events(part, |event| {
+        match event {
+            Event::Start(element) => sheets.start(element),
+            Event::Empty(element) => {
+                sheets.start(element);
+                sheets.end(element.name().as_ref());
+            }
+            Event::End(element) => sheets.end(element.name().as_ref()),
+            _ => {
+                if let Some(text) = event_text(event) {
+                    sheets.text(&text);
+                }
+            }
+        }
+        !sheets.is_full
+    })
+}
+
+/// A cell that is being read.
+#[derive(Default)]
+struct Cell {
+    text: String,
+    /// The value that stands in place of the text if the cell has none.
+    value: String,
+    /// A date, which stands in place of the text.
+    date: Option<String>,
+    /// The number of neighboring cells with this content.
+    count: u32,
+}
+
+struct Sheets<'a> {
+    book: &'a mut Book,
+    /// The row and the column from 0.
+    row: u32,
+    column: u32,
+    /// The number of rows with the content of the current one.
+    rows: u32,
+    /// The cells of the current row that have content, with their columns.
+    cells: Vec<(u32, String)>,
+    cell: Cell,
+    /// The text of the current paragraph or note.
+    line: String,
+    in_paragraph: bool,
+    in_note: bool,
+    /// The depth of drawings.
+    drawings: u32,
+    /// The depth of elements whose text is left out.
+    hidden: u32,
+    /// The notes and the texts of drawings of the sheet.
+    beside: Vec<String>,
+    beside_bytes: usize,
+    is_full: bool,
+}
+
+impl<'a> Sheets<'a> {
+    fn new(book: &'a mut Book) -> Self {
+        Self {
+            book,
+            row: 0,
+            column: 0,
+            rows: 1,
+            cells: Vec::new(),
+            cell: Cell::default(),
+            line: String::new(),
+            in_paragraph: false,
+            in_note: false,
+            drawings: 0,
+            hidden: 0,
+            beside: Vec::new(),
+            beside_bytes: 0,
+            is_full: false,
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        if self.in_paragraph && self.hidden == 0 && self.line.len() < CELL_MAX_BYTES {
+            self.line.push_str(&text[..text.floor_char_boundary(text.len().min(CELL_MAX_BYTES))]);
+        }
+    }
+
+    fn start(&mut self, element: &BytesStart<'_>) {
+        let name = element.name();
+        match name.as_ref() {
+            name if HIDDEN.contains(&name) => {
+                self.hidden += 1;
+                if name == COVERED {
+                    self.column = self.column.saturating_add(count(element, "number-columns-repeated"));
+                }
+            }
+            _ if self.hidden > 0 => {}
+            "table:table" => {
+                self.row = 0;
+                self.is_full |= !self.book.begin(&attribute(element, "name").unwrap_or_default());
+            }
+            "table:table-row" => {
+                self.column = 0;
+                self.rows = count(element, "number-rows-repeated");
+            }
+            "table:table-cell" => {
+                self.cell = Cell {
+                    text: String::new(),
+                    value: value(element),
+                    date: attribute(element, "date-value").map(|date| date_text(&date)),
+                    count: count(element, "number-columns-repeated"),
+                };
+            }
+            "office:annotation" => self.in_note = true,
+            "text:p" => self.in_paragraph = true,
+            "text:tab" | "text:line-break" => self.text(" "),
+            "text:s" => self.text(&" ".repeat((count(element, "c") as usize).min(BLANKS_MAX))),
+            name if name.starts_with("draw:") => {
+                self.drawings += 1;
+                if name == "draw:image" {
+                    let part = attribute(element, "href").map(|href| resolve("", &href));
+                    part.into_iter().for_each(|part| self.book.image(part));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, name: &str) {
+        match name {
+            name if HIDDEN.contains(&name) => self.hidden = self.hidden.saturating_sub(1),
+            _ if self.hidden > 0 => {}
+            "text:p" => self.paragraph(),
+            "office:annotation" => {
+                self.in_note = false;
+                let note = format!("{}: {}", cell_name(self.row, self.column), self.line.trim());
+                self.line.clear();
+                self.beside(note);
+            }
+            "table:table-cell" => self.end_cell(),
+            "table:table-row" => self.end_row(),
+            "table:table" => self.book.notes(&std::mem::take(&mut self.beside)),
+            name if name.starts_with("draw:") => self.drawings = self.drawings.saturating_sub(1),
+            _ => {}
+        }
+    }
+
+    fn paragraph(&mut self) {
+        self.in_paragraph = false;
+        if self.in_note {
+            self.line.push(' ');
+            return;
+        }
+        let line = std::mem::take(&mut self.line);
+        if self.drawings > 0 {
+            self.beside(line);
+        } else if self.cell.text.len() < CELL_MAX_BYTES {
+            if !self.cell.text.is_empty() {
+                self.cell.text.push(' ');
+            }
+            self.cell.text.push_str(&line);
+        }
+    }
+
+    fn beside(&mut self, line: String) {
+        if !line.trim().is_empty() && self.beside_bytes <= OUTPUT_MAX_BYTES {
+            self.beside_bytes += line.len();
+            self.beside.push(line);
+        }
+    }
+
+    fn end_cell(&mut self) {
+        let Cell { text, value, date, count } = std::mem::take(&mut self.cell);
+        let shown = date.unwrap_or(if text.trim().is_empty() { value } else { text });
+        let end = self.column.saturating_add(count);
+        if !shown.trim().is_empty() {
+            self.cells.extend((self.column..end.min(COLUMNS_MAX)).map(|column| (column, shown.clone())));
+        }
+        self.column = end;
+    }
+
+    fn end_row(&mut self) {
+        let cells = std::mem::take(&mut self.cells);
+        let end = self.row.saturating_add(self.rows);
+        let rows = if cells.is_empty() { end..end } else { self.row..end };
+        for row in rows {
+            if !cells.iter().all(|(column, text)| self.book.cell(row, *column, text)) {
+                self.is_full = true;
+                break;
+            }
+        }
+        self.row = end;
+    }
+}
+
+/// Returns a number of repetitions, at least 1.
+fn count(element: &BytesStart<'_>, name: &str) -> u32 {
+    attribute(element, name).and_then(|count| count.parse().ok()).unwrap_or(1).max(1)
+}
+
+/// Returns the value of a cell that is no text.
+fn value(element: &BytesStart<'_>) -> String {
+    attribute(element, "value").or_else(|| attribute(element, "boolean-value")).unwrap_or_default()
+}
+
+/// Formats a date as in the other workbooks: `2024-03-05`, `2024-03-05 10:30:00`.
+fn date_text(date: &str) -> String {
+    let (day, time) = date.split_once('T').unwrap_or((date, ""));
+    match time.split('.').next().unwrap_or_default() {
+        "" | "00:00:00" => day.to_owned(),
+        time => format!("{day} {time}"),
+    }
+}
+
+/// Returns the name of a cell: `B3`.
+fn cell_name(row: u32, column: u32) -> String {
+    let mut name = (u64::from(row) + 1).to_string();
+    let mut left = u64::from(column) + 1;
+    while left > 0 {
+        left -= 1;
+        name.insert(0, char::from(b'A' + (left % 26) as u8));
+        left /= 26;
+    }
+    name
+}

@@ -1,0 +1,209 @@
+//! Workbooks: cells as they are shown, and what stands beside them. Each is made in its test.
+
+#[path = "support/archive.rs"]
+mod archive;
+
+use std::path::Path;
+
+use archive::archive;
+use guest::documents::{Extracted, extract_bytes};
+
+const TYPES: &str = "http://schemas.openxmlformats.org/officeDocument/2006/relationships";
+const MAIN: &str = "http://schemas.openxmlformats.org/spreadsheetml/2006/main";
+
+fn read(name: &str, bytes: &[u8]) -> Extracted {
+    extract_bytes(Path::new(name), bytes).expect("it can be read")
+}
+
+fn places(workbook: &Extracted) -> Vec<(Option<u32>, &str)> {
+    workbook.segments.iter().map(|segment| (segment.page, segment.text.as_str())).collect()
+}
+
+fn relations(of: &[(&str, &str, &str)]) -> String {
+    let relation = |(id, kind, target): &(&str, &str, &str)| {
+        format!("<Relationship Id=\"{id}\" Type=\"{TYPES}/{kind}\" Target=\"{target}\"/>")
+    };
+    let packages = "http://schemas.openxmlformats.org/package/2006/relationships";
+    format!(
+        "<Relationships xmlns=\"{packages}\">{}</Relationships>",
+        of.iter().map(relation).collect::<String>()
+    )
+}
+
+fn sheet(cells: &str) -> String {
+    format!("<worksheet xmlns=\"{MAIN}\"><sheetData><row r=\"1\">{cells}</row></sheetData></worksheet>")
+}
+
+fn text_cell(name: &str, text: &str) -> String {
+    format!("<c r=\"{name}\" t=\"inlineStr\"><is><t>{text}</t></is></c>")
+}
+
+/// Creates a workbook of two sheets, `Byty` and `Ceny`, with further parts.
+fn workbook(sheets: [String; 2], more: Vec<(&str, Vec<u8>)>) -> Vec<u8> {
+    let [first, second] = sheets;
+    let parts = [
+        ("_rels/.rels", relations(&[("m", "officeDocument", "xl/workbook.xml")])),
+        (
+            "xl/workbook.xml",
+            format!(
+                "<workbook xmlns=\"{MAIN}\" xmlns:r=\"{TYPES}\"><sheets><sheet name=\"Byty\" sheetId=\"1\" r:id=\"a\"/>\
+                 <sheet name=\"Ceny\" sheetId=\"2\" r:id=\"b\"/></sheets></workbook>"
+            ),
+        ),
+        (
+            "xl/_rels/workbook.xml.rels",
+            relations(&[
+                ("a", "worksheet", "worksheets/sheet1.xml"),
+                ("b", "worksheet", "worksheets/sheet2.xml"),
+                ("c", "styles", "styles.xml"),
+            ]),
+        ),
+        ("xl/worksheets/sheet1.xml", first),
+        ("xl/worksheets/sheet2.xml", second),
+    ];
+    archive(parts.map(|(name, part)| (name, part.into_bytes())).into_iter().chain(more))
+}
+
+fn picture() -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/code_word.png");
+    std::fs::read(path).expect("the fixture is there")
+}
+
+#[test]
+fn notes_text_boxes_and_images_belong_to_their_sheet() {
+    let more = vec![
+        (
+            "xl/worksheets/_rels/sheet2.xml.rels",
+            relations(&[("x", "comments", "../comments1.xml"), ("y", "drawing", "../drawings/drawing1.xml")])
+                .into_bytes(),
+        ),
+        (
+            "xl/comments1.xml",
+            b"<comments><comment ref=\"A1\"><text><r><t>bez\nDPH</t></r></text></comment></comments>"
+                .to_vec(),
+        ),
+        (
+            "xl/drawings/drawing1.xml",
+            "<xdr:wsDr><xdr:sp><a:p><a:t>Ceny platí do června.</a:t></a:p></xdr:sp></xdr:wsDr>".into(),
+        ),
+        (
+            "xl/drawings/_rels/drawing1.xml.rels",
+            relations(&[("i", "image", "../media/image1.png"), ("j", "image", "../media/none.png")])
+                .into_bytes(),
+        ),
+        ("xl/media/image1.png", picture()),
+    ];
+    let workbook = workbook([sheet(&text_cell("A1", "Byt")), sheet(&text_cell("A1", "Cena"))], more);
+    let workbook = read("x.xlsx", &workbook);
+    assert_eq!(
+        places(&workbook),
+        [(Some(1), "Byt"), (Some(2), "Cena"), (Some(2), "A1: bez DPH\nCeny platí do června.")]
+    );
+    let images: Vec<_> = workbook.images.iter().map(|image| (image.part.as_str(), image.page)).collect();
+    assert_eq!(images, [("xl/media/image1.png", Some(2))]);
+    assert_eq!(workbook.images[0].heading.as_deref(), Some("Ceny"));
+}
+
+#[test]
+fn numbers_of_a_workbook_are_read_as_its_cells_show_them() {
+    let number =
+        |name: &str, style: u32, value: &str| format!("<c r=\"{name}\" s=\"{style}\"><v>{value}</v></c>");
+    let cells = [
+        number("A1", 0, "1234.5"),
+        number("B1", 1, "0.21"),
+        number("C1", 2, "1234567.5"),
+        number("D1", 3, "1001"),
+        number("E1", 4, "45356"),
+        number("F1", 9, "7"),
+        text_cell("G1", "0.21"),
+    ];
+    let styles = format!(
+        "<styleSheet xmlns=\"{MAIN}\"><numFmts><numFmt numFmtId=\"164\" formatCode=\"#,##0.00\\ &quot;Kč&quot;\"/>\
+         <numFmt numFmtId=\"165\" formatCode=\"00000\"/></numFmts><cellXfs><xf numFmtId=\"0\"/><xf numFmtId=\"9\"/>\
+         <xf numFmtId=\"164\"/><xf numFmtId=\"165\"/><xf numFmtId=\"14\"/></cellXfs></styleSheet>"
+    );
+    let workbook =
+        workbook([sheet(&cells.concat()), sheet("")], vec![("xl/styles.xml", styles.into_bytes())]);
+    assert_eq!(
+        places(&read("x.xlsx", &workbook)),
+        [(Some(1), "1234.5\t21%\t1234567.50 Kč\t01001\t2024-03-05\t7\t0.21")]
+    );
+}
+
+/// Creates a workbook of LibreOffice of one sheet.
+fn open_workbook(rows: &str, shapes: &str) -> Vec<u8> {
+    let content = format!(
+        "<office:spreadsheet><table:tracked-changes><text:p>old</text:p></table:tracked-changes>\
+         <table:table table:name=\"Ceník\">{shapes}{rows}</table:table></office:spreadsheet>"
+    );
+    archive([
+        ("mimetype", b"application/vnd.oasis.opendocument.spreadsheet".to_vec()),
+        ("content.xml", content.into_bytes()),
+        ("Pictures/1.png", picture()),
+    ])
+}
+
+#[test]
+fn cells_of_libreoffice_are_read_as_they_are_shown() {
+    let cell = |attributes: &str, content: &str| {
+        format!("<table:table-cell {attributes}>{content}</table:table-cell>")
+    };
+    let number = |kind: &str, value: &str, shown: &str| {
+        cell(
+            &format!("office:value-type=\"{kind}\" office:value=\"{value}\""),
+            &format!("<text:p>{shown}</text:p>"),
+        )
+    };
+    let date = |value: &str| {
+        cell(&format!("office:value-type=\"date\" office:date-value=\"{value}\""), "<text:p>5.3.24</text:p>")
+    };
+    let note = "<office:annotation><dc:creator>Jana</dc:creator><dc:date>2024-03-05</dc:date><text:p>bez DPH,</text:p>\
+                <text:p>ověřit</text:p></office:annotation>";
+    let rows = [
+        format!(
+            "<table:table-row>{}{}{}{}</table:table-row>",
+            number("percentage", "0.21", "21 %"),
+            number("currency", "1234.5", "1 234,50 Kč"),
+            date("2024-03-05"),
+            date("2024-03-05T10:30:00.5")
+        ),
+        "<table:table-row table:number-rows-repeated=\"3\"><table:table-cell table:number-columns-repeated=\"1024\"/></table:table-row>".to_owned(),
+        format!(
+            "<table:table-row table:number-rows-repeated=\"2\">{}<table:covered-table-cell><text:p>under</text:p>\
+             </table:covered-table-cell>{}</table:table-row>",
+            cell("table:number-columns-repeated=\"2\"", "<text:p>dva<text:s text:c=\"2\"/>roky</text:p><text:p>ano</text:p>"),
+            cell("office:value-type=\"float\" office:value=\"7\"", note)
+        ),
+    ];
+    let shapes = "<table:shapes><draw:custom-shape><text:p>Platí do června.</text:p></draw:custom-shape>\
+                  <draw:frame><draw:image xlink:href=\"Pictures/1.png\"/></draw:frame></table:shapes>";
+    let workbook = read("x.ods", &open_workbook(&rows.concat(), shapes));
+    let lines: Vec<_> =
+        workbook.segments.iter().map(|segment| (segment.lines, segment.text.as_str())).collect();
+    assert_eq!(
+        lines,
+        [
+            (Some((1, 1)), "21 %\t1 234,50 Kč\t2024-03-05\t2024-03-05 10:30:00"),
+            (Some((5, 6)), "dva  roky ano\tdva  roky ano\t\t7\ndva  roky ano\tdva  roky ano\t\t7"),
+            (None, "Platí do června.\nD5: bez DPH, ověřit"),
+        ]
+    );
+    assert_eq!(
+        workbook.segments[0].heading.as_deref().map(|heading| heading.starts_with("Ceník")),
+        Some(true)
+    );
+    assert_eq!((workbook.images.len(), workbook.images[0].page), (1, Some(1)));
+}
+
+#[test]
+fn cells_that_are_repeated_without_end_are_cut() {
+    let text = "x".repeat(5000);
+    let row = format!(
+        "<table:table-row table:number-rows-repeated=\"4000000000\"><table:table-cell table:number-columns-repeated=\"4000000000\">\
+         <text:p>{text}</text:p></table:table-cell></table:table-row>"
+    );
+    let workbook = read("x.ods", &open_workbook(&row, ""));
+    assert!(workbook.truncated);
+    let bytes: usize = workbook.segments.iter().map(|segment| segment.text.len()).sum();
+    assert!((1..=8 << 20).contains(&bytes), "{bytes}");
+}
