@@ -2,10 +2,13 @@
 
 #[path = "support/archive.rs"]
 mod archive;
+#[path = "support/compound.rs"]
+mod compound;
 
 use std::path::Path;
 
 use archive::archive;
+use compound::{compound, wide};
 use guest::documents::{Extracted, extract_bytes};
 
 const TYPES: &str = "http://schemas.openxmlformats.org/officeDocument/2006/relationships";
@@ -128,6 +131,55 @@ fn numbers_of_a_workbook_are_read_as_its_cells_show_them() {
         places(&read("x.xlsx", &workbook)),
         [(Some(1), "1234.5\t21%\t1234567.50 Kč\t01001\t2024-03-05\t7\t0.21")]
     );
+}
+
+#[test]
+fn numbers_of_excel_97_are_read_as_its_cells_show_them() {
+    let record = |kind: u16, pieces: &[&[u8]]| {
+        let body = pieces.concat();
+        let length = u16::try_from(body.len()).expect("it is short");
+        [&kind.to_le_bytes()[..], &length.to_le_bytes(), &body].concat()
+    };
+    let words = |words: &[u16]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+    let begin = |kind: u16| record(0x0809, &[&words(&[0x0600, kind]), &[0; 12]]);
+    let end = || record(0x000a, &[]);
+    let style = |format: u16| record(0x00e0, &[&words(&[0, format]), &[0; 16]]);
+    let number = |column: u16, style: u16, value: f64| {
+        record(0x0203, &[&words(&[0, column, style]), &value.to_le_bytes()])
+    };
+    let short = |value: u32| (value << 2 | 2).to_le_bytes();
+    let kilograms = "0.0\" kg\"";
+    let crowns = "#,##0\\ \"Kč\"";
+    let globals = |at: u32| {
+        [
+            begin(5),
+            record(0x041e, &[&words(&[164, 8]), &[0], kilograms.as_bytes()]),
+            record(0x041e, &[&words(&[165, 11]), &[1], &wide(crowns)]),
+            style(0),
+            style(9),
+            style(164),
+            style(165),
+            record(0x0085, &[&at.to_le_bytes(), &[0, 0, 4, 0], b"Ceny"]),
+            end(),
+        ]
+        .concat()
+    };
+    let at = u32::try_from(globals(0).len()).expect("it is short");
+    let sheet = [
+        begin(0x10),
+        number(0, 0, 0.21),
+        number(1, 1, 0.21),
+        begin(0x20),
+        number(2, 1, 0.21),
+        end(),
+        record(0x027e, &[&words(&[0, 3, 2]), &short(7)]),
+        record(0x00bd, &[&words(&[0, 4, 3]), &short(1500), &words(&[0]), &short(1500), &words(&[5])]),
+        end(),
+    ];
+    let workbook = read("x.xls", &compound(&[("/Workbook", [globals(at), sheet.concat()].concat())]));
+    let (_, shown) = places(&workbook)[0];
+    assert!(shown.starts_with("0.21\t21%"), "{shown}");
+    assert!(shown.ends_with("7.0 kg\t1500 Kč\t1500"), "{shown}");
 }
 
 /// Creates a workbook of LibreOffice of one sheet.

@@ -236,10 +236,12 @@ fn walk(mut records: &[u8], depth: u32, place: Place, found: &mut PptText) {
     }
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+/// Returns two bytes at an offset as a number.
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
+/// Returns four bytes at an offset as a number.
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
     usize::try_from(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?)).ok()
 }

@@ -54,6 +54,7 @@ mod slides;
 mod text;
 mod word;
 mod word_notes;
+mod xls_formats;
 mod xml;
 
 /// The largest file that is read, in bytes.

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::panic::catch_unwind;
 use std::rc::Rc;
 
-use calamine::Style;
 use ssfmt::{FormatOptions, Locale, NumberFormat};
 
 /// The maximum length of a format code, in bytes; Excel takes 255 characters.
@@ -23,15 +22,19 @@ pub(super) struct NumberFormats {
 }
 
 impl NumberFormats {
-    /// Reads the formats of the styles of cells.
-    pub(super) fn of(styles: &[Style]) -> Self {
+    /// Parses the format codes of the styles of cells.
+    pub(super) fn of<'a>(codes: impl IntoIterator<Item = &'a str>) -> Self {
         let mut formats = Self::default();
-        for style in styles {
-            let code = style.number_format.as_ref().map_or("", |format| format.format_code.as_str());
+        for code in codes {
             let format = formats.parsed(code);
             formats.of_styles.push(format);
         }
         formats
+    }
+
+    /// Returns true if the cells of a style show numbers in another way.
+    pub(super) fn has(&self, style: usize) -> bool {
+        self.of_styles.get(style).is_some_and(Option::is_some)
     }
 
     fn parsed(&mut self, code: &str) -> Option<Rc<NumberFormat>> {

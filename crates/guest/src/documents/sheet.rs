@@ -2,13 +2,14 @@
 
 use std::io::Cursor;
 
-use calamine::{Data, DataRef, DataType, Range, Reader, Xls, Xlsb, Xlsx};
+use calamine::{Data, DataType, Reader, Style, Xls, Xlsb, Xlsx};
 
 use super::archive::Archive;
 use super::book::Book;
 use super::detect::Workbook;
 use super::number_format::NumberFormats;
 use super::sheet_notes::{self, Beside};
+use super::xls_formats::CellFormats;
 use super::{ExtractError, Extracted, ods};
 
 pub(super) fn extract(bytes: &[u8], kind: Workbook) -> Result<Extracted, ExtractError> {
@@ -20,8 +21,14 @@ pub(super) fn extract(bytes: &[u8], kind: Workbook) -> Result<Extracted, Extract
             ods::read(&mut archive, &mut book)?;
             return Ok(book.finish_with_images(&mut archive));
         }
-        Workbook::Xlsb => ranges(&mut book, Xlsb::new(Cursor::new(bytes)).map_err(failed)?),
-        Workbook::Xls => ranges(&mut book, Xls::new(Cursor::new(bytes)).map_err(failed)?),
+        Workbook::Xlsb => {
+            let workbook = Xlsb::new(Cursor::new(bytes)).map_err(failed)?;
+            ranges(&mut book, workbook, &CellFormats::default());
+        }
+        Workbook::Xls => {
+            let workbook = Xls::new(Cursor::new(bytes)).map_err(failed)?;
+            ranges(&mut book, workbook, &CellFormats::read(bytes));
+        }
     }
     Ok(book.finish())
 }
@@ -41,10 +48,12 @@ fn xlsx(bytes: &[u8]) -> Result<Extracted, ExtractError> {
         }
         // Charts and macro sheets have no cells.
         if let Ok(mut cells) = workbook.worksheet_cells_reader(&name) {
-            let formats = formats.get_or_insert_with(|| NumberFormats::of(cells.styles()));
+            let formats = formats.get_or_insert_with(|| NumberFormats::of(cells.styles().iter().map(code)));
             while let Some((cell, style)) = cells.next_cell_with_style_id().map_err(failed)? {
                 let (row, column) = cell.get_position();
-                if !book.cell(row, column, &shown_by(formats, style, cell.get_value())) {
+                let value = Data::from(cell.get_value().clone());
+                let formatted = number(&value).and_then(|number| formats.shown(style, number));
+                if !book.cell(row, column, &formatted.unwrap_or_else(|| shown(&value))) {
                     break;
                 }
             }
@@ -58,22 +67,25 @@ fn xlsx(bytes: &[u8]) -> Result<Extracted, ExtractError> {
     Ok(book.finish_with_images(&mut archive))
 }
 
-fn ranges<'a, R: Reader<Cursor<&'a [u8]>>>(book: &mut Book, mut workbook: R) {
-    for name in workbook.sheet_names() {
+/// Returns the format code of a style of cells.
+fn code(style: &Style) -> &str {
+    style.number_format.as_ref().map_or("", |format| format.format_code.as_str())
+}
+
+fn ranges<'a, R: Reader<Cursor<&'a [u8]>>>(book: &mut Book, mut workbook: R, formats: &CellFormats) {
+    for (sheet, name) in workbook.sheet_names().into_iter().enumerate() {
         if !book.begin(&name) {
             break;
         }
         let Ok(range) = workbook.worksheet_range(&name) else { continue };
-        self::range(book, &range);
-    }
-}
-
-fn range(book: &mut Book, range: &Range<Data>) {
-    let (first_row, first_column) = range.start().unwrap_or_default();
-    for (row, column, value) in range.used_cells() {
-        let (Ok(row), Ok(column)) = (u32::try_from(row), u32::try_from(column)) else { continue };
-        if !book.cell(first_row.saturating_add(row), first_column.saturating_add(column), &shown(value)) {
-            break;
+        let (first_row, first_column) = range.start().unwrap_or_default();
+        for (row, column, value) in range.used_cells() {
+            let (Ok(row), Ok(column)) = (u32::try_from(row), u32::try_from(column)) else { continue };
+            let place = (first_row.saturating_add(row), first_column.saturating_add(column));
+            let formatted = number(value).and_then(|number| formats.shown(sheet, place, number));
+            if !book.cell(place.0, place.1, &formatted.unwrap_or_else(|| shown(value))) {
+                break;
+            }
         }
     }
 }
@@ -86,16 +98,14 @@ fn failed(error: impl std::fmt::Display) -> ExtractError {
     ExtractError::broken("workbook", error)
 }
 
-/// Formats a value as the cells of its style show it.
-fn shown_by(formats: &NumberFormats, style: usize, value: &DataRef<'_>) -> String {
-    let number = match value {
+/// Returns the value of a cell if it is a number.
+fn number(value: &Data) -> Option<f64> {
+    match value {
         #[expect(clippy::cast_precision_loss, reason = "numbers of workbooks have that precision")]
-        DataRef::Int(number) => Some(*number as f64),
-        DataRef::Float(number) => Some(*number),
+        Data::Int(number) => Some(*number as f64),
+        Data::Float(number) => Some(*number),
         _ => None,
-    };
-    let formatted = number.and_then(|number| formats.shown(style, number));
-    formatted.unwrap_or_else(|| shown(&Data::from(value.clone())))
+    }
 }
 
 /// Formats a value as a person would write it; dates as ISO 8601.

@@ -1,0 +1,136 @@
+//! Reads which number formats the cells of an Excel 97 workbook have; the library that reads their values does not say.
+
+use std::collections::HashMap;
+
+use encoding_rs::{Encoding, UTF_16LE, WINDOWS_1252};
+
+use super::legacy::{u16_at, u32_at};
+use super::mail::{open, stream};
+use super::number_format::NumberFormats;
+use super::text::code_page;
+
+/// The kinds of records.
+const FORMULA: u16 = 0x0006;
+const END: u16 = 0x000a;
+const CODE_PAGE: u16 = 0x0042;
+const SHEET: u16 = 0x0085;
+const NUMBERS: u16 = 0x00bd;
+const STYLE: u16 = 0x00e0;
+const NUMBER: u16 = 0x0203;
+const SHORT_NUMBER: u16 = 0x027e;
+const FORMAT: u16 = 0x041e;
+const BEGIN: u16 = 0x0809;
+/// The version of workbooks whose texts are in Unicode.
+const UNICODE_VERSION: u16 = 0x0600;
+
+/// The number formats of the cells of a workbook.
+#[derive(Default)]
+pub(super) struct CellFormats {
+    formats: NumberFormats,
+    /// The styles of the cells of each sheet, by row and column from 0, if they show numbers in another way.
+    sheets: Vec<HashMap<(u16, u16), u16>>,
+}
+
+impl CellFormats {
+    /// Reads the formats of a workbook; none if it is damaged.
+    pub(super) fn read(bytes: &[u8]) -> Self {
+        let book = open(bytes)
+            .ok()
+            .and_then(|mut file| stream(&mut file, "/Workbook").or_else(|| stream(&mut file, "/Book")));
+        book.and_then(|book| read(&book)).unwrap_or_default()
+    }
+
+    /// Returns a number as its cell shows it; `None` if it shows it plainly.
+    pub(super) fn shown(&self, sheet: usize, (row, column): (u32, u32), number: f64) -> Option<String> {
+        let cell = (row.try_into().ok()?, column.try_into().ok()?);
+        self.formats.shown(usize::from(*self.sheets.get(sheet)?.get(&cell)?), number)
+    }
+}
+
+fn read(book: &[u8]) -> Option<CellFormats> {
+    let (mut codes, mut styles, mut starts) = (HashMap::new(), Vec::new(), Vec::new());
+    let (mut is_unicode, mut encoding) = (false, WINDOWS_1252);
+    for (kind, data) in Records::from(book, 0) {
+        match kind {
+            BEGIN => is_unicode = u16_at(data, 0)? >= UNICODE_VERSION,
+            CODE_PAGE => encoding = code_page(u32::from(u16_at(data, 0)?)).unwrap_or(encoding),
+            FORMAT => drop(codes.insert(u16_at(data, 0)?, code(data, is_unicode, encoding)?)),
+            STYLE => styles.push(u16_at(data, 2)?),
+            SHEET => starts.push(u32_at(data, 0)?),
+            END => break,
+            _ => {}
+        }
+    }
+    let code = |id: &u16| match codes.get(id) {
+        Some(code) => code.as_str(),
+        None => ssfmt::format_code_from_id(u32::from(*id)).unwrap_or_default(),
+    };
+    let formats = NumberFormats::of(styles.iter().map(code));
+    let sheets = starts.into_iter().map(|start| cells(book, start, &formats)).collect();
+    Some(CellFormats { formats, sheets })
+}
+
+/// Returns the code of a format.
+fn code(data: &[u8], is_unicode: bool, encoding: &'static Encoding) -> Option<String> {
+    const WIDE: u8 = 1;
+    if !is_unicode {
+        let length = usize::from(*data.get(2)?);
+        return Some(encoding.decode_without_bom_handling(data.get(3..3 + length)?).0.into_owned());
+    }
+    let (length, flags) = (usize::from(u16_at(data, 2)?), *data.get(4)?);
+    let (encoding, length) = if flags & WIDE == 0 { (WINDOWS_1252, length) } else { (UTF_16LE, 2 * length) };
+    Some(encoding.decode_without_bom_handling(data.get(5..5 + length)?).0.into_owned())
+}
+
+/// Returns the styles of the cells of a sheet that show numbers in another way.
+fn cells(book: &[u8], start: usize, formats: &NumberFormats) -> HashMap<(u16, u16), u16> {
+    let (mut cells, mut depth) = (HashMap::new(), 0_u32);
+    let mut cell = |row, column, style| {
+        if formats.has(usize::from(style)) {
+            cells.insert((row, column), style);
+        }
+    };
+    for (kind, data) in Records::from(book, start) {
+        let head = (u16_at(data, 0), u16_at(data, 2), u16_at(data, 4));
+        match (kind, head) {
+            (BEGIN, _) => depth += 1,
+            // Charts are inside their sheet.
+            (END, _) if depth <= 1 => break,
+            (END, _) => depth -= 1,
+            (NUMBER | SHORT_NUMBER | FORMULA, (Some(row), Some(column), Some(style))) if depth == 1 => {
+                cell(row, column, style);
+            }
+            (NUMBERS, (Some(row), Some(first), _)) if depth == 1 => {
+                // Each has a style and a number; the last column follows them.
+                let styles = data.get(4..data.len().saturating_sub(2)).unwrap_or_default().chunks_exact(6);
+                for (column, pair) in (first..=u16::MAX).zip(styles) {
+                    u16_at(pair, 0).into_iter().for_each(|style| cell(row, column, style));
+                }
+            }
+            _ => {}
+        }
+    }
+    cells
+}
+
+/// The records of a stream with their kinds.
+struct Records<'a> {
+    left: &'a [u8],
+}
+
+impl<'a> Records<'a> {
+    fn from(stream: &'a [u8], start: usize) -> Self {
+        Self { left: stream.get(start..).unwrap_or_default() }
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = (u16, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (kind, length) = (u16_at(self.left, 0)?, usize::from(u16_at(self.left, 2)?));
+        let data = self.left.get(4..4 + length)?;
+        self.left = &self.left[4 + length..];
+        Some((kind, data))
+    }
+}
