@@ -123,6 +123,8 @@ const follow = (article) => {
     later(() => {
       show(data);
       main.dataset.state = "idle";
+      const status = document.querySelector("[data-complete]");
+      if (status) status.textContent = status.dataset.complete;
       document.querySelector("#side [aria-current] .dot")?.remove();
       // Once the end is in view, the page grows by what its visitor opens.
       afterFrames(SETTLED_FRAMES, () => growth.disconnect());
@@ -143,6 +145,8 @@ const stopInPlace = async (event) => {
   const stopped = await fetch(formAction, { method: "POST", redirect: "manual" }).catch(() => null);
   // Success leads to the page of the conversation, which is here. Without a connection, the page says so.
   if (stopped && stopped.type !== "opaqueredirect") window.location.reload();
+  // The button goes away.
+  else event.target.querySelector("textarea").focus();
 };
 
 // Enter sends the question, Shift and Enter begins a new line.
@@ -237,4 +241,8 @@ if (navigator.clipboard) {
   document.documentElement.classList.add("copies");
   document.addEventListener("click", copyCode);
 }
-if (document.querySelector(".conversation") && !window.location.search && !window.location.hash) toEnd();
+if (document.querySelector(".conversation") && !window.location.search && !window.location.hash) {
+  toEnd();
+  // On a touch screen, a keyboard would cover the answer.
+  if (window.matchMedia("(hover: hover)").matches) document.querySelector(".dock textarea").focus({ preventScroll: true });
+}

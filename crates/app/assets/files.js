@@ -40,8 +40,9 @@ const digestOf = async (file) => {
   return (hash >>> 0).toString(16);
 };
 
-// Sends a large file in pieces and resolves to its path, or rejects with the text of the reason.
-const sendPieces = async (file, destination, failed, onProgress) => {
+// Sends a large file in pieces and resolves to where it is stored, or rejects with the text of the reason. `fields` has the
+// destination, and whether a file of the same name stays.
+const sendPieces = async (file, fields, failed, onProgress) => {
   const digest = await digestOf(file).catch(() => { throw failed; });
   let upload = null;
   let received = 0;
@@ -49,7 +50,7 @@ const sendPieces = async (file, destination, failed, onProgress) => {
     const { status, said } = upload
       ? await ask(`${upload}/${received}`, file.slice(received, received + PIECE_BYTES))
       : await ask("/workspace/uploads", new URLSearchParams({
-        name: file.name, size: file.size, destination, modified: file.lastModified, digest,
+        ...fields, name: file.name, size: file.size, modified: file.lastModified, digest,
       }));
     if (status === 201 && said.files) return said.files[0];
     if (status === 201 && said.upload) {
@@ -73,10 +74,10 @@ const sendPieces = async (file, destination, failed, onProgress) => {
   throw failed;
 };
 
-// Sends a file and resolves to its path, or rejects with the text of the reason.
-const sendWhole = (file, destination, failed, onProgress) => new Promise((resolve, reject) => {
+// Sends a file and resolves to where it is stored, or rejects with the text of the reason.
+const sendWhole = (file, fields, failed, onProgress) => new Promise((resolve, reject) => {
   const form = new FormData();
-  form.append("destination", destination);
+  for (const [name, value] of Object.entries(fields)) form.append(name, value);
   form.append("file", file);
   const request = new XMLHttpRequest();
   request.open("POST", "/workspace/upload");
@@ -143,7 +144,7 @@ const droppedFiles = async ({ items, files }) => {
 };
 
 // Lists the files of a chosen folder.
-const folderFiles = (files) => [...files]
+const folderFiles = (files) => files
   .map((file) => placed(file, file.webkitRelativePath.split("/").slice(0, -1)))
   .filter(({ file, folders }) => ![...folders.slice(1), file.name].some((name) => name.startsWith(".")));
 
@@ -191,6 +192,29 @@ const acceptDrops = (take) => {
   });
 };
 
+// Takes the files that are chosen in a picker, which forgets them: the same ones may be chosen again.
+const takeChosen = (picker, take) => picker.addEventListener("change", () => {
+  const chosen = [...picker.files];
+  picker.value = "";
+  take(chosen);
+});
+
+// Shows the present entries of the folder below the list of uploads.
+const showEntries = async () => {
+  const response = await fetch(window.location.href).catch(() => null);
+  if (!response?.ok) return;
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  const below = (document) => {
+    const all = [...document.getElementById("main").children];
+    return all.slice(all.indexOf(document.querySelector("[data-drop-hint]")) + 1);
+  };
+  below(document).forEach((element) => element.remove());
+  const entries = below(page);
+  document.getElementById("main").append(...entries);
+  for (const entry of entries) entry.querySelectorAll("time[data-time]").forEach(localise);
+  watchIndexing();
+};
+
 // The page of a folder: uploads are listed with their progress, then the folder is loaded again.
 const uploadHere = (form) => {
   const list = document.querySelector("[data-uploads]");
@@ -214,7 +238,8 @@ const uploadHere = (form) => {
       line.append(name, bar);
       list.append(line);
       try {
-        await send(file, within(destination, folders), form.dataset.failed, (loaded, total) => { bar.value = loaded / total; });
+        const fields = { destination: within(destination, folders) };
+        await send(file, fields, form.dataset.failed, (loaded, total) => { bar.value = loaded / total; });
         bar.value = 1;
       } catch (reason) {
         whole = false;
@@ -226,10 +251,10 @@ const uploadHere = (form) => {
     });
     // What was refused stays to be read.
     if (whole) window.location.reload();
+    else await showEntries();
   };
-  picker.addEventListener("change", () => take([...picker.files].map((file) => placed(file))));
-  const folderPicker = document.querySelector("[data-folder]");
-  folderPicker.addEventListener("change", () => take(folderFiles(folderPicker.files)));
+  takeChosen(picker, (files) => take(files.map((file) => placed(file))));
+  takeChosen(document.querySelector("[data-folder]"), (files) => take(folderFiles(files)));
   acceptDrops(take);
 };
 
@@ -275,51 +300,123 @@ const watchIndexing = async () => {
   watchesIndexing = false;
 };
 
+// A question that is sent while files are uploaded waits for them. If one of them fails, its writer decides.
+const holdQuestion = (form, { waiting, uploaded }) => {
+  const status = document.createElement("p");
+  status.setAttribute("role", "status");
+  status.className = "note hidden";
+  form.prepend(status);
+  let uploads = 0;
+  let failed = false;
+  let held = null;
+  const say = (text, isShown) => {
+    status.textContent = text;
+    status.classList.toggle("hidden", !isShown);
+  };
+  form.addEventListener("submit", (event) => {
+    if (uploads === 0 || event.submitter?.matches(".stop")) return;
+    event.preventDefault();
+    held = event;
+    say(waiting, true);
+  }, { capture: true });
+  // Runs an upload, which resolves to the name of the file, or to nothing if it failed.
+  return async (upload) => {
+    failed &&= uploads > 0;
+    uploads += 1;
+    const name = await upload();
+    uploads -= 1;
+    failed ||= !name;
+    if (!held) say(name ? `${uploaded}: ${name}` : "", false);
+    if (uploads > 0 || !held) return;
+    const { submitter } = held;
+    held = null;
+    say("", false);
+    if (!failed) form.requestSubmit(submitter);
+  };
+};
+
 // The form of a question: files become its attachments.
 const attach = (link) => {
   const form = link.closest("form");
+  const { failed, remove } = link.dataset;
   const picker = document.createElement("input");
   picker.type = "file";
   picker.multiple = true;
   const list = form.querySelector(".attached") ?? document.createElement("ul");
   list.className = "attached";
   if (!list.parentNode) form.prepend(list);
-  const add = async ({ file, folders }) => {
+  const uploading = holdQuestion(form, link.dataset);
+  const addLine = (text) => {
     const line = document.createElement("li");
     const label = document.createElement("label");
     const name = document.createElement("span");
-    name.textContent = [...folders, file.name].join("/");
+    name.dir = "auto";
+    name.textContent = text;
     label.append(name);
     line.append(label);
     list.append(line);
+    return { line, label, name };
+  };
+  const offerRemoval = (line, name) => {
+    const button = document.createElement("button");
+    Object.assign(button, { type: "button", className: "remove", textContent: "×", title: remove });
+    button.setAttribute("aria-label", `${remove}: ${name}`);
+    button.addEventListener("click", () => {
+      line.remove();
+      form.querySelector("textarea").focus();
+    });
+    line.firstChild.append(button);
+  };
+  const add = ({ file, folders }) => uploading(async () => {
+    const { line, label, name } = addLine([...folders, file.name].join("/"));
     const bar = document.createElement("progress");
     bar.max = 1;
     label.append(bar);
+    // Another file of the same name stays: earlier questions are about it.
+    const fields = { destination: folders.length > 0 ? within(UPLOADS, folders) : "", "keep-both": "on" };
     try {
-      const destination = folders.length > 0 ? within(UPLOADS, folders) : "";
-      const stored = await send(file, destination, link.dataset.failed, (loaded, total) => { bar.value = loaded / total; });
+      const stored = await send(file, fields, failed, (loaded, total) => { bar.value = loaded / total; });
+      const known = [...form.elements].find((box) => box.name === "file" && box.value === stored.path);
+      if (known) {
+        known.checked = true;
+        line.remove();
+        return stored.name;
+      }
       const box = document.createElement("input");
       Object.assign(box, { type: "checkbox", name: "file", value: stored.path, checked: true });
+      name.textContent = [...folders, stored.name].join("/");
       label.prepend(box);
       label.dataset.indexed = stored.path;
       watchIndexing();
+      return name.textContent;
     } catch (reason) {
       name.className = "failed";
       name.textContent += `: ${reason}`;
+      name.setAttribute("role", "alert");
+      offerRemoval(line, file.name);
+      return null;
+    } finally {
+      bar.remove();
     }
-    bar.remove();
-  };
+  });
   const take = async (files) => {
     // A question has room for fewer; the service says how many.
     const taken = files.slice(0, FOLDER_FILES_MAX);
     await makeFolders(taken, UPLOADS);
     await each(taken, add);
   };
+  // Without a script, the link leads to the files.
+  link.setAttribute("role", "button");
   link.addEventListener("click", (event) => {
     event.preventDefault();
     picker.click();
   });
-  picker.addEventListener("change", () => take([...picker.files].map((file) => placed(file))));
+  link.addEventListener("keydown", (event) => {
+    if (event.key !== " ") return;
+    event.preventDefault();
+    picker.click();
+  });
+  takeChosen(picker, (files) => take(files.map((file) => placed(file))));
   form.addEventListener("paste", (event) => {
     const files = [...event.clipboardData.files];
     if (files.length === 0) return;
@@ -356,10 +453,12 @@ const offerPrint = (button) => {
   button.addEventListener("click", () => window.print());
 };
 
-// A menu closes when the visitor goes elsewhere.
-const closeMenus = (except) => {
+// A menu closes when the visitor goes elsewhere. By Escape, the focus returns to its button.
+const closeMenus = (except, returnsFocus = false) => {
   for (const menu of document.querySelectorAll("details.more[open]")) {
-    if (!menu.contains(except)) menu.open = false;
+    if (menu.contains(except)) continue;
+    if (returnsFocus && menu.contains(document.activeElement)) menu.querySelector("summary").focus();
+    menu.open = false;
   }
 };
 
@@ -370,6 +469,11 @@ document.querySelectorAll("[data-more]").forEach(loadMore);
 document.querySelectorAll("[data-print]").forEach(offerPrint);
 watchIndexing();
 document.addEventListener("click", ({ target }) => closeMenus(target));
+document.addEventListener("focusin", ({ target }) => closeMenus(target));
 document.addEventListener("keydown", ({ key }) => {
-  if (key === "Escape") closeMenus(null);
+  if (key === "Escape") closeMenus(null, true);
 });
+// The question whether to delete may open below the screen.
+document.addEventListener("toggle", ({ target }) => {
+  if (target.matches("details.confirm[open], details.more[open]")) target.lastElementChild.scrollIntoView({ block: "nearest" });
+}, { capture: true });

@@ -61,7 +61,8 @@ struct FoundView {
 
 impl Step {
     fn of(label: String, detail: &str, state: RunState, sources: &[Place]) -> Self {
-        let found: Vec<_> = sources.iter().take(FOUND_MAX).map(FoundView::of).collect();
+        let listed: Vec<&Place> = sources.iter().take(FOUND_MAX).collect();
+        let found: Vec<_> = cited::names(&listed).into_iter().zip(listed).map(FoundView::of).collect();
         let detail = match (detail, sources) {
             ("", [_]) => found[0].name.clone(),
             (detail, _) => detail.to_owned(),
@@ -72,15 +73,12 @@ impl Step {
 }
 
 impl FoundView {
-    fn of(place: &Place) -> Self {
-        let (name, href, is_web) = match place {
-            Place::File { path, .. } => (name_of(path), Some(view_href(path)), false),
-            Place::Web { url, title } => {
-                let name = if title.is_empty() { url } else { title };
-                (name.as_str(), render::href(place), true)
-            }
+    fn of((name, place): (String, &Place)) -> Self {
+        let (href, is_web) = match place {
+            Place::File { path, .. } => (Some(view_href(path)), false),
+            Place::Web { .. } => (render::href(place), true),
         };
-        Self { name: name.to_owned(), href, is_web }
+        Self { name, href, is_web }
     }
 }
 
@@ -105,18 +103,18 @@ impl AnswerView {
         let meta = &snapshot.meta;
         let of = CitingAnswer { conversation: meta.conversation, answer: meta.answer };
         let mut fitted = AnswerHtml::of(of);
-        let mut sources = Vec::<SourceView>::new();
+        let mut cited = Vec::<&Citation>::new();
         for part in &snapshot.parts {
             let block = match &part.shape {
                 PartKind::Text { html, citations } => {
-                    add_sources(texts, of, &mut sources, citations);
+                    add_cited(&mut cited, citations);
                     Block::Text(page.show(part.id, blocks.len(), html, &mut fitted))
                 }
                 PartKind::Reasoning { html } => {
                     Block::Reasoning(page.show(part.id, blocks.len(), html, &mut fitted))
                 }
                 PartKind::Agent { agent, state, html, citations } => {
-                    add_sources(texts, of, &mut sources, citations);
+                    add_cited(&mut cited, citations);
                     Block::Agent {
                         name: agent.name.clone(),
                         state: word(*state),
@@ -145,7 +143,10 @@ impl AnswerView {
             };
             blocks.push(block);
         }
-        sources.sort_by_key(|source| source.number);
+        cited.sort_by_key(|citation| citation.number);
+        let places: Vec<&Place> = cited.iter().map(|citation| &citation.place).collect();
+        let named = cited::names(&places).into_iter().zip(cited);
+        let sources = named.map(|(name, citation)| source(texts, of, name, citation)).collect();
         let events = snapshot.ending.is_none().then(|| paths::events(meta.conversation, meta.answer));
         let note = snapshot.ending.as_ref().and_then(|ending| note(texts, ending));
         let cards = paths::cards(meta.conversation, meta.answer);
@@ -166,16 +167,16 @@ fn add_step(blocks: &mut Vec<Block>, step: Step) {
     }
 }
 
-fn add_sources(texts: Texts, of: CitingAnswer, sources: &mut Vec<SourceView>, citations: &[Citation]) {
+fn add_cited<'a>(cited: &mut Vec<&'a Citation>, citations: &'a [Citation]) {
     for citation in citations {
-        if sources.iter().all(|source| source.number != citation.number) {
-            sources.push(source(texts, of, citation));
+        if cited.iter().all(|known| known.number != citation.number) {
+            cited.push(citation);
         }
     }
 }
 
-fn source(texts: Texts, of: CitingAnswer, citation: &Citation) -> SourceView {
-    let (name, mut detail) = cited::named(texts, &citation.place);
+fn source(texts: Texts, of: CitingAnswer, name: String, citation: &Citation) -> SourceView {
+    let mut detail = cited::place_in_words(texts, &citation.place);
     if citation.verified == Some(false) {
         let unproven = texts.get("source-unproven");
         detail = if detail.is_empty() { unproven } else { format!("{detail} · {unproven}") };

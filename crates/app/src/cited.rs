@@ -9,9 +9,10 @@ use control::live::{Citation, PartKind, Snapshot, Unproven};
 use control::{Answers, Principal, UseCaseError};
 use domain::citation::Place;
 use domain::id::{ConversationId, MessageId};
+use domain::time::Timestamp;
 
 use crate::error;
-use crate::links::{file_href, name_of, own_href};
+use crate::links::{file_href, names_of, own_href};
 use crate::paths;
 use crate::texts::Texts;
 use crate::visit::User;
@@ -51,11 +52,15 @@ impl CitingAnswer {
 pub(crate) struct CitedPassage {
     pub(crate) number: u32,
     pub(crate) place: Place,
+    /// The file's name with its folders.
+    pub(crate) name: String,
     /// The text of the passage, if the answer has it.
     pub(crate) text: Option<Arc<str>>,
     /// The place in words: page or lines.
     pub(crate) detail: String,
     pub(crate) proof: Option<CitationCheck>,
+    /// The time of the answer.
+    pub(crate) answered_at: Timestamp,
     /// The address of the answer.
     pub(crate) answer_href: String,
 }
@@ -84,9 +89,11 @@ impl CitedPassage {
         Some(Self {
             number,
             place: citation.place.clone(),
+            name: name_in_words(&citation.place).to_owned(),
             text: citation.passage.clone(),
             detail: place_in_words(texts, &citation.place),
             proof: CitationCheck::of(texts, citation),
+            answered_at: snapshot.meta.created_at,
             answer_href: format!("{}#a-{}", paths::conversation(of.conversation), of.answer),
         })
     }
@@ -144,12 +151,11 @@ pub(crate) async fn card(
     let snapshot = live.map_err(|error| user.failed(error))?.snapshot();
     let citation = citation(&snapshot, number).ok_or_else(unknown)?;
     let texts = user.visitor.texts;
-    let (name, detail) = named(texts, &citation.place);
     Ok(error::rendered(&Card {
         texts,
         number,
-        name,
-        detail,
+        name: name_in_words(&citation.place).to_owned(),
+        detail: place_in_words(texts, &citation.place),
         is_web: matches!(citation.place, Place::Web { .. }),
         href: CitingAnswer { conversation, answer }.href(number, &citation.place),
         passage: citation.passage.as_deref().map(excerpt),
@@ -157,19 +163,55 @@ pub(crate) async fn card(
     }))
 }
 
-/// Returns the name of a cited place, and its place in words.
-pub(crate) fn named(texts: Texts, place: &Place) -> (String, String) {
-    let name = match place {
-        Place::File { path, .. } => name_of(path).to_owned(),
-        Place::Web { url, title } if title.is_empty() => url.clone(),
-        Place::Web { title, .. } => title.clone(),
-    };
-    (name, place_in_words(texts, place))
+/// Returns the name of a place that stands alone: of a file with its folders, unless it is among those that were attached.
+fn name_in_words(place: &Place) -> &str {
+    match place {
+        Place::File { path, .. } => path.strip_prefix("/uploads/").unwrap_or(path).trim_start_matches('/'),
+        Place::Web { url, title } => web_name(url, title),
+    }
 }
 
-fn place_in_words(texts: Texts, place: &Place) -> String {
+/// Returns the names of places that stand beside each other.
+pub(crate) fn names(places: &[&Place]) -> Vec<String> {
+    let paths: Vec<&str> = places
+        .iter()
+        .filter_map(|place| match place {
+            Place::File { path, .. } => Some(path.as_str()),
+            Place::Web { .. } => None,
+        })
+        .collect();
+    let mut of_files = names_of(&paths).into_iter();
+    let name = |place: &&Place| match place {
+        Place::File { .. } => of_files.next().unwrap_or_default().to_owned(),
+        Place::Web { url, title } => web_name(url, title).to_owned(),
+    };
+    places.iter().map(name).collect()
+}
+
+fn web_name<'a>(url: &'a str, title: &'a str) -> &'a str {
+    if title.is_empty() { url } else { title }
+}
+
+/// Returns a place in words: page or lines.
+pub(crate) fn place_in_words(texts: Texts, place: &Place) -> String {
     match place {
-        Place::File { page: Some(page), .. } => texts.with("source-page", "page", page.to_string()),
+        Place::File { path, page: Some(page), lines } => {
+            let (key, name) = match PageKind::of(path) {
+                PageKind::Page => ("source-page", "page"),
+                PageKind::Slide => ("source-slide", "slide"),
+                PageKind::Sheet => ("source-sheet", "sheet"),
+            };
+            let place = texts.with(key, name, page.to_string());
+            match lines {
+                Some((first, last)) if first == last => {
+                    format!("{place}, {}", texts.with("source-row", "row", first.to_string()))
+                }
+                Some((first, last)) => {
+                    format!("{place}, {}", texts.with("source-rows", "rows", format!("{first}–{last}")))
+                }
+                None => place,
+            }
+        }
         Place::File { lines: Some((first, last)), .. } if first == last => {
             texts.with("source-line", "line", first.to_string())
         }
@@ -180,6 +222,25 @@ fn place_in_words(texts: Texts, place: &Place) -> String {
         Place::Web { url, .. } => {
             let host = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
             host.split(['/', '?', '#']).next().unwrap_or_default().to_owned()
+        }
+    }
+}
+
+/// The kinds of pages of documents.
+#[derive(Debug, PartialEq, Eq)]
+enum PageKind {
+    Page,
+    Slide,
+    Sheet,
+}
+
+impl PageKind {
+    fn of(path: &str) -> Self {
+        let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+        match extension.as_deref() {
+            Some("xlsx" | "xlsm" | "xlsb" | "xls" | "ods") => Self::Sheet,
+            Some("pptx" | "ppt" | "odp" | "odg") => Self::Slide,
+            _ => Self::Page,
         }
     }
 }
@@ -218,6 +279,26 @@ mod tests {
         assert!(cut.ends_with("kůň …") || cut.ends_with("žluťoučký …"), "{cut}");
         assert!(cut.chars().count() <= CARD_MAX_CHARS + 2, "{cut}");
         assert_eq!(excerpt(&"x".repeat(1000)).chars().count(), CARD_MAX_CHARS + 2);
+    }
+
+    #[test]
+    fn places_are_named_as_their_kind_of_file_has_them() {
+        let file = |path: &str, page, lines| Place::File { path: path.to_owned(), page, lines };
+        let texts = Texts(crate::language::Language::English);
+        for (place, words) in [
+            (file("/a.pdf", Some(3), None), "page 3"),
+            (file("/a.pptx", Some(3), None), "slide 3"),
+            (file("/a.xlsx", Some(2), Some((4, 4))), "sheet 2, row 4"),
+            (file("/a.ODS", Some(2), Some((4, 9))), "sheet 2, rows 4–9"),
+            (file("/a.txt", None, Some((4, 9))), "lines 4–9"),
+        ] {
+            assert_eq!(place_in_words(texts, &place).replace(['\u{2068}', '\u{2069}'], ""), words);
+        }
+        let places =
+            [file("/A/x.txt", None, None), file("/B/x.txt", None, None), file("/B/y.txt", None, None)];
+        assert_eq!(names(&places.each_ref()), ["A/x.txt", "B/x.txt", "y.txt"]);
+        assert_eq!(name_in_words(&places[0]), "A/x.txt");
+        assert_eq!(name_in_words(&file("/uploads/x.txt", None, None)), "x.txt");
     }
 
     #[test]

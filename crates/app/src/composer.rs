@@ -10,6 +10,7 @@ use domain::limits::ATTACHMENTS_MAX;
 use sha2::{Digest, Sha256};
 
 use crate::error;
+use crate::links::names_of;
 use crate::texts::Texts;
 
 /// How the name of a setting's field begins. The setting's key and the model follow.
@@ -41,9 +42,14 @@ pub(crate) struct AttachedFile {
 }
 
 impl AttachedFile {
-    pub(crate) fn of(path: &str) -> Self {
-        let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-        Self { name: if name.is_empty() { "/".to_owned() } else { name.to_owned() }, path: path.to_owned() }
+    /// Returns the files at these paths.
+    pub(crate) fn all(paths: &[String]) -> Vec<Self> {
+        let trimmed: Vec<&str> = paths.iter().map(|path| path.trim_end_matches('/')).collect();
+        let file = |(name, path): (&str, &String)| Self {
+            name: if name.is_empty() { "/".to_owned() } else { name.to_owned() },
+            path: path.clone(),
+        };
+        names_of(&trimmed).into_iter().zip(paths).map(file).collect()
     }
 }
 
@@ -185,7 +191,7 @@ impl QuestionForm {
 
     /// Returns the files that the form attaches.
     pub(crate) fn attached(&self) -> Vec<AttachedFile> {
-        self.files.iter().map(|path| AttachedFile::of(path)).collect()
+        AttachedFile::all(&self.files)
     }
 
     /// Returns the question.

@@ -16,6 +16,7 @@ use crate::answer::AnswerView;
 use crate::composer::{AttachedFile, Chosen, Composer, ModelOption, RevisionForm};
 use crate::frame::Frame;
 use crate::growing::OnPage;
+use crate::links::view_href;
 use crate::shown_time::ShownTime;
 use crate::texts::Texts;
 use crate::visit::User;
@@ -295,7 +296,7 @@ impl Pages {
         let models = self.models(user, Some(&asked.model)).map_err(|error| user.failed(error))?;
         let composer = Composer {
             input: asked.text,
-            files: asked.attachments.iter().map(|path| AttachedFile::of(path)).collect(),
+            files: AttachedFile::all(&asked.attachments),
             ..Composer::new(&self.environment)
         };
         Ok(RevisionForm { of, is_edit, composer, models })
@@ -366,7 +367,7 @@ impl Pages {
                 match message {
                     Message::Question(question) => exchanges.push(Exchange {
                         question: question.text,
-                        attachments: question.attachments.iter().map(|path| attachment(path)).collect(),
+                        attachments: attachments(&question.attachments),
                         asked_at: ShownTime::time(texts, question.created_at),
                         answer: String::new(),
                         id: String::new(),
@@ -396,7 +397,8 @@ impl Pages {
     }
 }
 
-fn attachment(path: &str) -> Attachment {
-    let name = path.rsplit('/').next().unwrap_or(path).to_owned();
-    Attachment { name, path: path.to_owned(), href: crate::links::view_href(path) }
+fn attachments(paths: &[String]) -> Vec<Attachment> {
+    let attachment =
+        |file: AttachedFile| Attachment { href: view_href(&file.path), name: file.name, path: file.path };
+    AttachedFile::all(paths).into_iter().map(attachment).collect()
 }

@@ -12,6 +12,13 @@ pub(crate) fn name_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
+/// Returns the names of the files at different workspace paths. Files of one name are told apart by their folders.
+pub(crate) fn names_of<'a>(paths: &[&'a str]) -> Vec<&'a str> {
+    let is_shared = |path: &str| paths.iter().any(|other| *other != path && name_of(other) == name_of(path));
+    let name = |path: &&'a str| if is_shared(path) { path.trim_start_matches('/') } else { name_of(path) };
+    paths.iter().map(name).collect()
+}
+
 /// Returns the link to a file of the workspace.
 pub(crate) fn file_href(path: &str) -> String {
     let place = Place::File { path: path.to_owned(), page: None, lines: None };
@@ -31,6 +38,15 @@ pub(crate) fn own_href(href: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_of_one_name_are_named_with_their_folders() {
+        let paths =
+            ["/A/contract.pdf", "/B/contract.pdf", "/B/offer.pdf", "/A/contract.pdf", "/contract.pdf"];
+        let names = ["A/contract.pdf", "B/contract.pdf", "offer.pdf", "A/contract.pdf", "contract.pdf"];
+        assert_eq!(names_of(&paths), names);
+        assert_eq!(names_of(&["/A/contract.pdf", "/A/contract.pdf"]), ["contract.pdf", "contract.pdf"]);
+    }
 
     #[test]
     fn links_to_files_lead_to_the_application() {

@@ -10,7 +10,9 @@ use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
 use multer::{Field, Multipart};
 use tokio::time::timeout;
-use workspace::{AskedPath, Destination, EntryKind, FileName, Staged, Uploaded, Workspace, WorkspaceError};
+use workspace::{
+    AskedPath, Destination, EntryKind, FileName, SameName, Staged, Uploaded, Workspace, WorkspaceError,
+};
 
 use crate::body::{Allowance, Incoming, IncomingError, discard};
 use crate::disposition::{field_name, file_name};
@@ -85,7 +87,7 @@ pub async fn receive_upload(
     stall_timeout: Duration,
 ) -> Result<Uploaded, UploadError> {
     let form = upload_form(workspace, headers, body, size_max_bytes, stall_timeout).await?;
-    Ok(form.file.place(form.destination, form.name).await?)
+    Ok(form.file.place(form.destination, form.name, SameName::Replace).await?)
 }
 
 /// Reads an upload form: the parts `file`, `destination` and `temporary` in any order; others are skipped.

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_DISPOSITION;
 use multer::{Field, Multipart};
-use workspace::{Destination, Uploaded, Workspace};
+use workspace::{Destination, SameName, Uploaded, Workspace};
 
 use crate::body::{Allowance, Incoming, discard};
 use crate::disposition::{field_name, file_name};
@@ -14,7 +14,8 @@ use crate::limits::{FORM_HEADERS_MAX_BYTES, FORM_PARTS_MAX, UPLOADED_TOGETHER_MA
 use crate::upload::{UploadError, boundary, checked_destination, receive_file, skip, text};
 
 /// Reads a form with files of the name `file`, and places each as soon as it is received: in the folder that the part
-/// `destination` before them names, otherwise in the upload folder. Fields in which no file was chosen are skipped. At
+/// `destination` before them names, otherwise in the upload folder. A file of the same name is replaced, unless a part
+/// `keep-both` stands before them. Fields in which no file was chosen are skipped. At
 /// most [`UPLOADED_TOGETHER_MAX`] files; the other arguments are those of [`receive_upload`](crate::receive_upload).
 ///
 /// # Errors
@@ -30,8 +31,13 @@ pub async fn receive_uploads(
     let read = async {
         let boundary = boundary(headers)?;
         let allowance = incoming.allowance();
-        let mut files =
-            Files { workspace, size_max_bytes, destination: Destination::Uploads, placed: Vec::new() };
+        let mut files = Files {
+            workspace,
+            size_max_bytes,
+            destination: Destination::Uploads,
+            same_name: SameName::Replace,
+            placed: Vec::new(),
+        };
         files.read(Multipart::new(&mut incoming, boundary), &allowance).await?;
         if files.placed.is_empty() { Err(UploadError::FileMissing) } else { Ok(files.placed) }
     };
@@ -47,6 +53,7 @@ struct Files<'a> {
     workspace: &'a Workspace,
     size_max_bytes: Option<u64>,
     destination: Destination,
+    same_name: SameName,
     placed: Vec<Uploaded>,
 }
 
@@ -72,13 +79,17 @@ impl Files<'_> {
             b"file" if self.placed.len() == UPLOADED_TOGETHER_MAX => Err(UploadError::TooManyFiles),
             b"file" => {
                 let (file, name) = receive_file(self.workspace, part, self.size_max_bytes).await?;
-                self.placed.push(file.place(self.destination.clone(), name).await?);
+                self.placed.push(file.place(self.destination.clone(), name, self.same_name).await?);
                 Ok(())
             }
             b"destination" => {
                 let asked = checked_destination(self.workspace, &text(part).await?).await?;
                 self.destination = asked.map_or(Destination::Uploads, Destination::Folder);
                 Ok(())
+            }
+            b"keep-both" => {
+                self.same_name = SameName::KeepBoth;
+                skip(part).await
             }
             _ => skip(part).await,
         }

@@ -24,6 +24,6 @@ pub use folders::remove_folder;
 pub use listing::{ENTRIES_MAX, Entry, EntryKind, Found, Listing};
 pub use path::{AskedPath, FileName, NAME_MAX_BYTES, NameError, PATH_MAX_BYTES, PathError, WorkspacePath};
 pub use resumable::{AnnouncedUpload, AppendOutcome, BegunUpload, UNFINISHED_IDLE_MAX, UNFINISHED_MAX};
-pub use upload::{Destination, Staged, Staging, Uploaded};
+pub use upload::{Destination, SameName, Staged, Staging, Uploaded};
 pub use usage::{Quota, Usage};
 pub use walk::{Content, WorkspaceEntry, WorkspaceFile};

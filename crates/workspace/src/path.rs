@@ -232,12 +232,16 @@ fn decoded(text: &[u8]) -> Vec<u8> {
     percent_decode(text).collect()
 }
 
+/// The longest extension that stays behind a number, with its dot, in bytes.
+const EXTENSION_MAX_BYTES: usize = 16;
+
 /// The name of an uploaded file: one component, at most 255 bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileName(Vec<u8>);
 
 impl FileName {
-    /// Parses an upload's file name. Removes folders, separated by `/` or `\`; those in a web address after other words become `_`.
+    /// Parses an upload's file name. Removes folders, separated by `/` or `\`; those in a web address after other words become `_`,
+    /// as do marks that turn the direction of letters, by which a name can show a false extension.
     ///
     /// # Errors
     /// [`NameError`].
@@ -252,8 +256,32 @@ impl FileName {
             b"." | b".." => Err(NameError::NotAllowed),
             name if name.contains(&0) || is_staging(name) => Err(NameError::NotAllowed),
             name if name.len() > NAME_MAX_BYTES => Err(NameError::TooLong),
-            _ => Ok(Self(name)),
+            _ => Ok(Self(without_direction_marks(name))),
         }
+    }
+
+    /// Returns the name with a number before its extension: `offer (2).pdf`; the name itself for the number 1. Shortens a
+    /// long name at the number.
+    #[must_use]
+    pub fn numbered(&self, number: u32) -> Self {
+        if number <= 1 {
+            return self.clone();
+        }
+        let dot = self.0.iter().rposition(|byte| *byte == b'.');
+        let dot = dot.filter(|dot| {
+            let extension = &self.0[dot + 1..];
+            *dot > 0
+                && extension.len() < EXTENSION_MAX_BYTES
+                && extension.iter().all(u8::is_ascii_alphanumeric)
+        });
+        let (stem, extension) = self.0.split_at(dot.unwrap_or(self.0.len()));
+        let number = format!(" ({number})");
+        let mut end = stem.len().min(NAME_MAX_BYTES - number.len() - extension.len());
+        // Not inside a letter of UTF-8.
+        while end < stem.len() && end > 0 && stem[end] & 0xc0 == 0x80 {
+            end -= 1;
+        }
+        Self([&stem[..end], number.as_bytes(), extension].concat())
     }
 
     /// Returns the bytes of the name.
@@ -266,6 +294,15 @@ impl FileName {
 impl fmt::Display for FileName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&shown(&self.0))
+    }
+}
+
+/// Replaces the embeddings, overrides and isolates of Unicode's bidirectional algorithm.
+fn without_direction_marks(name: Vec<u8>) -> Vec<u8> {
+    let is_mark = |letter: char| matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    match std::str::from_utf8(&name) {
+        Ok(text) if text.contains(is_mark) => text.replace(is_mark, "_").into_bytes(),
+        Ok(_) | Err(_) => name,
     }
 }
 
@@ -316,6 +353,25 @@ mod tests {
         assert_eq!(AskedPath::from_url("/..%2fx"), Err(PathError::Outside));
         assert_eq!(AskedPath::from_url("/a%00b"), Err(PathError::Nul));
         assert_eq!(parsed(&"a/".repeat(3000)), Err(PathError::TooLong));
+    }
+
+    #[test]
+    fn names_show_the_extension_that_they_have() {
+        let name = |text: &str| FileName::from_upload(text).unwrap().to_string();
+        assert_eq!(name("invoice\u{202e}fdp.txt"), "invoice_fdp.txt");
+        assert_eq!(name("שלום\u{200f}.txt"), "שלום\u{200f}.txt", "marks that turn nothing stay");
+    }
+
+    #[test]
+    fn numbers_stand_before_the_extension_and_names_stay_short_enough() {
+        let numbered = |name: &str, number| FileName::from_upload(name).unwrap().numbered(number).to_string();
+        assert_eq!(numbered("offer.pdf", 1), "offer.pdf");
+        assert_eq!(numbered("offer.pdf", 2), "offer (2).pdf");
+        assert_eq!(numbered("notes", 12), "notes (12)");
+        assert_eq!(numbered(".env", 2), ".env (2)");
+        assert_eq!(numbered("report of 3. March and more", 2), "report of 3. March and more (2)");
+        let long = numbered(&format!("{}.pdf", "ž".repeat(125)), 2);
+        assert_eq!(long, format!("{}.pdf", "ž".repeat(123) + " (2)"));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::account::Workspace;
 use crate::error::WorkspaceError;
 use crate::jail::{FILE_MODE, FOLDER_FLAGS, Home, entry_stat, off_thread, size_charged};
 use crate::path::{AskedPath, FRESH_DIGITS, FileName, NameError, STAGING_PREFIX};
-use crate::upload::{Destination, Staged, StagedFile, Uploaded, check_disk, fresh};
+use crate::upload::{Destination, SameName, Staged, StagedFile, Uploaded, check_disk, fresh};
 use crate::usage::{ReservedSpace, Usage};
 
 /// The most unfinished uploads of an account; a further one ends the one that was not used for the longest time.
@@ -57,6 +57,9 @@ pub struct AnnouncedUpload {
     /// A digest of the content, of the client's choice. A client that announces the same file again, with the same time and
     /// the same digest, continues its unfinished upload.
     pub digest: Option<String>,
+    /// True if a file of the same name stays ([`SameName::KeepBoth`]), false to replace it.
+    #[serde(default)]
+    pub keeps_both: bool,
 }
 
 /// An unfinished upload.
@@ -130,8 +133,7 @@ impl Workspace {
         .await
     }
 
-    /// Writes a piece at an offset. The one that completes the file places it, replacing a file of the same name; it may be
-    /// empty. A piece that is being written when this future is dropped is written to its end.
+    /// Writes a piece at an offset. The one that completes the file places it; it may be empty. A piece that is being written when this future is dropped is written to its end.
     ///
     /// # Errors
     /// [`WorkspaceError::QuotaExceeded`] by the account's quota and refusals of the place remove the upload; after errors of the
@@ -387,7 +389,8 @@ impl UnfinishedUpload {
         let staged = StagedFile { home, file: content, name, books: self.workspace.books.clone() };
         let room = ReservedSpace::new(self.workspace.books.clone());
         let staged = Staged { file: Arc::new(staged), room, size: self.received };
-        staged.place_now(&destination, &FileName::from_upload(&self.announced.name)?)
+        let same_name = if self.announced.keeps_both { SameName::KeepBoth } else { SameName::Replace };
+        staged.place_now(&destination, &FileName::from_upload(&self.announced.name)?, same_name)
     }
 
     fn remove(&self) -> Result<(), WorkspaceError> {

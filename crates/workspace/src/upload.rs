@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, pin_mut};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{self, AtFlags, CWD, FileType, OFlags};
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use tokio::task::JoinHandle;
 
@@ -27,6 +28,9 @@ const RECOUNT_BEFORE_REFUSAL: Duration = Duration::from_secs(1);
 /// The minimum of free inodes that uploads leave on the disk.
 const DISK_INODES_FREE_MIN: u64 = 1000;
 
+/// The most numbers that are tried for a name that is taken.
+const NUMBERED_MAX: u32 = 1000;
+
 /// Flags of an upload's file.
 const STAGING_FLAGS: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC);
 
@@ -39,6 +43,15 @@ pub enum Destination {
     Folder(AskedPath),
     /// A new folder beneath `/uploads/.tmp`, so that the name is always free.
     Temporary,
+}
+
+/// The treatment of a file whose name exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SameName {
+    /// It replaces the existing one.
+    Replace,
+    /// It gets a number after its name: `offer (2).pdf`. If the existing one has the same content, it stays in its place.
+    KeepBoth,
 }
 
 /// An uploaded file (section 2.5 of the interface).
@@ -120,7 +133,7 @@ impl Workspace {
         staging.finish().await
     }
 
-    /// Receives a file and places it: [`Self::stage`], then [`Staged::place`].
+    /// Receives a file and places it, replacing one of the same name: [`Self::stage`], then [`Staged::place`].
     ///
     /// # Errors
     /// Those of both.
@@ -134,7 +147,7 @@ impl Workspace {
         S: Stream<Item = Result<Bytes, E>>,
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        self.stage(content).await?.place(destination.clone(), name.clone()).await
+        self.stage(content).await?.place(destination.clone(), name.clone(), SameName::Replace).await
     }
 
     /// Reserves space for an upload or a folder. Recounts before it rejects.
@@ -224,9 +237,15 @@ impl Staged {
     ///
     /// # Errors
     /// [`WorkspaceError::NotFound`] and [`WorkspaceError::NotAFolder`] for the destination,
-    /// [`WorkspaceError::AlreadyExists`] when a folder has the name, and errors of the file system.
-    pub async fn place(self, destination: Destination, name: FileName) -> Result<Uploaded, WorkspaceError> {
-        off_thread(move || self.place_now(&destination, &name)).await
+    /// [`WorkspaceError::AlreadyExists`] when a folder has the name, or when all of a thousand numbered names are taken,
+    /// and errors of the file system.
+    pub async fn place(
+        self,
+        destination: Destination,
+        name: FileName,
+        same_name: SameName,
+    ) -> Result<Uploaded, WorkspaceError> {
+        off_thread(move || self.place_now(&destination, &name, same_name)).await
     }
 
     /// Places the file as [`Self::place`] does. Blocks.
@@ -234,20 +253,43 @@ impl Staged {
         self,
         destination: &Destination,
         name: &FileName,
+        same_name: SameName,
     ) -> Result<Uploaded, WorkspaceError> {
         self.file.file.sync_all()?;
-        let file = self.file.clone();
-        match destination {
-            Destination::Uploads => {
-                let folder = uploads(&file.home)?;
-                self.place_in(&WorkspacePath::uploads(), &folder, name)
-            }
-            Destination::Folder(asked) => {
-                let (path, folder) = existing(&file.home, asked)?;
-                self.place_in(&path, &folder, name)
-            }
-            Destination::Temporary => self.place_in_own_folder(name),
+        let home = &self.file.home;
+        let (path, folder) = match destination {
+            Destination::Uploads => (WorkspacePath::uploads(), uploads(home)?),
+            Destination::Folder(asked) => existing(home, asked)?,
+            Destination::Temporary => return self.place_in_own_folder(name),
+        };
+        match same_name {
+            SameName::Replace => self.place_in(&path, &folder, name),
+            SameName::KeepBoth => self.place_beside(&path, &folder, name),
         }
+    }
+
+    /// Places the file under the first free one of its numbered names.
+    fn place_beside(
+        self,
+        path: &WorkspacePath,
+        folder: &OwnedFd,
+        name: &FileName,
+    ) -> Result<Uploaded, WorkspaceError> {
+        for number in 1..=NUMBERED_MAX {
+            let name = name.numbered(number);
+            let uploaded =
+                || Uploaded { name: name.to_string(), path: path.join(name.as_bytes()), size: self.size };
+            if self.file.place_new(folder.as_fd(), name.as_bytes())? {
+                fs::fsync(folder)?;
+                let uploaded = uploaded();
+                self.room.used(Usage::default());
+                return Ok(uploaded);
+            }
+            if self.file.is_same(folder.as_fd(), name.as_bytes(), self.size) {
+                return Ok(uploaded());
+            }
+        }
+        Err(WorkspaceError::AlreadyExists)
     }
 
     fn place_in_own_folder(self, name: &FileName) -> Result<Uploaded, WorkspaceError> {
@@ -372,20 +414,59 @@ impl StagedFile {
             Ok(_) => Usage { bytes: 0, files: 1 },
             Err(_) => Usage::default(),
         };
-        let hidden = match &self.name {
-            Some(name) => name.clone(),
-            None => self.link()?,
-        };
-        let renamed = fs::renameat(self.home.fd(), &hidden, folder, name);
-        if renamed.is_err() && self.name.is_none() {
-            let _ = fs::unlinkat(self.home.fd(), &hidden, AtFlags::empty());
-        }
-        self.books.staging_ends(&hidden);
-        match renamed {
+        match self.rename(folder, name, RenameFlags::empty())? {
             Err(Errno::ISDIR) => Err(WorkspaceError::AlreadyExists),
             Err(Errno::NAMETOOLONG) => Err(NameError::TooLong.into()),
             done => Ok(done.map(|()| replaced)?),
         }
+    }
+
+    /// Links the file into the folder under this name. Returns `false` if the name is taken.
+    fn place_new(&self, folder: BorrowedFd<'_>, name: &[u8]) -> Result<bool, WorkspaceError> {
+        if entry_stat(folder, name).is_ok() {
+            return Ok(false);
+        }
+        let placed = match self.rename(folder, name, RenameFlags::NOREPLACE)? {
+            // Not every file system has it; then a file that appeared just now is replaced.
+            Err(Errno::INVAL) => self.rename(folder, name, RenameFlags::empty())?,
+            done => done,
+        };
+        match placed {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST | Errno::ISDIR) => Ok(false),
+            Err(Errno::NAMETOOLONG) => Err(NameError::TooLong.into()),
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    /// Moves the file into the folder; it keeps its hidden name if that fails, if it had one.
+    fn rename(
+        &self,
+        folder: BorrowedFd<'_>,
+        name: &[u8],
+        flags: RenameFlags,
+    ) -> Result<rustix::io::Result<()>, WorkspaceError> {
+        let hidden = match &self.name {
+            Some(name) => name.clone(),
+            None => self.link()?,
+        };
+        let renamed = fs::renameat_with(self.home.fd(), &hidden, folder, name, flags);
+        if renamed.is_err() && self.name.is_none() {
+            let _ = fs::unlinkat(self.home.fd(), &hidden, AtFlags::empty());
+        }
+        if renamed.is_ok() || self.name.is_none() {
+            self.books.staging_ends(&hidden);
+        }
+        Ok(renamed)
+    }
+
+    /// Returns true if the entry of the folder is a file with the same content, of `size` bytes.
+    fn is_same(&self, folder: BorrowedFd<'_>, name: &[u8], size: u64) -> bool {
+        // A machine may have put a pipe there.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let Ok(other) = fs::openat(folder, name, flags, Mode::empty()).map(File::from) else { return false };
+        let may_be_same = other.metadata().is_ok_and(|known| known.is_file() && known.len() == size);
+        may_be_same && are_equal(&self.file, &other, size).unwrap_or(false)
     }
 
     /// Gives the unnamed file a hidden name in the home folder: a link cannot replace an entry, and the rename that can
@@ -406,6 +487,22 @@ impl StagedFile {
             }
         }
     }
+}
+
+/// Compares the first `size` bytes of two files.
+fn are_equal(one: &File, other: &File, size: u64) -> std::io::Result<bool> {
+    let (mut left, mut right) = (vec![0; BATCH_BYTES], vec![0; BATCH_BYTES]);
+    let mut at = 0;
+    while at < size {
+        let length = usize::try_from(size - at).unwrap_or(BATCH_BYTES).min(BATCH_BYTES);
+        one.read_exact_at(&mut left[..length], at)?;
+        other.read_exact_at(&mut right[..length], at)?;
+        if left[..length] != right[..length] {
+            return Ok(false);
+        }
+        at += length as u64;
+    }
+    Ok(true)
 }
 
 impl Drop for StagedFile {
@@ -486,10 +583,15 @@ mod tests {
         let home = || Destination::Folder(WorkspacePath::home().into());
         let name = FileName::from_upload("file").unwrap();
         for content in [b"old", b"new"] {
-            staged(content).place(home(), name.clone()).await.unwrap();
+            staged(content).place(home(), name.clone(), SameName::Replace).await.unwrap();
             assert_eq!(std::fs::read(workspace.host_dir().join("file")).unwrap(), content);
         }
-        assert!(staged(b"bad").place(home(), FileName::from_upload("uploads").unwrap()).await.is_err());
+        assert!(
+            staged(b"bad")
+                .place(home(), FileName::from_upload("uploads").unwrap(), SameName::Replace)
+                .await
+                .is_err()
+        );
         assert_eq!(names(), ["file", "uploads"]);
     }
 }

@@ -56,6 +56,8 @@ struct FilePage {
     preview: Preview,
     /// The citation that led here.
     cited: Option<CitedPassage>,
+    /// True if the file was changed after the answer that cites it.
+    is_changed: bool,
     /// True if only the beginning is shown.
     is_cut: bool,
 }
@@ -121,6 +123,7 @@ impl FilePages {
             modified: ShownTime::time(texts, file.modified),
             indexing: IndexingView::of(texts, indexing),
             preview,
+            is_changed: cited.as_ref().is_some_and(|cited| file.modified > cited.answered_at),
             cited,
             is_cut: is_short || (is_text && file.size > SHOWN_MAX_BYTES),
         };

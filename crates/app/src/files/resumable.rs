@@ -28,6 +28,9 @@ pub(crate) struct Beginning {
     modified: Option<i64>,
     /// A digest of samples of the content.
     digest: Option<String>,
+    /// Anything for a file of the same name to stay.
+    #[serde(default, rename = "keep-both")]
+    keep_both: Option<String>,
 }
 
 /// An upload that has begun, maybe earlier.
@@ -61,6 +64,7 @@ pub(crate) async fn begin(
         size: beginning.size,
         modified: beginning.modified,
         digest: beginning.digest,
+        keeps_both: beginning.keep_both.is_some(),
     };
     Ok(match workspace.begin_resumable(announced).await {
         Ok(begun) => {

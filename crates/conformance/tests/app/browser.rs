@@ -90,7 +90,16 @@ impl Browser {
 
     /// Sends files with the form of a folder's page.
     pub(crate) fn upload(&self, destination: &str, files: &[(&str, &[u8])]) -> Response {
-        let mut parts = vec![Part::field("destination", destination)];
+        self.send_files(&[("destination", destination)], files)
+    }
+
+    /// Sends files as the form of a question does.
+    pub(crate) fn attach(&self, files: &[(&str, &[u8])]) -> Response {
+        self.with("accept", "application/json").send_files(&[("destination", ""), ("keep-both", "on")], files)
+    }
+
+    fn send_files(&self, fields: &[(&str, &str)], files: &[(&str, &[u8])]) -> Response {
+        let mut parts: Vec<_> = fields.iter().map(|(name, value)| Part::field(name, value)).collect();
         parts.extend(files.iter().map(|(name, content)| Part::file(name, content)));
         let (content_type, body) = multipart_form(&parts);
         let from_here = self.with("origin", &format!("http://{}", self.address));

@@ -51,6 +51,8 @@ fn a_citation_leads_to_its_passage_in_the_file() {
         "{changed}"
     );
     assert_eq!(changed.matches("id=\"cited\"").count(), 1);
+    assert!(changed.contains("The file has changed since the answer."), "{changed}");
+    assert!(!shown.contains("has changed"), "{shown}");
 
     // Nobody else learns of the passage, and what names none is left out.
     let other = account_with_password(&stage.service);

@@ -42,6 +42,55 @@ fn files_are_uploaded_listed_and_deleted() {
 }
 
 #[test]
+fn an_attached_file_leaves_another_of_the_same_name() {
+    let stage = Stage::new();
+    let (browser, api) = (stage.signed_in(), stage.service.api(&stage.account));
+    let attached = |content: &[u8]| {
+        let response = browser.attach(&[("offer.txt", content)]);
+        assert_eq!(response.status, 201, "{}", response.text());
+        response.json()["files"][0]["path"].as_str().expect("a path").to_owned()
+    };
+    assert_eq!(attached(b"Alfa"), "/uploads/offer.txt");
+    assert_eq!(attached(b"Beta"), "/uploads/offer (2).txt");
+    assert_eq!(attached(b"Alfa"), "/uploads/offer.txt", "it is there already");
+    let fields = [("name", "offer.txt"), ("size", "5"), ("destination", ""), ("keep-both", "on")];
+    let begun = browser.post("/workspace/uploads", &fields).json();
+    let path = format!("/workspace/uploads/{}/0", begun["upload"].as_str().expect("an id"));
+    let placed = browser.send_bytes(&path, b"Gamma");
+    assert_eq!(placed.json()["files"][0]["path"], "/uploads/offer (3).txt", "{}", placed.text());
+    for (name, content) in [("offer.txt", "Alfa"), ("offer (2).txt", "Beta"), ("offer (3).txt", "Gamma")] {
+        assert_eq!(api.download(&encoded(&format!("/uploads/{name}"))).text(), content);
+    }
+    browser.upload("/uploads", &[("offer.txt", b"Delta")]).expect_redirect("/files/uploads");
+    assert_eq!(api.download("/uploads/offer.txt").text(), "Delta", "the page of a folder replaces");
+}
+
+#[test]
+fn files_of_one_name_are_told_apart_by_their_folders() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    for folder in ["A", "B"] {
+        let made = browser.post("/workspace/folder", &[("folder", "/"), ("name", folder)]);
+        made.expect_redirect(&format!("/files/{folder}"));
+        let text = format!("The rent of flat {folder} is 14,500 crowns.");
+        browser.upload(&format!("/{folder}"), &[("lease.txt", text.as_bytes())]);
+    }
+    let chosen = browser.get("/?file=%2FA%2Flease.txt&file=%2FB%2Flease.txt").expect_page(200);
+    for name in [">A/lease.txt<", ">B/lease.txt<"] {
+        assert!(chosen.contains(name), "{chosen}");
+    }
+    let alone = browser.get("/?file=%2FA%2Flease.txt").expect_page(200);
+    assert!(alone.contains(">lease.txt<"), "{alone}");
+    let fields = [("input", "What is the rent?"), ("file", "/A/lease.txt"), ("file", "/B/lease.txt")];
+    let asked = browser.post("/ask", &fields);
+    assert_eq!(asked.status, 303, "{}", asked.text());
+    let page = completed(&browser, asked.header("location").expect("a conversation"));
+    for name in [">A/lease.txt<", ">B/lease.txt<"] {
+        assert!(page.contains(name), "{page}");
+    }
+}
+
+#[test]
 fn a_refused_change_says_why_and_changes_nothing() {
     let stage = Stage::new();
     let browser = stage.signed_in();

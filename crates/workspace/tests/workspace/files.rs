@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream};
-use workspace::{AskedPath, Destination, EntryKind, FileName, WorkspaceError};
+use workspace::{AskedPath, Destination, EntryKind, FileName, SameName, WorkspaceError};
 
 use crate::{Host, asked, chunks, path};
 
@@ -43,6 +43,28 @@ async fn a_name_that_exists_is_replaced_in_one_step() {
     let read: Vec<_> = reader.stream(0..u64::MAX).map(|chunk| chunk.unwrap().to_vec()).collect().await;
     assert_eq!(read.concat(), old.as_bytes());
     assert_ne!(reader.etag, host.workspace.open_file(&asked("/file")).await.unwrap().etag);
+}
+
+#[tokio::test]
+async fn a_file_beside_one_of_the_same_name_gets_a_number_unless_it_is_the_same() {
+    let host = Host::new().await;
+    let name = FileName::from_upload("offer.pdf").unwrap();
+    let beside = async |content: &str| {
+        let staged = host.workspace.stage(chunks(content)).await.unwrap();
+        staged.place(Destination::Uploads, name.clone(), SameName::KeepBoth).await.unwrap().path.to_string()
+    };
+    assert_eq!(beside("Alfa").await, "/uploads/offer.pdf");
+    assert_eq!(beside("Beta").await, "/uploads/offer (2).pdf");
+    assert_eq!(beside("Gama, longer").await, "/uploads/offer (3).pdf");
+    let used = host.workspace.usage().await.unwrap();
+    for (content, path) in [("Alfa", "/uploads/offer.pdf"), ("Beta", "/uploads/offer (2).pdf")] {
+        assert_eq!(beside(content).await, path, "the same content is there already");
+        assert_eq!(host.read(path).await.unwrap(), content.as_bytes());
+    }
+    assert_eq!(host.workspace.usage().await.unwrap(), used);
+    host.workspace.create_folder(&asked("/uploads/offer (4).pdf")).await.unwrap();
+    assert_eq!(beside("Delta").await, "/uploads/offer (5).pdf", "a folder stays, too");
+    assert_eq!(host.names_at_home(), ["uploads"], "nothing is left over");
 }
 
 #[tokio::test]

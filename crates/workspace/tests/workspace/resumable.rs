@@ -16,7 +16,14 @@ use workspace::{
 use crate::Host;
 
 fn announced(name: &str, size: u64) -> AnnouncedUpload {
-    AnnouncedUpload { name: name.to_owned(), folder: None, size, modified: None, digest: None }
+    AnnouncedUpload {
+        name: name.to_owned(),
+        folder: None,
+        size,
+        modified: None,
+        digest: None,
+        keeps_both: false,
+    }
 }
 
 impl Host {
@@ -115,6 +122,25 @@ async fn the_same_file_announced_again_goes_on() {
     ] {
         assert_ne!(host.begin(other.clone()).await, id, "{other:?}");
     }
+}
+
+#[tokio::test]
+async fn an_upload_that_keeps_both_gets_a_number_unless_the_file_is_the_same() {
+    let host = Host::new().await;
+    let placed = async |content: &str| {
+        let size = content.len() as u64;
+        let id = host.begin(AnnouncedUpload { keeps_both: true, ..announced("a.txt", size) }).await;
+        match host.append(&id, 0, content).await {
+            AppendOutcome::Stored(stored) => stored.path.to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(placed("one").await, "/uploads/a.txt");
+    assert_eq!(placed("two").await, "/uploads/a (2).txt");
+    let used = host.workspace.usage().await.unwrap();
+    assert_eq!(placed("one").await, "/uploads/a.txt");
+    assert_eq!(host.workspace.usage().await.unwrap(), used);
+    assert_eq!(host.names_at_home(), ["uploads"], "nothing is left over");
 }
 
 #[tokio::test]
