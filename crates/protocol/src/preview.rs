@@ -17,6 +17,8 @@ pub const REQUEST_MAX_BYTES: usize = 64 * 1024;
 pub const PAGES_MAX: u32 = 20;
 /// The most text of one reply, in bytes.
 pub const TEXT_MAX_BYTES: usize = 256 * 1024;
+/// The maximum name of a sheet, in bytes.
+pub const NAME_MAX_BYTES: usize = 200;
 /// The most texts of one reply.
 pub const TEXTS_MAX: usize = 4_000;
 /// The most areas of a passage.
@@ -100,6 +102,9 @@ pub struct PreviewText {
     /// The page, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<u32>,
+    /// The name of the sheet, at most [`NAME_MAX_BYTES`], if the page is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sheet: Option<String>,
     pub text: String,
 }
 
@@ -173,6 +178,11 @@ impl Preview {
             && ["", "page", "slide", "sheet", "section"].contains(&self.unit.as_str())
             && self.texts.len() <= TEXTS_MAX
             && bytes <= TEXT_MAX_BYTES
+            && self
+                .texts
+                .iter()
+                .filter_map(|text| text.sheet.as_ref())
+                .all(|name| name.len() <= NAME_MAX_BYTES)
             && self.marks.len() <= MARKS_MAX
             && self.sizes.len() <= PAGES_MAX as usize
             && (self.sizes.is_empty() || is_page(first_page))
@@ -203,7 +213,7 @@ mod tests {
 
     #[test]
     fn replies_beyond_the_limits_are_detected() {
-        let text = |page, text: &str| PreviewText { page, text: text.to_owned() };
+        let text = |page, text: &str| PreviewText { page, sheet: None, text: text.to_owned() };
         let fits = Preview { pages: Some(2), texts: vec![text(Some(2), "a")], ..Preview::default() };
         assert!(fits.is_within_limits(1));
         let size = PageSize { width: 1, height: 1 };
@@ -212,6 +222,10 @@ mod tests {
             Preview { texts: vec![text(Some(0), "a")], ..fits.clone() },
             Preview { texts: vec![text(None, "a"); TEXTS_MAX + 1], ..fits.clone() },
             Preview { texts: vec![text(None, &"a".repeat(TEXT_MAX_BYTES + 1))], ..fits.clone() },
+            Preview {
+                texts: vec![PreviewText { sheet: Some("a".repeat(NAME_MAX_BYTES + 1)), ..text(None, "a") }],
+                ..fits.clone()
+            },
             Preview { sizes: vec![size; PAGES_MAX as usize + 1], ..fits.clone() },
             Preview { sizes: vec![PageSize { width: 0, height: 1 }], ..fits.clone() },
             Preview { reason: Some("<b>".to_owned()), ..fits.clone() },

@@ -49,9 +49,14 @@ impl PageView {
         self.is_cited && self.picture.as_ref().is_none_or(|picture| picture.marks.is_empty())
     }
 
-    /// Returns true of the page with the cited passage, if nothing on it shows where it stands.
+    /// Returns true of the page whose picture has the cited passage, if nothing on it shows where it stands.
     pub(super) fn is_mark_missing(&self) -> bool {
-        self.is_cited_whole() && self.text.marked.is_empty()
+        self.picture.is_some() && self.is_cited_whole() && self.text.marked.is_empty()
+    }
+
+    /// Returns true if the page shows the cited passage.
+    pub(super) fn shows_passage(&self) -> bool {
+        self.is_cited && (self.picture.is_some() || !self.text.marked.is_empty())
     }
 }
 
@@ -188,7 +193,10 @@ fn view(
         let at = numbers.iter().position(|number| *number == text.page).unwrap_or_else(|| {
             numbers.push(text.page);
             pages.push(PageView {
-                title: text.page.map(|page| texts.with(unit, "page", page.to_string())),
+                title: text.page.map(|page| {
+                    let title = texts.with(unit, "page", page.to_string());
+                    text.sheet.as_ref().map_or(title.clone(), |name| format!("{title} · {name}"))
+                }),
                 picture: None,
                 text: MarkedText::default(),
                 sheet: None,

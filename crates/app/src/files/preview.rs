@@ -9,7 +9,7 @@ use futures_util::TryStreamExt;
 use workspace::OpenFile;
 
 use super::FilePages;
-use super::document::{DocumentView, Shown};
+use super::document::{DocumentView, PageView, Shown};
 use super::folder::{Crumb, crumbs, folder_href};
 use super::indexing::{IndexingView, indexed};
 use super::passage::MarkedText;
@@ -67,7 +67,8 @@ impl FilePage {
     fn is_mark_missing(&self) -> bool {
         match &self.preview {
             Preview::Text(text) => text.marked.is_empty(),
-            Preview::Document(document) => !document.pages.iter().any(|page| page.is_cited),
+            // The text of an image is not in that of its sheet.
+            Preview::Document(document) => !document.pages.iter().any(PageView::shows_passage),
             Preview::Markdown(_) | Preview::Table(_) | Preview::Image(_) | Preview::None(_) => true,
         }
     }

@@ -140,6 +140,26 @@ fn a_citation_leads_to_the_cited_text_of_a_document_without_pictures() {
 }
 
 #[test]
+fn a_cited_text_of_an_image_stands_above_the_document() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    upload(&browser, "pictured.docx");
+    // The text around the image comes first.
+    let search = json!({ "query": "security deposit", "paths": ["/uploads/pictured.docx"] });
+    stage.vendor.will([Say::Call { tool: "search".to_owned(), arguments: search }]);
+    stage.vendor.will([Say::text("It is 7450 crowns [2].")]);
+    let fields = [("input", "How much is the deposit?"), ("file", "/uploads/pictured.docx")];
+    let asked = browser.post("/ask", &fields);
+    assert_eq!(asked.status, 303, "{}", asked.text());
+    let answer = completed(&browser, asked.header("location").expect("a conversation"));
+    let href = attribute(&answer, "data-citation=\"c2\"", "href").replace("&amp;", "&");
+    let page = browser.get(href.trim_end_matches("#cited")).expect_page(200);
+    let passage = page.split("<blockquote dir=\"auto\">").nth(1).unwrap_or_default();
+    assert!(passage.starts_with("The security deposit is 7450 crowns."), "{page}");
+    assert_eq!(page.matches("id=\"cited\"").count(), 1, "{page}");
+}
+
+#[test]
 fn other_documents_are_shown_as_text() {
     let stage = Stage::new();
     let browser = stage.signed_in();
@@ -148,7 +168,7 @@ fn other_documents_are_shown_as_text() {
         ("budget.pptx", "Slide 1"),
         (
             "prices.xlsx",
-            "Sheet 1</h2>\n<div class=\"table\" tabindex=\"0\"><table class=\"values\"><tbody>\n<tr><td>",
+            "Sheet 1 · Ceník</h2>\n<div class=\"table\" tabindex=\"0\"><table class=\"values\"><tbody>\n<tr><td>",
         ),
         ("rules.epub", "Section 1"),
         ("contract.doc", "<pre class=\"preview text whole\""),

@@ -14,7 +14,7 @@ use super::Limits;
 use super::child::{Answer, WorkerError, ask};
 use super::jail::Jail;
 use super::request::Task;
-use crate::documents::{Bounds, DrawnDocument, INPUT_MAX_BYTES, extract_part, marks, page_sizes};
+use crate::documents::{Bounds, DrawnDocument, Format, INPUT_MAX_BYTES, extract_part, marks, page_sizes};
 
 /// No page is begun after this time, and the timeouts of a worker.
 const PAGES_TIME_MAX: Duration = Duration::from_secs(4);
@@ -68,6 +68,9 @@ pub(super) fn read(jail: &Jail, request: &PreviewRequest) -> Preview {
     document.format.page_word().clone_into(&mut preview.unit);
     let mut room = TEXT_MAX_BYTES;
     for segment in document.segments {
+        // The heading of rows has the names of the columns, too.
+        let heading = segment.heading.filter(|_| document.format == Format::Workbook);
+        let sheet = heading.map(|heading| heading.split(": ").next().unwrap_or_default().to_owned());
         let mut text = segment.text;
         if preview.texts.len() >= TEXTS_MAX || text.len() > room {
             preview.truncated = true;
@@ -75,7 +78,7 @@ pub(super) fn read(jail: &Jail, request: &PreviewRequest) -> Preview {
         }
         room -= text.len();
         if !text.is_empty() && preview.texts.len() < TEXTS_MAX {
-            preview.texts.push(PreviewText { page: segment.page, text });
+            preview.texts.push(PreviewText { page: segment.page, sheet, text });
         }
     }
     preview
