@@ -135,5 +135,5 @@ bench-documents: ## Measure the built-in reader on public documents, which are f
 	sh crates/models/examples/bench_documents/fetch.sh $(DOCUMENTS)/later later_sources.tsv
 	$(TARGET)/debug/examples/bench_documents $(DOCUMENTS)/later $(DOCUMENTS)/later-index later
 	python3 crates/models/examples/bench_documents/public_sets.py $(DOCUMENTS)/public
-	for set in manuals xquad-0 xquad-1; do $(TARGET)/debug/examples/bench_documents $(DOCUMENTS)/public/$$set \
+	for set in manuals articles xquad-0 xquad-1; do $(TARGET)/debug/examples/bench_documents $(DOCUMENTS)/public/$$set \
 		$(DOCUMENTS)/public/$$set-index questions=$(DOCUMENTS)/public/$$set.tsv || exit 1; done

@@ -3,7 +3,8 @@
 
 XQuAD (Wikipedia, English and German; half of its articles with their questions, and the questions about the other half, which
 no document answers) becomes `xquad-0`, `xquad-0.tsv`, `xquad-1` and `xquad-1.tsv`; the E-Manual questions about a phone and
-a television become `manuals` and `manuals.tsv`. MIRROR may name a folder of git repositories (OWNER+NAME/repo), as for fetch.sh.
+a television become `manuals` and `manuals.tsv`; every fourth question of COVID-QA, about scientific articles, becomes `articles` and
+`articles.tsv`. MIRROR may name a folder of git repositories (OWNER+NAME/repo), as for fetch.sh.
 """
 
 import csv
@@ -19,7 +20,9 @@ from pathlib import Path
 
 XQUAD = "deepmind/xquad", "60cac411649156efb6aab9dd4c9cde787a2c0345"
 MANUALS = "abhi1nandy2/EMNLP-2021-Findings", "2ea1edfdaf0f4fa09ed89f46d0ea1d46b136ff92"
+ARTICLES = "deepset-ai/COVID-QA", "fb2eb5e249618457e5359806601086c635c8eb8f"
 DIGESTS = {
+    "data/question-answering/200423_covidQA.json": "ab310b4e39f726e087c8fa3d1787c73771dacddc584977204ebe3cc889ee1264",
     "xquad.en.json": "e4c57d1c9143aaa1c5d265ba5987a65f4e69528d2a98f29d6e75019b10344f29",
     "xquad.de.json": "990b5d746746ed65ed4702ea5f35f99ffa4e2f1c390c07d003642acd937916f9",
     "data/s10_manual_corpus.json": "e234c085fc0f65b05e684eadd4df921d4db373386100ae49e95bd03c11a4abf3",
@@ -31,6 +34,9 @@ HEADER = "part\tlanguage\tfile\tpassage\tquestion"
 # The letters around a short answer that tell its place from others.
 AROUND = 12
 SHORT = 20
+# The beginning of a long answer that tells its place, and the step between the questions that are asked.
+LONG = 160
+STEP = 4
 
 
 def fetched(source, path):
@@ -106,8 +112,27 @@ def manuals(folder):
     (folder / "manuals.tsv").write_text("\n".join(rows) + "\n")
 
 
+def articles(folder):
+    rows = [HEADER]
+    texts = folder / "articles"
+    texts.mkdir(exist_ok=True)
+    number = 0
+    for article in json.loads(fetched(ARTICLES, "data/question-answering/200423_covidQA.json"))["data"]:
+        for paragraph in article["paragraphs"]:
+            name = f"{paragraph['document_id']}.txt"
+            (texts / name).write_text(paragraph["context"])
+            for asked in paragraph["qas"]:
+                number += 1
+                if number % STEP == 0:
+                    passage = with_surroundings(paragraph["context"], asked["answers"][0])
+                    passage = passage if len(passage) <= LONG else passage[:LONG].rpartition(" ")[0]
+                    rows.append(f"apart\ten\t{name}\t{passage}\t{field(asked['question'])}")
+    (folder / "articles.tsv").write_text("\n".join(rows) + "\n")
+
+
 if __name__ == "__main__":
     target = Path(sys.argv[1])
     target.mkdir(parents=True, exist_ok=True)
     xquad(target)
     manuals(target)
+    articles(target)
