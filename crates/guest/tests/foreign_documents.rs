@@ -157,6 +157,38 @@ fn notes_comments_symbols_and_form_fields_of_word_are_text_at_their_place() {
 }
 
 #[test]
+fn long_notes_of_word_are_cut_and_their_breaks_part_words() {
+    let long = format!("Pokuta činí 7777 Kč. {}", "a".repeat(70_000));
+    let document = archive([
+        (
+            "word/document.xml",
+            "<w:p><w:r><w:t>Smlouva</w:t><w:footnoteReference w:id=\"1\"/><w:footnoteReference w:id=\"2\"/></w:r>\
+             <w:r><w:footnoteReference w:id=\"1\"/></w:r></w:p>\
+             <w:p><w:r><w:fldChar w:fldCharType=\"begin\"><w:ffData><w:ddList><w:result w:val=\"9\"/>\
+             <w:listEntry w:val=\"alfa\"/></w:ddList></w:ffData></w:fldChar></w:r><w:r><w:t>žádná</w:t></w:r></w:p>\
+             <w:p><w:r><w:fldChar w:fldCharType=\"begin\"><w:ffData><w:ddList><w:listEntry w:val=\"beta\"/></w:ddList>\
+             </w:ffData></w:fldChar></w:r><w:r><w:fldChar w:fldCharType=\"separate\"/></w:r><w:r><w:t>beta</w:t></w:r>\
+             <w:r><w:fldChar w:fldCharType=\"end\"/></w:r><w:r><w:t>.</w:t></w:r></w:p>"
+                .to_owned(),
+        ),
+        (
+            "word/footnotes.xml",
+            format!(
+                "<w:footnote w:id=\"1\"><w:p><w:r><w:t>Pod</w:t><w:br/><w:t>čarou</w:t><w:noBreakHyphen/><w:t>a</w:t>\
+                 </w:r></w:p></w:footnote><w:footnote w:id=\"2\"><w:p><w:r><w:t>{long}</w:t></w:r></w:p></w:footnote>"
+            ),
+        ),
+    ]);
+    let document = read("x.docx", &document);
+    let text = text(&document);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!((lines[0], lines[1]), ("Smlouva", "Pod čarou-a"));
+    assert!(lines[2].starts_with("Pokuta činí 7777 Kč.") && lines[2].len() <= 64 << 10, "{}", lines[2].len());
+    assert_eq!(lines[3..], ["žádná", "beta."], "a note stands at its first reference alone");
+    assert!(document.truncated);
+}
+
+#[test]
 fn comments_of_slides_and_their_replies_follow_the_slide() {
     let document = archive([
         ("ppt/presentation.xml", "<p:sldId id=\"256\" r:id=\"r1\"/>".to_owned()),

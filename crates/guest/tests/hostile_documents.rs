@@ -26,6 +26,8 @@ fn read(name: &str, bytes: &[u8]) -> Result<Extracted, ExtractError> {
             let bytes: usize = document.segments.iter().map(|segment| segment.text.len()).sum();
             assert!(bytes <= OUTPUT_MAX_BYTES, "{name}: {bytes} bytes");
             assert!(document.pages.is_none_or(|pages| pages <= PAGES_MAX), "{name}");
+            let headings = document.segments.iter().filter_map(|segment| segment.heading.as_ref());
+            assert!(headings.clone().all(|heading| heading.capacity() <= 1_000), "{name}");
             let is_odd = |letter: char| letter.is_control() && letter != '\n' && letter != '\t';
             assert!(document.segments.iter().all(|segment| !segment.text.contains(is_odd)), "{name}");
         }
@@ -115,6 +117,75 @@ fn parts_that_a_document_names_without_end_are_read_once() {
     let charts = text(&read("charts.docx", &charts).expect("it is read"));
     assert!(charts.starts_with("body\n") && charts.lines().count() == 2, "{} lines", charts.lines().count());
     assert!(is_too_large(&read("bomb.docx", &docx("chart", 2, long("<c:chartSpace><!--", 70)))));
+}
+
+#[test]
+fn comments_that_repeat_without_end_are_read_once() {
+    let comment = format!(
+        "<w:comment w:id=\"0\" w:author=\"{0}\"><w:p><w:t>{0}</w:t></w:p></w:comment>",
+        "a".repeat(100_000)
+    );
+    let references = "<w:commentReference w:id=\"0\"/>".repeat(1_000_000);
+    let document = archive([
+        ("word/document.xml", format!("<w:p><w:t>x</w:t>{references}</w:p>")),
+        ("word/comments.xml", comment),
+    ]);
+    let document = read("a.docx", &document).expect("it is read");
+    assert!(text(&document).len() < 100_000 && document.truncated);
+
+    // The ends need not belong to what began.
+    let replies = format!("<cm>{}", "<reply><t>a</t></cm>".repeat(1_000_000));
+    let slide = ("ppt/slides/s.xml".to_owned(), b"<a:p><a:t>x</a:t></a:p>".to_vec());
+    let comments = "<Relationship Id=\"c\" Type=\"x/comments\" Target=\"c.xml\"/>".repeat(10_000);
+    let more = [
+        ("ppt/slides/_rels/s.xml.rels".to_owned(), format!("<R>{comments}</R>").into_bytes()),
+        ("ppt/slides/c.xml".to_owned(), replies.into_bytes()),
+    ];
+    let slides: Vec<_> = std::iter::once(slide).chain(more).collect();
+    let _ = read("a.pptx", &pptx(&slides, 1));
+}
+
+#[test]
+fn workbooks_that_unfold_are_bounded() {
+    let row = |number: u32, text: &str| {
+        format!("<row r=\"{number}\"><c r=\"A{number}\" t=\"inlineStr\"><is><t>{text}</t></is></c></row>")
+    };
+    let rows: String = (0..20_000).map(|number| row(3 + 2 * number, "x")).collect();
+    let titled =
+        format!("<worksheet><sheetData>{}{rows}</sheetData></worksheet>", row(1, &"a".repeat(1_000_000)));
+    let long = "n".repeat(1_000_000);
+    let workbook = |sheet: &str, styles: &str| {
+        let sheets = format!(
+            "<workbook xmlns:r=\"http://schemas.openxmlformats.org/officeDocument/2006/relationships\"><sheets><sheet name=\"{long}\" sheetId=\"1\" r:id=\"a\"/></sheets></workbook>"
+        );
+        let relations = "<Relationships><Relationship Id=\"a\" Type=\"http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet\" Target=\"worksheets/sheet1.xml\"/></Relationships>";
+        let main = "<Relationships><Relationship Id=\"m\" Type=\"http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument\" Target=\"xl/workbook.xml\"/></Relationships>";
+        archive([
+            ("_rels/.rels", main),
+            ("xl/workbook.xml", sheets.as_str()),
+            ("xl/_rels/workbook.xml.rels", relations),
+            ("xl/worksheets/sheet1.xml", sheet),
+            ("xl/styles.xml", styles),
+        ])
+    };
+    let document = read("a.xlsx", &workbook(&titled, "<styleSheet/>")).expect("it is read");
+    assert!(document.segments.len() > 1_000, "{}", document.segments.len());
+    let styles = format!(
+        "<styleSheet><numFmts><numFmt numFmtId=\"164\" formatCode=\"{}\"/></numFmts><cellXfs>{}</cellXfs></styleSheet>",
+        "0".repeat(60_000),
+        "<xf numFmtId=\"164\"/>".repeat(100_000)
+    );
+    let unfolding = read("a.xlsx", &workbook("<worksheet><sheetData/></worksheet>", &styles));
+    assert!(is_too_large(&unfolding), "{unfolding:?}");
+
+    let images: String =
+        (0..9_999).map(|number| format!("<draw:image xlink:href=\"{number}.png\"/>")).collect();
+    let again = "<draw:image xlink:href=\"9998.png\"/>".repeat(1_000_000);
+    let pictured = archive([
+        ("mimetype", "application/vnd.oasis.opendocument.spreadsheet".to_owned()),
+        ("content.xml", format!("<table:table table:name=\"{long}\">{images}{again}</table:table>")),
+    ]);
+    let _ = read("a.ods", &pictured);
 }
 
 #[test]

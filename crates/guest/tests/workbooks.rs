@@ -119,17 +119,26 @@ fn numbers_of_a_workbook_are_read_as_its_cells_show_them() {
         number("E1", 4, "45356"),
         number("F1", 9, "7"),
         text_cell("G1", "0.21"),
+        number("H1", 4, "-5"),
+        number("I1", 4, "3000000"),
+        number("J1", 5, "0"),
+        number("K1", 5, "0.000965856481"),
+        number("L1", 6, "-0.0625"),
     ];
     let styles = format!(
         "<styleSheet xmlns=\"{MAIN}\"><numFmts><numFmt numFmtId=\"164\" formatCode=\"#,##0.00\\ &quot;Kč&quot;\"/>\
          <numFmt numFmtId=\"165\" formatCode=\"00000\"/></numFmts><cellXfs><xf numFmtId=\"0\"/><xf numFmtId=\"9\"/>\
-         <xf numFmtId=\"164\"/><xf numFmtId=\"165\"/><xf numFmtId=\"14\"/></cellXfs></styleSheet>"
+         <xf numFmtId=\"164\"/><xf numFmtId=\"165\"/><xf numFmtId=\"14\"/>\
+         <xf numFmtId=\"20\"/><xf numFmtId=\"46\"/></cellXfs></styleSheet>"
     );
     let workbook =
         workbook([sheet(&cells.concat()), sheet("")], vec![("xl/styles.xml", styles.into_bytes())]);
     assert_eq!(
         places(&read("x.xlsx", &workbook)),
-        [(Some(1), "1234.5\t21%\t1234567.50 Kč\t01001\t2024-03-05\t7\t0.21")]
+        [(
+            Some(1),
+            "1234.5\t21%\t1234567.50 Kč\t01001\t2024-03-05\t7\t0.21\t-5\t3000000\t00:00:00\t00:01:23.450\t-1:30:00"
+        )]
     );
 }
 
@@ -245,6 +254,35 @@ fn cells_of_libreoffice_are_read_as_they_are_shown() {
         Some(true)
     );
     assert_eq!((workbook.images.len(), workbook.images[0].page), (1, Some(1)));
+}
+
+#[test]
+fn values_stand_for_cells_of_libreoffice_without_text() {
+    let cell = |attributes: &str| format!("<table:table-cell office:value-type={attributes}/>");
+    let cells = [
+        cell("\"string\" office:string-value=\"objednat\""),
+        cell("\"time\" office:time-value=\"PT02H30M00S\""),
+        cell("\"percentage\" office:value=\"0.21\""),
+        cell("\"currency\" office:currency=\"CZK\" office:value=\"1234.5\""),
+        "<table:table-cell office:value-type=\"date\" office:date-value=\"\"><text:h>zítra</text:h></table:table-cell>".to_owned(),
+    ];
+    let workbook = open_workbook(&format!("<table:table-row>{}</table:table-row>", cells.concat()), "");
+    assert_eq!(places(&read("x.ods", &workbook)), [(Some(1), "objednat\t02h30m00s\t21%\t1234.5 CZK\tzítra")]);
+}
+
+#[test]
+fn notes_that_do_not_fit_are_cut() {
+    let comment = format!("<comment ref=\"A1\"><text><t>{}</t></text></comment>", "x".repeat(1 << 20));
+    let more = vec![
+        (
+            "xl/worksheets/_rels/sheet1.xml.rels",
+            relations(&[("x", "comments", "../comments1.xml")]).into_bytes(),
+        ),
+        ("xl/comments1.xml", format!("<comments>{}</comments>", comment.repeat(8)).into_bytes()),
+    ];
+    let workbook = read("x.xlsx", &workbook([sheet(&text_cell("A1", "Byt")), sheet("")], more));
+    let longest = workbook.segments.iter().map(|segment| segment.text.len()).max();
+    assert!(workbook.truncated && longest.is_some_and(|longest| longest > 7 << 20), "{longest:?}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Collects the sheets of a workbook within the bounds: rows as lines with their numbers, below the names of the columns.
 
+use std::collections::HashSet;
+
 use domain::unread::UnreadImages;
 
 use super::archive::Archive;
@@ -30,6 +32,8 @@ pub(super) struct Book {
     /// True if something was left out.
     pub(super) truncated: bool,
     images: Vec<EmbeddedImage>,
+    /// The parts of the images.
+    image_parts: HashSet<String>,
 }
 
 impl Book {
@@ -41,7 +45,8 @@ impl Book {
             return false;
         }
         self.sheets += 1;
-        self.name = name.replace(char::is_control, " ");
+        self.name = name[..name.floor_char_boundary(name.len().min(HEADING_MAX_BYTES))]
+            .replace(char::is_control, " ");
         self.columns = None;
         true
     }
@@ -88,7 +93,9 @@ impl Book {
             self.rows.push('\n');
         }
         if self.columns.is_none() {
-            self.columns = Some(row.trim_start().replace('\t', " | "));
+            let columns = row.trim_start();
+            let end = columns.floor_char_boundary(columns.len().min(HEADING_MAX_BYTES));
+            self.columns = Some(columns[..end].replace('\t', " | "));
         }
         self.rows.push_str(row);
         self.bytes += row.len() + 1;
@@ -117,9 +124,13 @@ impl Book {
     pub(super) fn notes(&mut self, lines: &[String]) {
         self.end_segment();
         let line = |line: &String| line.replace(|c: char| c.is_control() || c.is_whitespace(), " ");
-        let text = lines.iter().map(line).collect::<Vec<_>>().join("\n");
-        self.truncated |= self.bytes + text.len() >= OUTPUT_MAX_BYTES;
-        if text.is_empty() || self.truncated {
+        let mut text = lines.iter().map(line).collect::<Vec<_>>().join("\n");
+        let room = OUTPUT_MAX_BYTES.saturating_sub(self.bytes);
+        if text.len() > room {
+            self.truncated = true;
+            text.truncate(text.floor_char_boundary(room));
+        }
+        if text.is_empty() {
             return;
         }
         self.bytes += text.len();
@@ -128,7 +139,7 @@ impl Book {
 
     /// Adds an image of the sheet. One that stands in several places counts where it stands first.
     pub(super) fn image(&mut self, part: String) {
-        if self.images.len() < LISTED_MAX && self.images.iter().all(|image| image.part != part) {
+        if self.images.len() < LISTED_MAX && self.image_parts.insert(part.clone()) {
             let heading = self.heading();
             self.images.push(EmbeddedImage { part, page: Some(self.sheets), line: None, heading });
         }
@@ -136,7 +147,7 @@ impl Book {
 
     /// Returns the name of the sheet.
     fn heading(&self) -> Option<String> {
-        Some(self.name[..self.name.floor_char_boundary(HEADING_MAX_BYTES)].to_owned())
+        Some(self.name.clone())
     }
 
     fn end_segment(&mut self) {
@@ -170,9 +181,27 @@ impl Book {
     }
 }
 
+/// Formats a number without binary rounding noise: 0.1 + 0.2 is 0.3.
+pub(super) fn float(number: f64) -> String {
+    let rounded = format!("{number:.10}");
+    let trimmed = rounded.trim_end_matches('0').trim_end_matches('.');
+    if number.abs() > 1e15 || (number != 0.0 && number.abs() < 1e-6) {
+        return number.to_string();
+    }
+    if trimmed == "-0" { "0".to_owned() } else { trimmed.to_owned() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_read_as_written() {
+        assert_eq!(
+            [float(45000.0), float(0.1 + 0.2), float(-0.0), float(1234.5)],
+            ["45000", "0.3", "0", "1234.5"]
+        );
+    }
 
     #[test]
     fn gaps_part_segments_and_rows_keep_their_numbers() {

@@ -1,8 +1,12 @@
-//! Form fields and symbols of Word documents, whose text is not in their paragraph.
+//! Form fields and signs of Word documents, which are not among their text.
+
+use quick_xml::events::BytesStart;
+
+use super::xml::attribute;
 
 /// A form field of Word before 2007 whose value is no text: a list or a check box.
-#[derive(Default)]
 pub(super) struct FormField {
+    is_list: bool,
     choice: usize,
     entries: Vec<String>,
     is_checked: bool,
@@ -11,6 +15,11 @@ pub(super) struct FormField {
 impl FormField {
     /// The most entries of a list; Word takes 25.
     const ENTRIES_MAX: usize = 1000;
+
+    /// Begins a field by the name of its element.
+    pub(super) fn begin(name: &str) -> Self {
+        Self { is_list: name == "ddList", choice: 0, entries: Vec::new(), is_checked: false }
+    }
 
     /// Takes a property of the field.
     pub(super) fn property(&mut self, name: &str, value: Option<String>) {
@@ -28,11 +37,26 @@ impl FormField {
 
     /// Returns the chosen entry of a list, or the mark of a check box.
     pub(super) fn text(&self) -> &str {
-        match (self.entries.get(self.choice), self.is_checked) {
-            (Some(entry), _) => entry,
-            (None, true) => "☒",
-            (None, false) => "☐",
+        match (self.is_list, self.is_checked) {
+            (true, _) => self.entries.get(self.choice).map_or("", String::as_str),
+            (false, true) => "☒",
+            (false, false) => "☐",
         }
+    }
+}
+
+/// Returns the letter that an element stands for: a break, a tab stop, a hyphen, or a sign of a font of symbols.
+pub(super) fn sign(element: &BytesStart<'_>) -> Option<char> {
+    match element.local_name().as_ref() {
+        // Tab stops of a paragraph have the same element name, and a position.
+        "tab" if attribute(element, "val").is_none() => Some('\t'),
+        "br" | "cr" => Some(' '),
+        "noBreakHyphen" => Some('-'),
+        "sym" => {
+            let of = |name| attribute(element, name).unwrap_or_default();
+            symbol(&of("font"), &of("char"))
+        }
+        _ => None,
     }
 }
 
@@ -79,7 +103,7 @@ const WINGDINGS: [(u32, char); 8] =
 const WINGDINGS_2: [(u32, char); 5] = [(0x4f, '✗'), (0x50, '✓'), (0x52, '☑'), (0x53, '☒'), (0xa3, '☐')];
 
 /// Returns the sign with a hexadecimal code in a font; `None` if it is unknown.
-pub(super) fn symbol(font: &str, code: &str) -> Option<char> {
+fn symbol(font: &str, code: &str) -> Option<char> {
     let code = u32::from_str_radix(code, 16).ok()?;
     // Fonts of symbols have their signs from U+F000 on, too.
     let low = if (0xf000..0xf100).contains(&code) { code - 0xf000 } else { code };

@@ -12,13 +12,26 @@ const CODE_MAX_BYTES: usize = 1024;
 const CODES_MAX: usize = 4096;
 /// Stands for the separator of thousands, and is removed: which one people expect depends on their language.
 const THOUSANDS: char = '\u{e000}';
+/// Stands for a slash that is text, which the parser takes for that of a fraction.
+const SLASH: char = '\u{e001}';
+/// From here on numbers have no more than the digits that are precise, and show plainly.
+const NUMBER_MAX: f64 = 1e15;
+/// Numbers up to this are rounded by their decimal value, as people expect: 1.005 to 1.01.
+const DECIMAL_MAX: f64 = 1e11;
 
 /// The number formats of a workbook.
 #[derive(Default)]
 pub(super) struct NumberFormats {
-    by_code: HashMap<String, Option<Rc<NumberFormat>>>,
+    by_code: HashMap<String, Option<Rc<Format>>>,
     /// The format of each style of cells, where it has one that shows a number in another way.
-    of_styles: Vec<Option<Rc<NumberFormat>>>,
+    of_styles: Vec<Option<Rc<Format>>>,
+}
+
+/// A number format.
+struct Format {
+    format: NumberFormat,
+    /// True if negative numbers differ from others by their color alone.
+    hides_sign: bool,
 }
 
 impl NumberFormats {
@@ -37,48 +50,106 @@ impl NumberFormats {
         self.of_styles.get(style).is_some_and(Option::is_some)
     }
 
-    fn parsed(&mut self, code: &str) -> Option<Rc<NumberFormat>> {
+    fn parsed(&mut self, code: &str) -> Option<Rc<Format>> {
         if let Some(known) = self.by_code.get(code) {
             return known.clone();
         }
         if code.len() > CODE_MAX_BYTES || self.by_code.len() >= CODES_MAX {
             return None;
         }
-        let format = parse(code).map(Rc::new);
+        let format = Format::parse(code).map(Rc::new);
         self.by_code.insert(code.to_owned(), format.clone());
         format
     }
 
     /// Returns a number as the cells of a style show it; `None` if they show it plainly.
     pub(super) fn shown(&self, style: usize, number: f64) -> Option<String> {
-        let format = self.of_styles.get(style)?.as_ref().filter(|_| number.is_finite())?;
-        shown(format, number)
+        self.of_styles.get(style)?.as_ref()?.shown(number)
     }
 }
 
-/// Parses a format code; `None` if it shows numbers plainly, or dates, or is malformed.
-fn parse(code: &str) -> Option<NumberFormat> {
-    if code.is_empty() || code.eq_ignore_ascii_case("General") {
-        return None;
+impl Format {
+    /// Parses a format code; `None` if it shows numbers plainly, or dates, or is malformed.
+    fn parse(code: &str) -> Option<Self> {
+        if code.is_empty() || code.eq_ignore_ascii_case("General") {
+            return None;
+        }
+        let sections = Sections::of(code);
+        // The parser panics on some malformed codes.
+        let format = catch_unwind(|| NumberFormat::parse(&sections.code)).ok()?.ok()?;
+        let shows_numbers =
+            !format.is_text_format() && !format.sections().iter().any(|one| one.has_date_parts());
+        let hides_sign =
+            matches!(sections.shapes.as_slice(), [positive, negative, ..] if positive == negative);
+        shows_numbers.then_some(Self { format, hides_sign })
     }
-    // The parser panics on some malformed codes.
-    let format = catch_unwind(|| NumberFormat::parse(code)).ok()?.ok()?;
-    let shows_numbers = !format.is_text_format() && !format.sections().iter().any(|one| one.has_date_parts());
-    shows_numbers.then_some(format)
+
+    /// Returns a number as it is shown; `None` if it is shown plainly.
+    fn shown(&self, number: f64) -> Option<String> {
+        if number.is_nan() || number.abs() >= NUMBER_MAX {
+            return None;
+        }
+        let rounded_up =
+            if number.abs() < DECIMAL_MAX { number * (1.0 + 4.0 * f64::EPSILON) } else { number };
+        let locale = Locale { thousands_separator: THOUSANDS, ..Locale::en_us() };
+        let options = FormatOptions { locale, ..FormatOptions::default() };
+        let text =
+            self.format.try_format(rounded_up, &options).ok()?.replace(THOUSANDS, "").replace(SLASH, "/");
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        // A format may show nothing but a sign in place of the number, if it is not 0.
+        if text.is_empty() || (text == "-" && number != 0.0) {
+            return None;
+        }
+        Some(if number < 0.0 && self.hides_sign { format!("-{text}") } else { text })
+    }
 }
 
-fn shown(format: &NumberFormat, number: f64) -> Option<String> {
-    let locale = Locale { thousands_separator: THOUSANDS, ..Locale::en_us() };
-    let text = format.try_format(number, &FormatOptions { locale, ..FormatOptions::default() }).ok()?;
-    let text = text.replace(THOUSANDS, "");
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if text.is_empty() {
-        return None;
+/// The sections of a format code: for positive, negative and other numbers.
+struct Sections {
+    /// The code with [`SLASH`] in place of slashes that are text.
+    code: String,
+    /// Each section without colors, conditions and padding.
+    shapes: Vec<String>,
+}
+
+impl Sections {
+    fn of(code: &str) -> Self {
+        let (mut out, mut shapes) = (String::with_capacity(code.len()), vec![String::new()]);
+        let (mut is_quoted, mut in_brackets) = (false, false);
+        let mut letters = code.chars();
+        while let Some(letter) = letters.next() {
+            let shape = shapes.last_mut();
+            match letter {
+                '"' => {
+                    is_quoted = !is_quoted;
+                    out.push(letter);
+                }
+                _ if is_quoted => {
+                    out.push(if letter == '/' { SLASH } else { letter });
+                    shape.into_iter().for_each(|shape| shape.push(letter));
+                }
+                '\\' => {
+                    let Some(text) = letters.next() else { break };
+                    out.extend([letter, if text == '/' { SLASH } else { text }]);
+                    shape.into_iter().for_each(|shape| shape.push(text));
+                }
+                // The letter after these only says a width.
+                '_' | '*' => out.extend(std::iter::once(letter).chain(letters.next())),
+                ';' if !in_brackets => {
+                    out.push(letter);
+                    shapes.push(String::new());
+                }
+                _ => {
+                    in_brackets = letter == '[' || (in_brackets && letter != ']');
+                    // Currencies are in brackets, too: `[$€-407]`.
+                    let is_text = !letter.is_whitespace() && !in_brackets && letter != ']';
+                    shape.into_iter().filter(|_| is_text).for_each(|shape| shape.push(letter));
+                    out.push(letter);
+                }
+            }
+        }
+        Self { code: out, shapes }
     }
-    // Some formats show negative numbers by their color alone.
-    let shows_sign = number >= 0.0 || text.contains(['-', '(', '\u{2212}']);
-    let has_digits = text.contains(|c: char| c.is_ascii_digit() && c != '0');
-    Some(if shows_sign || !has_digits { text } else { format!("-{text}") })
 }
 
 #[cfg(test)]
@@ -86,7 +157,7 @@ mod tests {
     use super::*;
 
     fn by(code: &str, number: f64) -> Option<String> {
-        parse(code).and_then(|format| shown(&format, number))
+        Format::parse(code).and_then(|format| format.shown(number))
     }
 
     #[test]
@@ -105,6 +176,15 @@ mod tests {
             ("\"yes\";;\"no\"", 0.0, "no"),
             ("# ?/?", 2.5, "2 1/2"),
             ("General\" kg\"", 1.5, "1.5 kg"),
+            ("000000\\/0000", 9_001_011_234.0, "900101/1234"),
+            ("00\"/\"00", 1223.0, "12/23"),
+            ("0%", 0.285, "29%"),
+            ("0.00", 1.005, "1.01"),
+            ("0.00", 12_345_678_901_234.5, "12345678901234.50"),
+            ("#,##0.00\" e-shop\";[Red]#,##0.00\" e-shop\"", -12.5, "-12.50 e-shop"),
+            ("#,##0.00\" Dr\";#,##0.00\" Cr\"", -12.5, "12.50 Cr"),
+            ("▲0.0;▼0.0", -12.5, "▼12.5"),
+            ("0_);[Red]0_)", -3.0, "-3"),
         ] {
             assert_eq!(by(code, number).as_deref(), Some(text), "{code} of {number}");
         }
@@ -114,6 +194,10 @@ mod tests {
     fn plain_hidden_and_malformed_formats_show_no_other_number() {
         for code in ["General", "", "@", "yyyy-mm-dd", "[h]:mm", "]General", "é[$€-407]General"] {
             assert_eq!(by(code, 5.0), None, "{code}");
+        }
+        assert_eq!(by("[Green]General;[Red]-General", -50.0), None);
+        for number in [1e20, -1e15, f64::INFINITY, f64::NAN] {
+            assert_eq!(by("#,##0", number), None);
         }
     }
 }

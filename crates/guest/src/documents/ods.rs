@@ -5,7 +5,7 @@ use std::io::Read;
 use quick_xml::events::{BytesStart, Event};
 
 use super::archive::Archive;
-use super::book::{Book, CELL_MAX_BYTES, COLUMNS_MAX};
+use super::book::{Book, CELL_MAX_BYTES, COLUMNS_MAX, float};
 use super::parts::resolve;
 use super::xml::{attribute, event_text, events};
 use super::{ExtractError, OUTPUT_MAX_BYTES};
@@ -124,15 +124,17 @@ impl<'a> Sheets<'a> {
                 self.rows = count(element, "number-rows-repeated");
             }
             "table:table-cell" => {
+                let kind = attribute(element, "value-type").unwrap_or_default();
+                let date = attribute(element, "date-value").filter(|date| kind == "date" && !date.is_empty());
                 self.cell = Cell {
                     text: String::new(),
-                    value: value(element),
-                    date: attribute(element, "date-value").map(|date| date_text(&date)),
+                    value: value(element, &kind),
+                    date: date.map(|date| date_text(&date)),
                     count: count(element, "number-columns-repeated"),
                 };
             }
             "office:annotation" => self.in_note = true,
-            "text:p" => self.in_paragraph = true,
+            "text:p" | "text:h" => self.in_paragraph = true,
             "text:tab" | "text:line-break" => self.text(" "),
             "text:s" => self.text(&" ".repeat((count(element, "c") as usize).min(BLANKS_MAX))),
             name if name.starts_with("draw:") => {
@@ -150,7 +152,7 @@ impl<'a> Sheets<'a> {
         match name {
             name if HIDDEN.contains(&name) => self.hidden = self.hidden.saturating_sub(1),
             _ if self.hidden > 0 => {}
-            "text:p" => self.paragraph(),
+            "text:p" | "text:h" => self.paragraph(),
             "office:annotation" => {
                 self.in_note = false;
                 let note = format!("{}: {}", cell_name(self.row, self.column), self.line.trim());
@@ -218,9 +220,21 @@ fn count(element: &BytesStart<'_>, name: &str) -> u32 {
     attribute(element, name).and_then(|count| count.parse().ok()).unwrap_or(1).max(1)
 }
 
-/// Returns the value of a cell that is no text.
-fn value(element: &BytesStart<'_>) -> String {
-    attribute(element, "value").or_else(|| attribute(element, "boolean-value")).unwrap_or_default()
+/// Returns the value of a cell as it might be shown; most programs write the text, too.
+fn value(element: &BytesStart<'_>, kind: &str) -> String {
+    let of = |name: &str| attribute(element, name).unwrap_or_default();
+    match kind {
+        "string" => of("string-value"),
+        "boolean" => of("boolean-value"),
+        // A duration of XML Schema: `PT02H30M00S`.
+        "time" => of("time-value").trim_start_matches("PT").to_lowercase(),
+        "percentage" => match of("value").parse::<f64>() {
+            Ok(share) => format!("{}%", float(share * 100.0)),
+            Err(_) => of("value"),
+        },
+        "currency" => format!("{} {}", of("value"), of("currency")),
+        _ => of("value"),
+    }
 }
 
 /// Formats a date as in the other workbooks: `2024-03-05`, `2024-03-05 10:30:00`.

@@ -6,14 +6,15 @@ use super::archive::Archive;
 use super::embedded_images::retain_recognizable;
 use super::output::Writer;
 use super::parts::resolve;
-use super::xml::{attribute, comment_line, event_text, events};
+use super::xml::{attribute, comment_line, event_text, events, push_within};
 use super::{ExtractError, Extracted, Format, PAGES_MAX};
 
 /// The maximum number of spaces that one element may represent.
 const BLANKS_MAX: usize = 64;
-/// The maximum number of comments at one line, and the most text of one, in bytes.
-const COMMENTS_MAX: usize = 1000;
-const COMMENT_MAX_BYTES: usize = 4 * 1024;
+/// The maximum number of comments at one line, the most text of one, and the maximum name of its author, in bytes.
+const COMMENTS_MAX: usize = 10_000;
+const COMMENT_MAX_BYTES: usize = 64 * 1024;
+const AUTHOR_MAX_BYTES: usize = 200;
 
 /// Reads a presentation: each slide is a page.
 pub(super) fn extract_slides(archive: Archive<'_>) -> Result<Extracted, ExtractError> {
@@ -42,7 +43,9 @@ fn read(mut archive: Archive<'_>, format: Format) -> Result<Extracted, ExtractEr
         })?;
     }
     body.write_pending();
+    let is_cut = body.is_cut;
     let mut extracted = body.writer.finish(format);
+    extracted.truncated |= is_cut;
     retain_recognizable(&mut archive, &mut extracted);
     Ok(extracted)
 }
@@ -64,6 +67,8 @@ struct Body {
     hidden: u32,
     /// The comment that is being read.
     comment: Option<Comment>,
+    /// True if a comment was left out, or a part of it.
+    is_cut: bool,
     /// The comments and the parts of the images since the last line.
     comments: Vec<String>,
     images: Vec<String>,
@@ -78,11 +83,13 @@ struct Comment {
 }
 
 impl Comment {
-    fn push(&mut self, text: &str) {
-        let place = if self.in_author { &mut self.author } else { &mut self.text };
-        if place.len() + text.len() <= COMMENT_MAX_BYTES {
-            place.push_str(text);
+    /// Appends a text. Returns false if it does not fit.
+    fn push(&mut self, text: &str) -> bool {
+        if self.in_author {
+            push_within(&mut self.author, text, AUTHOR_MAX_BYTES);
+            return true;
         }
+        push_within(&mut self.text, text, COMMENT_MAX_BYTES)
     }
 }
 
@@ -100,6 +107,7 @@ impl Body {
             begins_notes: false,
             hidden: 0,
             comment: None,
+            is_cut: false,
             comments: Vec::new(),
             images: Vec::new(),
         }
@@ -117,7 +125,7 @@ impl Body {
 
     fn text(&mut self, text: &str) {
         if let Some(comment) = self.comment.as_mut().filter(|_| self.hidden == 0) {
-            comment.push(text);
+            self.is_cut |= !comment.push(text);
         } else if self.paragraphs > 0 && self.hidden == 0 {
             // Line breaks in the file are spaces; tabs are elements.
             self.line.extend(text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }));
@@ -129,7 +137,9 @@ impl Body {
             match element.local_name().as_ref() {
                 "creator" if opens => comment.in_author = true,
                 "date" | "creator-initials" | "date-string" if opens => self.hidden += 1,
-                "s" | "tab" | "line-break" => comment.push(" "),
+                "s" | "tab" | "line-break" => {
+                    comment.push(" ");
+                }
                 _ => {}
             }
             return;
@@ -173,10 +183,14 @@ impl Body {
             match name {
                 "creator" => comment.in_author = false,
                 "date" | "creator-initials" | "date-string" => self.hidden = self.hidden.saturating_sub(1),
-                "p" => comment.push(" "),
+                "p" => {
+                    comment.push(" ");
+                }
                 "annotation" => {
                     let Comment { author, text, .. } = self.comment.take().unwrap_or_default();
-                    if !text.trim().is_empty() && self.comments.len() < COMMENTS_MAX {
+                    if self.comments.len() >= COMMENTS_MAX {
+                        self.is_cut = true;
+                    } else if !text.trim().is_empty() {
                         self.comments.push(comment_line(&author, &text));
                     }
                 }

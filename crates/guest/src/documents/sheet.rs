@@ -4,13 +4,21 @@ use std::io::Cursor;
 
 use calamine::{Data, DataType, Reader, Style, Xls, Xlsb, Xlsx};
 
+use quick_xml::events::Event;
+
 use super::archive::Archive;
-use super::book::Book;
+use super::book::{Book, float};
 use super::detect::Workbook;
 use super::number_format::NumberFormats;
 use super::sheet_notes::{self, Beside};
 use super::xls_formats::CellFormats;
+use super::xml::{events, unless_broken};
 use super::{ExtractError, Extracted, ods};
+
+/// The day after the last one that Excel knows, from the beginning of its time.
+const DAYS_MAX: f64 = 2_958_466.0;
+/// The most bytes that the styles of a workbook may take when each has the longest text of them.
+const STYLES_MAX_BYTES: u64 = 256 * 1024 * 1024;
 
 pub(super) fn extract(bytes: &[u8], kind: Workbook) -> Result<Extracted, ExtractError> {
     let mut book = Book::default();
@@ -34,8 +42,9 @@ pub(super) fn extract(bytes: &[u8], kind: Workbook) -> Result<Extracted, Extract
 }
 
 fn xlsx(bytes: &[u8]) -> Result<Extracted, ExtractError> {
-    let mut workbook = Xlsx::new(Cursor::new(bytes)).map_err(failed)?;
     let mut archive = Archive::open(bytes)?;
+    check_styles(&mut archive)?;
+    let mut workbook = Xlsx::new(Cursor::new(bytes)).map_err(failed)?;
     let mut book = Book::default();
     // A workbook with damaged notes still has its cells.
     let beside = sheet_notes::read(&mut archive);
@@ -65,6 +74,26 @@ fn xlsx(bytes: &[u8]) -> Result<Extracted, ExtractError> {
     }
     book.truncated |= is_cut;
     Ok(book.finish_with_images(&mut archive))
+}
+
+/// Fails if the styles unfold: the library gives each style of cells its own copy of its font and format.
+fn check_styles(archive: &mut Archive<'_>) -> Result<(), ExtractError> {
+    let (mut longest, mut count) = (0, 0_u64);
+    if let Some(part) = archive.part("xl/styles.xml")? {
+        let read = events(part, |event| {
+            if let Event::Start(element) | Event::Empty(element) = event {
+                longest = longest.max(element.len() as u64);
+                count += u64::from(element.local_name().as_ref() == "xf");
+            }
+            longest.saturating_mul(count) <= STYLES_MAX_BYTES
+        });
+        unless_broken(read)?;
+    }
+    if longest.saturating_mul(count) <= STYLES_MAX_BYTES {
+        Ok(())
+    } else {
+        Err(ExtractError::Bomb { bound: STYLES_MAX_BYTES })
+    }
 }
 
 /// Returns the format code of a style of cells.
@@ -113,48 +142,34 @@ fn shown(value: &Data) -> String {
     match value {
         Data::Empty => String::new(),
         Data::Float(number) => float(*number),
+        // Numbers that are no dates, whatever their format.
+        Data::DateTime(time)
+            if !(0.0..DAYS_MAX).contains(&time.as_f64().abs())
+                || (time.is_datetime() && time.as_f64() < 0.0) =>
+        {
+            float(time.as_f64())
+        }
         Data::DateTime(time) if time.is_datetime() => {
-            let (year, month, day, hour, minute, second, _) = time.to_ymd_hms_milli();
-            if hour == 0 && minute == 0 && second == 0 {
+            let (year, month, day, hour, minute, second, milli) = time.to_ymd_hms_milli();
+            if time.as_f64() < 1.0 {
+                let fraction = if milli > 0 { format!(".{milli:03}") } else { String::new() };
+                format!("{hour:02}:{minute:02}:{second:02}{fraction}")
+            } else if hour == 0 && minute == 0 && second == 0 {
                 format!("{year:04}-{month:02}-{day:02}")
-            } else if time.as_f64() < 1.0 {
-                format!("{hour:02}:{minute:02}:{second:02}")
             } else {
                 format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
             }
         }
         Data::DateTime(time) => {
-            let seconds = (time.as_f64() * 86_400.0).round();
-            format!(
-                "{}:{:02}:{:02}",
-                (seconds / 3600.0).trunc(),
-                (seconds / 60.0).trunc() % 60.0,
-                seconds % 60.0
-            )
+            let sign = if time.as_f64() < 0.0 { "-" } else { "" };
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "within the largest date"
+            )]
+            let seconds = (time.as_f64().abs() * 86_400.0).round() as u64;
+            format!("{sign}{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
         }
         other => other.as_string().unwrap_or_else(|| other.to_string()),
-    }
-}
-
-/// Formats a number without binary rounding noise: 0.1 + 0.2 is 0.3.
-fn float(number: f64) -> String {
-    let rounded = format!("{number:.10}");
-    let trimmed = rounded.trim_end_matches('0').trim_end_matches('.');
-    if number.abs() > 1e15 || (number != 0.0 && number.abs() < 1e-6) {
-        return number.to_string();
-    }
-    if trimmed == "-0" { "0".to_owned() } else { trimmed.to_owned() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_read_as_written() {
-        assert_eq!(
-            [float(45000.0), float(0.1 + 0.2), float(-0.0), float(1234.5)],
-            ["45000", "0.3", "0", "1234.5"]
-        );
     }
 }

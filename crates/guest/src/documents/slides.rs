@@ -1,6 +1,6 @@
 //! Reads presentations: each slide is a page with its title as the heading, tables as rows, the speaker's notes, and comments.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 
 use quick_xml::events::{BytesStart, Event};
@@ -12,8 +12,9 @@ use super::parts::{LIST_MAX_BYTES, Relation, image_targets, relations};
 use super::xml::{attribute, comment_line, event_text, events, paragraphs, unless_broken};
 use super::{ExtractError, Extracted, Format, PAGES_MAX, chart};
 
-/// The maximum number of authors of comments.
+/// The maximum number of authors of comments, and the maximum name of one, in bytes.
 const AUTHORS_MAX: usize = 10_000;
+const AUTHOR_MAX_BYTES: usize = 200;
 /// The depth of comments: a comment and a reply.
 const COMMENTS_DEPTH_MAX: usize = 2;
 /// The most text of the comments of a slide, in bytes.
@@ -25,6 +26,7 @@ const NOTES: &str = "Notes:";
 pub(super) fn pptx(mut archive: Archive<'_>, main: &str) -> Result<Extracted, ExtractError> {
     let mut writer = Writer::new();
     let authors = authors(&mut archive, main)?;
+    let mut commented = HashSet::new();
     for (name, page) in slides(&mut archive, main)?.into_iter().zip(1..=PAGES_MAX) {
         writer.slide(page);
         let relations = relations(&mut archive, &name)?;
@@ -44,7 +46,9 @@ pub(super) fn pptx(mut archive: Archive<'_>, main: &str) -> Result<Extracted, Ex
             write_part(&mut archive, &mut writer, &notes.target, None)?;
         }
         for Relation { target, .. } in relations.iter().filter(|relation| relation.kind == "comments") {
-            if let Some(part) = archive.part(target)? {
+            if commented.insert(target.clone())
+                && let Some(part) = archive.part(target)?
+            {
                 unless_broken(comments(part, &authors))?.iter().for_each(|line| writer.line(line));
             }
         }
@@ -80,8 +84,9 @@ fn authors(archive: &mut Archive<'_>, main: &str) -> Result<HashMap<String, Stri
         let Some(part) = archive.part(target)? else { continue };
         let read = events(part, |event| {
             if let Event::Start(element) | Event::Empty(element) = event
-                && let (Some(id), Some(name)) = (attribute(element, "id"), attribute(element, "name"))
+                && let (Some(id), Some(mut name)) = (attribute(element, "id"), attribute(element, "name"))
             {
+                name.truncate(name.floor_char_boundary(AUTHOR_MAX_BYTES));
                 authors.insert(id, name);
             }
             authors.len() < AUTHORS_MAX
@@ -93,28 +98,32 @@ fn authors(archive: &mut Archive<'_>, main: &str) -> Result<HashMap<String, Stri
 
 /// Returns the comments of a slide, each before its replies.
 fn comments(part: impl Read, authors: &HashMap<String, String>) -> Result<Vec<String>, ExtractError> {
-    let (mut lines, mut first, mut in_text, mut bytes) = (Vec::new(), 0, false, 0);
+    let (mut lines, mut replies, mut in_text, mut bytes) = (Vec::new(), Vec::new(), false, 0);
     // A comment, and the reply inside it, with their authors.
     let mut open: Vec<(String, String)> = Vec::new();
     events(part, |event| {
         match event {
-            Event::Start(element) => match element.local_name().as_ref() {
-                name @ ("cm" | "reply") if open.len() < COMMENTS_DEPTH_MAX => {
-                    first = if name == "cm" { lines.len() } else { first };
+            Event::Start(element) | Event::Empty(element) => match element.local_name().as_ref() {
+                "cm" | "reply" if open.len() < COMMENTS_DEPTH_MAX && matches!(event, Event::Start(_)) => {
                     let author = attribute(element, "authorId").and_then(|id| authors.get(&id).cloned());
                     open.push((author.unwrap_or_default(), String::new()));
                 }
-                "text" | "t" => in_text = true,
+                "text" | "t" => in_text = matches!(event, Event::Start(_)),
+                "br" => open.iter_mut().last().into_iter().for_each(|(_, text)| text.push(' ')),
                 _ => {}
             },
             Event::End(element) => match element.local_name().as_ref() {
                 "text" | "t" => in_text = false,
                 "p" => open.iter_mut().last().into_iter().for_each(|(_, text)| text.push(' ')),
                 name @ ("cm" | "reply") => {
-                    if let Some((author, text)) = open.pop().filter(|(_, text)| !text.trim().is_empty()) {
-                        // The file has replies before the text of what they reply to.
-                        let place = if name == "cm" { first } else { lines.len() };
-                        lines.insert(place, comment_line(&author, &text));
+                    let comment = open.pop().filter(|(_, text)| !text.trim().is_empty());
+                    let line = comment.map(|(author, text)| comment_line(&author, &text));
+                    // The file has replies before the text of what they reply to.
+                    if name == "cm" {
+                        lines.extend(line);
+                        lines.append(&mut replies);
+                    } else {
+                        replies.extend(line);
                     }
                 }
                 _ => {}
@@ -128,6 +137,7 @@ fn comments(part: impl Read, authors: &HashMap<String, String>) -> Result<Vec<St
         }
         bytes <= COMMENTS_MAX_BYTES
     })?;
+    lines.append(&mut replies);
     Ok(lines)
 }
 

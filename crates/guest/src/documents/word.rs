@@ -10,7 +10,7 @@ use quick_xml::events::{BytesStart, Event};
 
 use super::archive::{Archive, unpacking};
 use super::embedded_images::retain_recognizable;
-use super::form_field::{FormField, symbol};
+use super::form_field::{FormField, sign};
 use super::numbering::Numbering;
 use super::output::Writer;
 use super::parts::{Relation, image_targets, relations};
@@ -177,6 +177,9 @@ struct Body {
     /// The parts of the images of the current paragraph or row.
     pending_images: Vec<String>,
     form_field: Option<FormField>,
+    /// True if the text of the current field repeats the value of its form field, and while it is left out.
+    repeats: bool,
+    in_repetition: bool,
     in_text: bool,
     /// The depth of elements whose text is left out: moved text, and fallback versions of shapes.
     hidden: u32,
@@ -208,6 +211,8 @@ impl Body {
             pending_notes: Vec::new(),
             pending_images: Vec::new(),
             form_field: None,
+            repeats: false,
+            in_repetition: false,
             in_text: false,
             hidden: 0,
             has_pages,
@@ -243,21 +248,17 @@ impl Body {
         match element.local_name().as_ref() {
             "p" if opens && self.paragraphs.len() < NESTING_MAX => self.paragraphs.push(Paragraph::default()),
             "t" => self.in_text = opens,
-            // Tab stops of a paragraph have the same element name, and a position.
-            "tab" if attribute(element, "val").is_none() => self.push("\t"),
-            "br" | "cr" => self.push(" "),
-            "noBreakHyphen" => self.push("-"),
             "Fallback" | "moveFrom" if opens => self.hidden += 1,
             "lastRenderedPageBreak" => self.page_break(),
             "footnoteReference" | "endnoteReference" | "commentReference" => {
-                self.pending_notes.extend(self.notes.at(element).cloned());
+                self.pending_notes.extend(self.notes.take(element));
             }
-            "sym" => {
-                let of = |name| attribute(element, name).unwrap_or_default();
-                let sign = symbol(&of("font"), &of("char"));
+            name @ ("ddList" | "checkBox") if opens => self.form_field = Some(FormField::begin(name)),
+            "fldChar" => self.field_mark(&attribute(element, "fldCharType").unwrap_or_default()),
+            "tab" | "br" | "cr" | "noBreakHyphen" | "sym" => {
+                let sign = sign(element);
                 sign.into_iter().for_each(|sign| self.push(sign.encode_utf8(&mut [0; 4])));
             }
-            "ddList" | "checkBox" if opens => self.form_field = Some(FormField::default()),
             name @ ("default" | "result" | "checked" | "listEntry") => {
                 if let Some(field) = &mut self.form_field {
                     field.property(name, attribute(element, "val"));
@@ -305,6 +306,22 @@ impl Body {
         }
     }
 
+    /// Leaves out the text of a field between its marks if it repeats the value of a form field.
+    fn field_mark(&mut self, kind: &str) {
+        match kind {
+            "begin" => self.repeats = false,
+            "separate" if self.repeats && !self.in_repetition => {
+                self.in_repetition = true;
+                self.hidden += 1;
+            }
+            "end" if self.in_repetition => {
+                (self.in_repetition, self.repeats) = (false, false);
+                self.hidden = self.hidden.saturating_sub(1);
+            }
+            _ => {}
+        }
+    }
+
     /// Puts the lines of a chart or diagram below the paragraph.
     fn drawing(&mut self, element: &BytesStart<'_>, reference: &str) {
         let lines = attribute(element, reference).and_then(|id| self.embedded.drawings.remove(&id));
@@ -324,6 +341,7 @@ impl Body {
             "ddList" | "checkBox" => {
                 if let Some(field) = self.form_field.take() {
                     self.push(field.text());
+                    self.repeats = true;
                 }
             }
             "p" => {
@@ -421,8 +439,9 @@ impl Body {
     }
 
     fn finish(self) -> Extracted {
+        let is_cut = self.notes.is_cut;
         let mut extracted = self.writer.finish(Format::Docx);
-        extracted.truncated |= self.page > PAGES_MAX;
+        extracted.truncated |= self.page > PAGES_MAX || is_cut;
         extracted
     }
 }

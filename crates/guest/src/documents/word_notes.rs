@@ -7,10 +7,12 @@ use quick_xml::events::{BytesStart, Event};
 
 use super::ExtractError;
 use super::archive::Archive;
-use super::xml::{attribute, comment_line, event_text, events};
+use super::form_field::sign;
+use super::xml::{attribute, comment_line, event_text, events, push_within};
 
-/// The maximum text of one note, in bytes.
-const NOTE_MAX_BYTES: usize = 4 * 1024;
+/// The maximum text of one note, and the maximum name of its author, in bytes.
+const NOTE_MAX_BYTES: usize = 64 * 1024;
+const AUTHOR_MAX_BYTES: usize = 200;
 /// The parts with notes: the type of their relation, and the element of a reference to one of their notes.
 const PARTS: [(&str, &str); 3] =
     [("footnotes", "footnoteReference"), ("endnotes", "endnoteReference"), ("comments", "commentReference")];
@@ -20,6 +22,8 @@ const PARTS: [(&str, &str); 3] =
 pub(super) struct Notes {
     /// The lines of the notes by the element and the id of their references.
     lines: HashMap<(&'static str, String), String>,
+    /// True if a note was too long.
+    pub(super) is_cut: bool,
 }
 
 impl Notes {
@@ -41,10 +45,13 @@ impl Notes {
         let (mut note, mut in_text) = (None::<Note>, false);
         events(part, |event| {
             match event {
-                Event::Start(element) => match element.local_name().as_ref() {
+                Event::Start(element) | Event::Empty(element) => match element.local_name().as_ref() {
                     "footnote" | "endnote" | "comment" => note = Note::begin(element),
-                    "t" => in_text = true,
-                    _ => {}
+                    "t" => in_text = matches!(event, Event::Start(_)),
+                    _ => {
+                        let sign = sign(element);
+                        note.iter_mut().for_each(|note| note.text.extend(sign));
+                    }
                 },
                 Event::End(element) => match element.local_name().as_ref() {
                     "t" => in_text = false,
@@ -61,7 +68,7 @@ impl Notes {
                 },
                 _ if in_text => {
                     if let (Some(note), Some(text)) = (&mut note, event_text(event)) {
-                        note.push(&text);
+                        self.is_cut |= !push_within(&mut note.text, &text, NOTE_MAX_BYTES);
                     }
                 }
                 _ => {}
@@ -70,11 +77,11 @@ impl Notes {
         })
     }
 
-    /// Returns the line of the note that an element refers to.
-    pub(super) fn at(&self, reference: &BytesStart<'_>) -> Option<&String> {
+    /// Takes the line of the note that an element refers to. It stands at its first reference alone.
+    pub(super) fn take(&mut self, reference: &BytesStart<'_>) -> Option<String> {
         let name = reference.local_name();
         let (_, element) = PARTS.iter().find(|(_, element)| *element == name.as_ref())?;
-        self.lines.get(&(*element, attribute(reference, "id")?))
+        self.lines.remove(&(*element, attribute(reference, "id")?))
     }
 }
 
@@ -89,13 +96,8 @@ impl Note {
     /// Begins a note; `None` for the separators above notes, which have a type.
     fn begin(element: &BytesStart<'_>) -> Option<Self> {
         let id = attribute(element, "type").is_none().then(|| attribute(element, "id")).flatten()?;
-        let author = attribute(element, "author").unwrap_or_default();
+        let mut author = attribute(element, "author").unwrap_or_default();
+        author.truncate(author.floor_char_boundary(AUTHOR_MAX_BYTES));
         Some(Self { id, author, text: String::new() })
-    }
-
-    fn push(&mut self, text: &str) {
-        if self.text.len() + text.len() <= NOTE_MAX_BYTES {
-            self.text.push_str(text);
-        }
     }
 }

@@ -75,6 +75,13 @@ pub(super) fn event_text(event: &Event<'_>) -> Option<String> {
     }
 }
 
+/// Appends as much of a text as fits. Returns false if that is not all of it.
+pub(super) fn push_within(target: &mut String, text: &str, max_bytes: usize) -> bool {
+    let room = max_bytes.saturating_sub(target.len());
+    target.push_str(&text[..text.floor_char_boundary(text.len().min(room))]);
+    text.len() <= room
+}
+
 /// Returns the line that shows a comment.
 pub(super) fn comment_line(author: &str, text: &str) -> String {
     match author.trim() {
