@@ -85,6 +85,7 @@ sources = Zdroje
 source-page = strana { $page }
 source-slide = snímek { $slide }
 source-sheet = list { $sheet }
+source-section = oddíl { $section }
 source-row = řádek { $row }
 source-rows = řádky { $rows }
 source-line = řádek { $line }

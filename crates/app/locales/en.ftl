@@ -84,6 +84,7 @@ sources = Sources
 source-page = page { $page }
 source-slide = slide { $slide }
 source-sheet = sheet { $sheet }
+source-section = section { $section }
 source-row = row { $row }
 source-rows = rows { $rows }
 source-line = line { $line }

@@ -85,6 +85,7 @@ sources = Zdroje
 source-page = strana { $page }
 source-slide = snímka { $slide }
 source-sheet = hárok { $sheet }
+source-section = oddiel { $section }
 source-row = riadok { $row }
 source-rows = riadky { $rows }
 source-line = riadok { $line }

@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use control::live::{Citation, PartKind, Snapshot, Unproven};
 use control::{Answers, Principal, UseCaseError};
-use domain::citation::Place;
+use domain::citation::{PageKind, Place};
 use domain::id::{ConversationId, MessageId};
 use domain::time::Timestamp;
 
@@ -200,6 +200,7 @@ pub(crate) fn place_in_words(texts: Texts, place: &Place) -> String {
                 PageKind::Page => ("source-page", "page"),
                 PageKind::Slide => ("source-slide", "slide"),
                 PageKind::Sheet => ("source-sheet", "sheet"),
+                PageKind::Section => ("source-section", "section"),
             };
             let place = texts.with(key, name, page.to_string());
             match lines {
@@ -222,25 +223,6 @@ pub(crate) fn place_in_words(texts: Texts, place: &Place) -> String {
         Place::Web { url, .. } => {
             let host = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
             host.split(['/', '?', '#']).next().unwrap_or_default().to_owned()
-        }
-    }
-}
-
-/// The kinds of pages of documents.
-#[derive(Debug, PartialEq, Eq)]
-enum PageKind {
-    Page,
-    Slide,
-    Sheet,
-}
-
-impl PageKind {
-    fn of(path: &str) -> Self {
-        let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
-        match extension.as_deref() {
-            Some("xlsx" | "xlsm" | "xlsb" | "xls" | "ods") => Self::Sheet,
-            Some("pptx" | "ppt" | "odp" | "odg") => Self::Slide,
-            _ => Self::Page,
         }
     }
 }

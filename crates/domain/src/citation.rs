@@ -29,6 +29,32 @@ pub enum Place {
     },
 }
 
+/// The kind of a document's pages, by which people call them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageKind {
+    Page,
+    /// Of a presentation.
+    Slide,
+    /// Of a workbook. Its lines are rows.
+    Sheet,
+    /// Of a book.
+    Section,
+}
+
+impl PageKind {
+    /// Returns the kind of the pages of a file, by its extension.
+    #[must_use]
+    pub fn of(path: &str) -> Self {
+        let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+        match extension.as_deref() {
+            Some("xlsx" | "xlsm" | "xlsb" | "xls" | "ods") => Self::Sheet,
+            Some("pptx" | "ppt" | "odp" | "odg") => Self::Slide,
+            Some("epub") => Self::Section,
+            _ => Self::Page,
+        }
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

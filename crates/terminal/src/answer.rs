@@ -229,11 +229,26 @@ fn sources(parts: &[Part]) -> Vec<String> {
 fn place(source: &Source) -> String {
     let what = source.path.as_deref().or(source.url.as_deref()).unwrap_or(&source.kind);
     match (source.page, source.lines, source.title.as_deref()) {
-        (Some(page), ..) => format!("{what}, page {page}"),
+        (Some(page), lines, _) => format!("{what}, {}", page_in_words(what, page, lines)),
         (None, Some((first, last)), _) if first == last => format!("{what}, line {first}"),
         (None, Some((first, last)), _) => format!("{what}, lines {first}–{last}"),
         (None, None, Some(title)) => format!("{title} <{what}>"),
         (None, None, None) => what.to_owned(),
+    }
+}
+
+/// Names a page as its kind of file has it, with the rows of a sheet.
+fn page_in_words(path: &str, page: u32, lines: Option<(u32, u32)>) -> String {
+    let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+    match (extension.as_deref(), lines) {
+        (Some("xlsx" | "xlsm" | "xlsb" | "xls" | "ods"), lines) => match lines {
+            Some((first, last)) if first == last => format!("sheet {page}, row {first}"),
+            Some((first, last)) => format!("sheet {page}, rows {first}–{last}"),
+            None => format!("sheet {page}"),
+        },
+        (Some("pptx" | "ppt" | "odp" | "odg"), _) => format!("slide {page}"),
+        (Some("epub"), _) => format!("section {page}"),
+        _ => format!("page {page}"),
     }
 }
 
@@ -367,6 +382,14 @@ mod tests {
         last.status = client::Status::Completed;
         let (_, err) = printed(&[first, second, last], TERMINAL);
         assert_eq!(err, "· search\n· search failed\n");
+    }
+
+    #[test]
+    fn pages_are_called_as_their_kind_of_file_has_them() {
+        assert_eq!(page_in_words("/a.xlsx", 2, Some((4, 6))), "sheet 2, rows 4–6");
+        assert_eq!(page_in_words("/a.XLS", 2, Some((4, 4))), "sheet 2, row 4");
+        assert_eq!(page_in_words("/a.pptx", 2, None), "slide 2");
+        assert_eq!(page_in_words("/a.pdf", 2, None), "page 2");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::ops::Range;
 
-use domain::citation::{NumberedPassage, Place};
+use domain::citation::{NumberedPassage, PageKind, Place};
 use text_analysis::Language;
 
 /// Longer quotes are truncated.
@@ -174,19 +174,12 @@ fn place(language: Language, place: &Place, files: &[&str]) -> String {
         Place::File { path, page, lines } => {
             let name = name_among(path, files);
             let mut out = format!("**{}**", escaped(name));
+            let kind = PageKind::of(name);
             if let Some(page) = page {
-                let _ = write!(out, ", {} {page}", page_word(language, name));
-            } else if let Some((first, last)) = lines {
-                let word = match (language, first == last) {
-                    (Language::Czech, true) => "řádek",
-                    (Language::Czech, false) => "řádky",
-                    (Language::Slovak, true) => "riadok",
-                    (Language::Slovak, false) => "riadky",
-                    (Language::German, true) => "Zeile",
-                    (Language::German, false) => "Zeilen",
-                    (Language::English, true) => "line",
-                    (Language::English, false) => "lines",
-                };
+                let _ = write!(out, ", {} {page}", page_word(language, kind));
+            }
+            if let Some((first, last)) = lines.filter(|_| page.is_none() || kind == PageKind::Sheet) {
+                let word = line_word(language, kind, first == last);
                 let _ = if first == last {
                     write!(out, ", {word} {first}")
                 } else {
@@ -199,18 +192,38 @@ fn place(language: Language, place: &Place, files: &[&str]) -> String {
     }
 }
 
-fn page_word(language: Language, name: &str) -> &'static str {
-    let extension = name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
-    let sheet = matches!(extension.as_str(), "xlsx" | "xls" | "xlsb" | "ods");
-    match (language, sheet) {
-        (Language::Czech, true) => "list",
-        (Language::Slovak, true) => "hárok",
-        (Language::German, true) => "Blatt",
-        (Language::English, true) => "sheet",
-        (Language::Czech, false) => "strana",
-        (Language::Slovak, false) => "strana",
-        (Language::German, false) => "Seite",
-        (Language::English, false) => "page",
+fn page_word(language: Language, kind: PageKind) -> &'static str {
+    match (language, kind) {
+        (Language::Czech, PageKind::Sheet) => "list",
+        (Language::Slovak, PageKind::Sheet) => "hárok",
+        (Language::German, PageKind::Sheet) => "Blatt",
+        (Language::English, PageKind::Sheet) => "sheet",
+        (Language::Czech, PageKind::Slide) => "snímek",
+        (Language::Slovak, PageKind::Slide) => "snímka",
+        (Language::German, PageKind::Slide) => "Folie",
+        (Language::English, PageKind::Slide) => "slide",
+        (Language::Czech, PageKind::Section) => "oddíl",
+        (Language::Slovak, PageKind::Section) => "oddiel",
+        (Language::German, PageKind::Section) => "Abschnitt",
+        (Language::English, PageKind::Section) => "section",
+        (Language::Czech | Language::Slovak, PageKind::Page) => "strana",
+        (Language::German, PageKind::Page) => "Seite",
+        (Language::English, PageKind::Page) => "page",
+    }
+}
+
+fn line_word(language: Language, kind: PageKind, is_one: bool) -> &'static str {
+    match (language, kind, is_one) {
+        (Language::Czech, _, true) => "řádek",
+        (Language::Czech, _, false) => "řádky",
+        (Language::Slovak, _, true) => "riadok",
+        (Language::Slovak, _, false) => "riadky",
+        (Language::German, _, true) => "Zeile",
+        (Language::German, _, false) => "Zeilen",
+        (Language::English, PageKind::Sheet, true) => "row",
+        (Language::English, PageKind::Sheet, false) => "rows",
+        (Language::English, _, true) => "line",
+        (Language::English, _, false) => "lines",
     }
 }
 
@@ -314,6 +327,19 @@ mod tests {
         let names: Vec<&str> = files.iter().map(|path| name_among(path, &files)).collect();
         assert_eq!(names, ["a/x/rent.txt", "b/x/rent.txt", "/rent.txt", "other.txt"]);
         assert_eq!(name_among("/a/x/rent.txt", &["/a/x/rent.txt"]), "rent.txt");
+    }
+
+    #[test]
+    fn places_are_called_as_their_kind_of_file_has_them() {
+        let at = |path: &str, page, lines| {
+            let file = Place::File { path: path.to_owned(), page, lines };
+            place(Language::English, &file, &[path])
+        };
+        assert_eq!(at("/a.xlsx", Some(2), Some((4, 6))), "**a.xlsx**, sheet 2, rows 4–6");
+        assert_eq!(at("/a.ods", Some(2), None), "**a.ods**, sheet 2");
+        assert_eq!(at("/a.pptx", Some(2), None), "**a.pptx**, slide 2");
+        assert_eq!(at("/a.epub", Some(2), None), "**a.epub**, section 2");
+        assert_eq!(at("/a.docx", None, Some((3, 3))), "**a.docx**, line 3");
     }
 
     #[test]
