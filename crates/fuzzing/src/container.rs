@@ -23,11 +23,23 @@ const ARCHIVES: [Container; 6] = [
             "ppt/slides/slide1.xml",
             "ppt/slides/_rels/slide1.xml.rels",
             "ppt/notesSlides/notesSlide1.xml",
+            "ppt/comments/comment1.xml",
+            "ppt/authors.xml",
         ],
     ),
     ("a.odp", &["mimetype", "content.xml"]),
     ("a.epub", &["META-INF/container.xml", "b.opf", "s.xhtml", "META-INF/encryption.xml"]),
-    ("a.docx", &["word/document.xml", "word/styles.xml", "word/numbering.xml", "word/footnotes.xml"]),
+    (
+        "a.docx",
+        &[
+            "word/document.xml",
+            "word/styles.xml",
+            "word/numbering.xml",
+            "word/footnotes.xml",
+            "word/endnotes.xml",
+            "word/comments.xml",
+        ],
+    ),
     (
         "a.xlsx",
         &[
@@ -35,6 +47,10 @@ const ARCHIVES: [Container; 6] = [
             "xl/_rels/workbook.xml.rels",
             "xl/worksheets/sheet1.xml",
             "xl/sharedStrings.xml",
+            "xl/styles.xml",
+            "xl/worksheets/_rels/sheet1.xml.rels",
+            "xl/comments1.xml",
+            "xl/drawings/drawing1.xml",
         ],
     ),
     ("a.ods", &["mimetype", "content.xml"]),
@@ -56,6 +72,13 @@ const COMPOUNDS: [Container; 4] = [
     ("a.xls", &["/Workbook"]),
 ];
 
+/// The list of the main parts, without which a workbook is refused.
+const WORKBOOK_RELATIONS: (&str, &[u8]) = (
+    "_rels/.rels",
+    b"<Relationships><Relationship Id=\"m\" Type=\"http://schemas.openxmlformats.org/officeDocument/2006/relationships/\
+      officeDocument\" Target=\"xl/workbook.xml\"/></Relationships>",
+);
+
 /// Runs one input. Its first byte selects the container.
 ///
 /// # Panics
@@ -65,7 +88,11 @@ pub fn try_input(data: &[u8]) {
     let how = usize::from(how) % (ARCHIVES.len() + COMPOUNDS.len());
     let parts = split(content);
     match ARCHIVES.get(how) {
-        Some((name, names)) => assert_promises(name, &archive(names.iter().zip(parts))),
+        Some((name, names)) => {
+            let relations = (*name == "a.xlsx").then_some(WORKBOOK_RELATIONS);
+            let parts = names.iter().copied().zip(parts).chain(relations);
+            assert_promises(name, &archive(parts));
+        }
         None => {
             let (name, names) = COMPOUNDS[how - ARCHIVES.len()];
             assert_promises(name, &compound(names.iter().zip(parts)));
@@ -84,11 +111,11 @@ fn split(mut content: &[u8]) -> Vec<&[u8]> {
     parts
 }
 
-fn archive<'a>(parts: impl Iterator<Item = (&'a &'static str, &'a [u8])>) -> Vec<u8> {
+fn archive<'a>(parts: impl Iterator<Item = (&'static str, &'a [u8])>) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
     for (name, content) in parts {
-        zip.start_file(*name, options).expect("an archive in memory");
+        zip.start_file(name, options).expect("an archive in memory");
         zip.write_all(content).expect("an archive in memory");
     }
     zip.finish().expect("an archive in memory").into_inner()
