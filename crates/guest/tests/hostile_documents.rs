@@ -186,6 +186,14 @@ fn workbooks_that_unfold_are_bounded() {
         ("content.xml", format!("<table:table table:name=\"{long}\">{images}{again}</table:table>")),
     ]);
     let _ = read("a.ods", &pictured);
+    let outside = archive([
+        ("mimetype", "application/vnd.oasis.opendocument.spreadsheet"),
+        (
+            "content.xml",
+            "<table:table-row><table:table-cell><text:p>x</text:p></table:table-cell></table:table-row>",
+        ),
+    ]);
+    assert!(read("a.ods", &outside).is_ok_and(|document| document.segments.is_empty()), "it has no sheet");
 }
 
 #[test]

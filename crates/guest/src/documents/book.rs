@@ -54,7 +54,8 @@ impl Book {
     /// Adds a cell by its row and column from 0, in reading order. Returns `false` when no more is read.
     pub(super) fn cell(&mut self, row: u32, column: u32, value: &str) -> bool {
         let value = value.trim();
-        if value.is_empty() || column >= COLUMNS_MAX {
+        // A damaged workbook may have cells outside of its sheets.
+        if value.is_empty() || column >= COLUMNS_MAX || self.sheets == 0 {
             return !self.truncated;
         }
         let number = row.saturating_add(1);
@@ -130,7 +131,7 @@ impl Book {
             self.truncated = true;
             text.truncate(text.floor_char_boundary(room));
         }
-        if text.is_empty() {
+        if text.is_empty() || self.sheets == 0 {
             return;
         }
         self.bytes += text.len();
@@ -139,7 +140,7 @@ impl Book {
 
     /// Adds an image of the sheet. One that stands in several places counts where it stands first.
     pub(super) fn image(&mut self, part: String) {
-        if self.images.len() < LISTED_MAX && self.image_parts.insert(part.clone()) {
+        if self.sheets > 0 && self.images.len() < LISTED_MAX && self.image_parts.insert(part.clone()) {
             let heading = self.heading();
             self.images.push(EmbeddedImage { part, page: Some(self.sheets), line: None, heading });
         }

@@ -89,12 +89,10 @@ impl Format {
         if number.is_nan() || number.abs() >= NUMBER_MAX {
             return None;
         }
-        let rounded_up =
-            if number.abs() < DECIMAL_MAX { number * (1.0 + 4.0 * f64::EPSILON) } else { number };
+        let value = if number.abs() < DECIMAL_MAX { number * (1.0 + 4.0 * f64::EPSILON) } else { number };
         let locale = Locale { thousands_separator: THOUSANDS, ..Locale::en_us() };
         let options = FormatOptions { locale, ..FormatOptions::default() };
-        let text =
-            self.format.try_format(rounded_up, &options).ok()?.replace(THOUSANDS, "").replace(SLASH, "/");
+        let text = self.format.try_format(value, &options).ok()?.replace(THOUSANDS, "").replace(SLASH, "/");
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         // A format may show nothing but a sign in place of the number, if it is not 0.
         if text.is_empty() || (text == "-" && number != 0.0) {
