@@ -319,14 +319,14 @@ const holdQuestion = (form, { waiting, uploaded }) => {
     held = event;
     say(waiting, true);
   }, { capture: true });
-  // Runs an upload, which resolves to the name of the file, or to nothing if it failed.
-  return async (upload) => {
+  // Runs uploads that were chosen together: `task` is given what to call with the name of each file that is stored, and
+  // resolves to whether all are.
+  return async (task) => {
     failed &&= uploads > 0;
     uploads += 1;
-    const name = await upload();
+    const isWhole = await task((name) => { if (!held) say(`${uploaded}: ${name}`, false); });
     uploads -= 1;
-    failed ||= !name;
-    if (!held) say(name ? `${uploaded}: ${name}` : "", false);
+    failed ||= !isWhole;
     if (uploads > 0 || !held) return;
     const { submitter } = held;
     held = null;
@@ -367,7 +367,8 @@ const attach = (link) => {
     });
     line.firstChild.append(button);
   };
-  const add = ({ file, folders }) => uploading(async () => {
+  // Resolves to the name under which the file is stored, or to nothing if it is not.
+  const add = async ({ file, folders }) => {
     const { line, label, name } = addLine([...folders, file.name].join("/"));
     const bar = document.createElement("progress");
     bar.max = 1;
@@ -398,13 +399,19 @@ const attach = (link) => {
     } finally {
       bar.remove();
     }
-  });
-  const take = async (files) => {
+  };
+  const take = (files) => uploading(async (onStored) => {
     // A question has room for fewer; the service says how many.
     const taken = files.slice(0, FOLDER_FILES_MAX);
     await makeFolders(taken, UPLOADS);
-    await each(taken, add);
-  };
+    let isWhole = true;
+    await each(taken, async (file) => {
+      const name = await add(file);
+      if (name) onStored(name);
+      else isWhole = false;
+    });
+    return isWhole;
+  });
   // Without a script, the link leads to the files.
   link.setAttribute("role", "button");
   link.addEventListener("click", (event) => {

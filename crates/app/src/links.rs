@@ -12,7 +12,7 @@ pub(crate) fn name_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Returns the names of the files at different workspace paths. Files of one name are told apart by their folders.
+/// Returns the names of the files at different workspace paths. Files of one name have their folders before it.
 pub(crate) fn names_of<'a>(paths: &[&'a str]) -> Vec<&'a str> {
     let is_shared = |path: &str| paths.iter().any(|other| *other != path && name_of(other) == name_of(path));
     let name = |path: &&'a str| if is_shared(path) { path.trim_start_matches('/') } else { name_of(path) };
