@@ -26,6 +26,9 @@ const ask = async (path, body) => {
   }
 };
 
+// A name as it is shown: without marks that turn the direction of letters, by which it shows an extension that it does not have.
+const shownName = (name) => name.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
+
 // Tells a file from others of the same name, size and time: hashes samples that are spread over it (FNV-1a; pages over plain
 // HTTP have no better one).
 const SAMPLES = 64;
@@ -231,7 +234,7 @@ const uploadHere = (form) => {
     await each(files, async ({ file, folders }) => {
       const line = document.createElement("li");
       const bar = document.createElement("progress");
-      const name = [...folders, file.name].join("/");
+      const name = shownName([...folders, file.name].join("/"));
       bar.max = 1;
       bar.value = 0;
       bar.setAttribute("aria-label", name);
@@ -369,7 +372,7 @@ const attach = (link) => {
   };
   // Resolves to the name under which the file is stored, or to nothing if it is not.
   const add = async ({ file, folders }) => {
-    const { line, label, name } = addLine([...folders, file.name].join("/"));
+    const { line, label, name } = addLine(shownName([...folders, file.name].join("/")));
     const bar = document.createElement("progress");
     bar.max = 1;
     label.append(bar);
@@ -381,11 +384,11 @@ const attach = (link) => {
       if (known) {
         known.checked = true;
         line.remove();
-        return stored.name;
+        return shownName(stored.name);
       }
       const box = document.createElement("input");
       Object.assign(box, { type: "checkbox", name: "file", value: stored.path, checked: true });
-      name.textContent = [...folders, stored.name].join("/");
+      name.textContent = shownName([...folders, stored.name].join("/"));
       label.prepend(box);
       label.dataset.indexed = stored.path;
       watchIndexing();
@@ -394,7 +397,7 @@ const attach = (link) => {
       name.className = "failed";
       name.textContent += `: ${reason}`;
       name.setAttribute("role", "alert");
-      offerRemoval(line, file.name);
+      offerRemoval(line, shownName(file.name));
       return null;
     } finally {
       bar.remove();

@@ -123,9 +123,7 @@ impl AnswerView {
                 }
                 // Attached files, which come first, stand at the question.
                 PartKind::File { .. } if blocks.is_empty() => continue,
-                PartKind::File { path } => {
-                    Block::File { name: name_of(path).to_owned(), href: view_href(path) }
-                }
+                PartKind::File { path } => Block::File { name: name_of(path), href: view_href(path) },
                 PartKind::Tool { tool, state, sources, .. } => {
                     add_step(&mut blocks, Step::of(tool_label(texts, tool), "", *state, sources));
                     continue;

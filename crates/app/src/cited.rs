@@ -12,7 +12,7 @@ use domain::id::{ConversationId, MessageId};
 use domain::time::Timestamp;
 
 use crate::error;
-use crate::links::{file_href, names_of, own_href};
+use crate::links::{file_href, names_of, own_href, shown_name};
 use crate::paths;
 use crate::texts::Texts;
 use crate::visit::User;
@@ -89,7 +89,7 @@ impl CitedPassage {
         Some(Self {
             number,
             place: citation.place.clone(),
-            name: name_in_words(&citation.place).to_owned(),
+            name: name_in_words(&citation.place),
             text: citation.passage.clone(),
             detail: place_in_words(texts, &citation.place),
             proof: CitationCheck::of(texts, citation),
@@ -154,7 +154,7 @@ pub(crate) async fn card(
     Ok(error::rendered(&Card {
         texts,
         number,
-        name: name_in_words(&citation.place).to_owned(),
+        name: name_in_words(&citation.place),
         detail: place_in_words(texts, &citation.place),
         is_web: matches!(citation.place, Place::Web { .. }),
         href: CitingAnswer { conversation, answer }.href(number, &citation.place),
@@ -164,10 +164,12 @@ pub(crate) async fn card(
 }
 
 /// Returns the name of a place that stands alone: of a file with its folders, unless it is among those that were attached.
-fn name_in_words(place: &Place) -> &str {
+fn name_in_words(place: &Place) -> String {
     match place {
-        Place::File { path, .. } => path.strip_prefix("/uploads/").unwrap_or(path).trim_start_matches('/'),
-        Place::Web { url, title } => web_name(url, title),
+        Place::File { path, .. } => {
+            shown_name(path.strip_prefix("/uploads/").unwrap_or(path).trim_start_matches('/'))
+        }
+        Place::Web { url, title } => web_name(url, title).to_owned(),
     }
 }
 
@@ -182,7 +184,7 @@ pub(crate) fn names(places: &[&Place]) -> Vec<String> {
         .collect();
     let mut of_files = names_of(&paths).into_iter();
     let name = |place: &&Place| match place {
-        Place::File { .. } => of_files.next().unwrap_or_default().to_owned(),
+        Place::File { .. } => of_files.next().unwrap_or_default(),
         Place::Web { url, title } => web_name(url, title).to_owned(),
     };
     places.iter().map(name).collect()

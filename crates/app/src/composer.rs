@@ -45,8 +45,8 @@ impl AttachedFile {
     /// Returns the files at these paths.
     pub(crate) fn all(paths: &[String]) -> Vec<Self> {
         let trimmed: Vec<&str> = paths.iter().map(|path| path.trim_end_matches('/')).collect();
-        let file = |(name, path): (&str, &String)| Self {
-            name: if name.is_empty() { "/".to_owned() } else { name.to_owned() },
+        let file = |(name, path): (String, &String)| Self {
+            name: if name.is_empty() { "/".to_owned() } else { name },
             path: path.clone(),
         };
         names_of(&trimmed).into_iter().zip(paths).map(file).collect()

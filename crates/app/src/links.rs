@@ -7,16 +7,28 @@ use crate::paths;
 /// The prefix of the public interface's files.
 const API_FILES: &str = "/api/v1/files";
 
-/// Returns the name of the file at a workspace path.
-pub(crate) fn name_of(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
+/// Returns a file's name as it is shown. The embeddings, overrides and isolates of Unicode's bidirectional algorithm are
+/// replaced: with them, a name shows an extension that it does not have.
+pub(crate) fn shown_name(name: &str) -> String {
+    name.replace(|letter| matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'), "\u{fffd}")
 }
 
-/// Returns the names of the files at different workspace paths. Files of one name have their folders before it.
-pub(crate) fn names_of<'a>(paths: &[&'a str]) -> Vec<&'a str> {
-    let is_shared = |path: &str| paths.iter().any(|other| *other != path && name_of(other) == name_of(path));
-    let name = |path: &&'a str| if is_shared(path) { path.trim_start_matches('/') } else { name_of(path) };
+/// Returns the name of the file at a workspace path, as it is shown.
+pub(crate) fn name_of(path: &str) -> String {
+    shown_name(last_of(path))
+}
+
+/// Returns the names of the files at different workspace paths, as they are shown. Files of one name have their folders
+/// before it.
+pub(crate) fn names_of(paths: &[&str]) -> Vec<String> {
+    let is_shared = |path: &str| paths.iter().any(|other| *other != path && last_of(other) == last_of(path));
+    let name =
+        |path: &&str| if is_shared(path) { shown_name(path.trim_start_matches('/')) } else { name_of(path) };
     paths.iter().map(name).collect()
+}
+
+fn last_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// Returns the link to a file of the workspace.
@@ -46,6 +58,12 @@ mod tests {
         let names = ["A/contract.pdf", "B/contract.pdf", "offer.pdf", "A/contract.pdf", "contract.pdf"];
         assert_eq!(names_of(&paths), names);
         assert_eq!(names_of(&["/A/contract.pdf", "/A/contract.pdf"]), ["contract.pdf", "contract.pdf"]);
+    }
+
+    #[test]
+    fn names_show_the_extension_that_they_have() {
+        assert_eq!(name_of("/uploads/invoice\u{202e}fdp.txt"), "invoice\u{fffd}fdp.txt");
+        assert_eq!(name_of("/שלום\u{200f}.txt"), "שלום\u{200f}.txt", "marks that turn nothing stay");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::FilePages;
 use super::indexing::{IndexingView, indexed};
 use crate::error;
 use crate::frame::Frame;
-use crate::links::file_href;
+use crate::links::{file_href, name_of, shown_name};
 use crate::shown_size::shown_size;
 use crate::shown_time::ShownTime;
 use crate::texts::Texts;
@@ -87,7 +87,7 @@ impl FilePages {
         let page = FolderPage {
             frame,
             crumbs: crumbs(texts, &listing.path),
-            name: listing.path.split().map(|_| last_name(&path)),
+            name: listing.path.split().map(|_| name_of(&path)),
             href: folder_href(&path),
             path,
             entries: shown.map(|entry| EntryView::of(texts, entry, &indexing)).collect(),
@@ -118,7 +118,7 @@ impl EntryView {
         let is_file = entry.kind == EntryKind::File;
         let indexing = is_file.then(|| indexed(indexing, &path, entry.size, entry.modified));
         Self {
-            name: entry.name,
+            name: shown_name(&entry.name),
             path,
             indexing: indexing.and_then(|indexing| IndexingView::of(texts, indexing)),
             href: shown,
@@ -142,14 +142,10 @@ pub(super) fn crumbs(texts: Texts, path: &WorkspacePath) -> Vec<Crumb> {
     while let Some(path) = at {
         let shown = path.to_string();
         let parent = path.split().map(|(parent, _)| parent);
-        let name = if parent.is_some() { last_name(&shown) } else { texts.get("files-home") };
+        let name = if parent.is_some() { name_of(&shown) } else { texts.get("files-home") };
         crumbs.push(Crumb { name, href: folder_href(&shown) });
         at = parent;
     }
     crumbs.reverse();
     crumbs
-}
-
-fn last_name(path: &str) -> String {
-    path.rsplit('/').next().unwrap_or_default().to_owned()
 }

@@ -17,6 +17,7 @@ use super::table::{Table, table};
 use crate::cited::CitedPassage;
 use crate::error;
 use crate::frame::Frame;
+use crate::links::shown_name;
 use crate::shown_size::shown_size;
 use crate::shown_time::ShownTime;
 use crate::visit::User;
@@ -117,7 +118,7 @@ impl FilePages {
         let page = FilePage {
             frame: Frame::load(&self.conversations, user, None).await?,
             crumbs,
-            name: file.name.clone(),
+            name: shown_name(&file.name),
             path,
             href,
             size: shown_size(texts, file.size),
