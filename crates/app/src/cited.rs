@@ -198,35 +198,42 @@ fn web_name<'a>(url: &'a str, title: &'a str) -> &'a str {
 pub(crate) fn place_in_words(texts: Texts, place: &Place) -> String {
     match place {
         Place::File { path, page: Some(page), lines } => {
-            let (key, name) = match PageKind::of(path) {
+            let kind = PageKind::of(path);
+            let (key, name) = match kind {
                 PageKind::Page => ("source-page", "page"),
                 PageKind::Slide => ("source-slide", "slide"),
                 PageKind::Sheet => ("source-sheet", "sheet"),
                 PageKind::Section => ("source-section", "section"),
+                PageKind::File => ("source-file", "file"),
             };
             let place = texts.with(key, name, page.to_string());
             match lines {
-                Some((first, last)) if first == last => {
-                    format!("{place}, {}", texts.with("source-row", "row", first.to_string()))
-                }
-                Some((first, last)) => {
-                    format!("{place}, {}", texts.with("source-rows", "rows", format!("{first}–{last}")))
-                }
+                Some(rows) if kind == PageKind::Sheet => format!("{place}, {}", rows_in_words(texts, *rows)),
+                Some(lines) => format!("{place}, {}", lines_in_words(texts, *lines)),
                 None => place,
             }
         }
-        Place::File { lines: Some((first, last)), .. } if first == last => {
-            texts.with("source-line", "line", first.to_string())
-        }
-        Place::File { lines: Some((first, last)), .. } => {
-            texts.with("source-lines", "lines", format!("{first}–{last}"))
-        }
+        Place::File { lines: Some(lines), .. } => lines_in_words(texts, *lines),
         Place::File { .. } => String::new(),
         Place::Web { url, .. } => {
             let host = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
             host.split(['/', '?', '#']).next().unwrap_or_default().to_owned()
         }
     }
+}
+
+fn lines_in_words(texts: Texts, (first, last): (u32, u32)) -> String {
+    if first == last {
+        return texts.with("source-line", "line", first.to_string());
+    }
+    texts.with("source-lines", "lines", format!("{first}–{last}"))
+}
+
+fn rows_in_words(texts: Texts, (first, last): (u32, u32)) -> String {
+    if first == last {
+        return texts.with("source-row", "row", first.to_string());
+    }
+    texts.with("source-rows", "rows", format!("{first}–{last}"))
 }
 
 fn citation(snapshot: &Snapshot, number: u32) -> Option<&Citation> {
@@ -274,6 +281,8 @@ mod tests {
             (file("/a.pptx", Some(3), None), "slide 3"),
             (file("/a.xlsx", Some(2), Some((4, 4))), "sheet 2, row 4"),
             (file("/a.ODS", Some(2), Some((4, 9))), "sheet 2, rows 4–9"),
+            (file("/a.zip", Some(2), None), "file 2"),
+            (file("/a.zip", Some(2), Some((4, 9))), "file 2, lines 4–9"),
             (file("/a.txt", None, Some((4, 9))), "lines 4–9"),
         ] {
             assert_eq!(place_in_words(texts, &place).replace(['\u{2068}', '\u{2069}'], ""), words);

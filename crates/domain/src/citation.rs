@@ -39,6 +39,8 @@ pub enum PageKind {
     Sheet,
     /// Of a book.
     Section,
+    /// Of an archive.
+    File,
 }
 
 impl PageKind {
@@ -50,8 +52,15 @@ impl PageKind {
             Some("xlsx" | "xlsm" | "xlsb" | "xls" | "ods") => Self::Sheet,
             Some("pptx" | "ppt" | "odp" | "odg") => Self::Slide,
             Some("epub") => Self::Section,
+            Some("zip") => Self::File,
             _ => Self::Page,
         }
+    }
+
+    /// Returns true if lines are counted on each page.
+    #[must_use]
+    pub const fn has_lines(self) -> bool {
+        matches!(self, Self::Sheet | Self::File)
     }
 }
 

@@ -48,8 +48,8 @@ pub enum UnreadReason {
     Long,
     /// Some of its pages are images without recognized text.
     ScannedPages,
-    /// It is an archive, of which only the list of its files was read.
-    Archive,
+    /// Some of the files in it, an archive or a message, were not read, or not whole.
+    InnerFiles,
     /// The text of images inside it was not read.
     Images(UnreadImages),
 }
@@ -115,6 +115,11 @@ impl UnreadImages {
         *count = count.saturating_add(images);
     }
 
+    /// Counts images by the reasons of others.
+    pub fn add_all(&mut self, others: Self) {
+        others.by_reason().for_each(|(reason, images)| self.add(reason, images));
+    }
+
     /// Returns the reasons with the numbers that are not zero.
     pub fn by_reason(self) -> impl Iterator<Item = (UnreadImage, u32)> {
         UnreadImage::ALL.into_iter().zip(self.0).filter(|(_, images)| *images > 0)
@@ -166,7 +171,7 @@ impl UnreadReason {
         Self::Indexing,
         Self::Long,
         Self::ScannedPages,
-        Self::Archive,
+        Self::InnerFiles,
         Self::Images(UnreadImages::NONE),
     ];
 
@@ -186,7 +191,7 @@ impl UnreadReason {
             Self::Indexing => "indexing",
             Self::Long => "long",
             Self::ScannedPages => "scanned_pages",
-            Self::Archive => "archive",
+            Self::InnerFiles => "inner_files",
             Self::Images(_) => "images",
         }
     }
@@ -222,9 +227,7 @@ impl UnreadReason {
             Self::ScannedPages => {
                 "was read only in part: some of its pages are scans whose text was not recognized"
             }
-            Self::Archive => {
-                "was read only in part: it is an archive, and only the names of its files are read, so attach what is in it"
-            }
+            Self::InnerFiles => "was read only in part: some of the files in it could not be read",
             Self::Images(images) => {
                 return Cow::Owned(format!(
                     "was read without the text of {} of the images in it ({images})",

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use domain::unread::UnreadReason;
-use guest::documents::{Bounds, Format, extract_part, passages};
+use guest::documents::{Bounds, extract_part, passages};
 use guest::index::{Batch, ExtractionProblem, Library, PIECE_MAX_BYTES, Wanted};
 use protocol::tool::{SearchArguments, ToolOutput};
 
@@ -60,7 +60,8 @@ async fn extracted(wanted: Wanted) -> Result<Batch, ExtractionProblem> {
             pieces,
             span: extracted.span,
             cut: extracted.truncated,
-            is_list: extracted.format == Format::Archive,
+            holds_files: extracted.format.holds_files(),
+            unread_files: extracted.unread_files,
             scans: extracted.scans,
             ..Batch::default()
         })

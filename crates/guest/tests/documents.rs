@@ -196,13 +196,13 @@ fn a_message_is_read_with_its_attachments() {
             "- položka",
             "A\t1",
             "Attachment: a.png",
-            "(not read: the file is binary (PNG image, 12 bytes) and has no text to read)",
             "Attached message",
             "Subject: Původní dotaz",
             "From: petr@example.org",
             "Jaká je výpovědní doba?",
         ]
     );
+    assert_eq!(message.unread_images.total(), 1, "the attached image is damaged");
 }
 
 /// Messages in messages, each with the next one as a file.

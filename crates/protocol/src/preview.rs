@@ -17,7 +17,7 @@ pub const REQUEST_MAX_BYTES: usize = 64 * 1024;
 pub const PAGES_MAX: u32 = 20;
 /// The most text of one reply, in bytes.
 pub const TEXT_MAX_BYTES: usize = 256 * 1024;
-/// The maximum name of a sheet, in bytes.
+/// The maximum name of a sheet or a file, in bytes.
 pub const NAME_MAX_BYTES: usize = 200;
 /// The most texts of one reply.
 pub const TEXTS_MAX: usize = 4_000;
@@ -65,7 +65,7 @@ pub struct Preview {
     /// The number of pages; `None` of formats without pages.
     #[serde(default)]
     pub pages: Option<u32>,
-    /// A page in the words of its format: `page`, `slide`, `sheet` or `section`.
+    /// A page in the words of its format: `page`, `slide`, `sheet`, `section` or `file`.
     #[serde(default)]
     pub unit: String,
     /// The pages that can be shown as pictures, from `first_page` on, at most [`PAGES_MAX`].
@@ -102,9 +102,9 @@ pub struct PreviewText {
     /// The page, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<u32>,
-    /// The name of the sheet, at most [`NAME_MAX_BYTES`], if the page is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sheet: Option<String>,
+    /// The name of the sheet or of the file in an archive, at most [`NAME_MAX_BYTES`], if the page is one.
+    #[serde(default, alias = "sheet", skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     pub text: String,
 }
 
@@ -175,13 +175,13 @@ impl Preview {
         let is_page = |page: u32| page >= 1 && self.pages.is_none_or(|pages| page <= pages);
         let reason = self.reason.as_deref().map(UnreadReason::of_code);
         reason.is_none_or(|reason| reason.is_some())
-            && ["", "page", "slide", "sheet", "section"].contains(&self.unit.as_str())
+            && ["", "page", "slide", "sheet", "section", "file"].contains(&self.unit.as_str())
             && self.texts.len() <= TEXTS_MAX
             && bytes <= TEXT_MAX_BYTES
             && self
                 .texts
                 .iter()
-                .filter_map(|text| text.sheet.as_ref())
+                .filter_map(|text| text.name.as_ref())
                 .all(|name| name.len() <= NAME_MAX_BYTES)
             && self.marks.len() <= MARKS_MAX
             && self.sizes.len() <= PAGES_MAX as usize
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn replies_beyond_the_limits_are_detected() {
-        let text = |page, text: &str| PreviewText { page, sheet: None, text: text.to_owned() };
+        let text = |page, text: &str| PreviewText { page, name: None, text: text.to_owned() };
         let fits = Preview { pages: Some(2), texts: vec![text(Some(2), "a")], ..Preview::default() };
         assert!(fits.is_within_limits(1));
         let size = PageSize { width: 1, height: 1 };
@@ -223,7 +223,7 @@ mod tests {
             Preview { texts: vec![text(None, "a"); TEXTS_MAX + 1], ..fits.clone() },
             Preview { texts: vec![text(None, &"a".repeat(TEXT_MAX_BYTES + 1))], ..fits.clone() },
             Preview {
-                texts: vec![PreviewText { sheet: Some("a".repeat(NAME_MAX_BYTES + 1)), ..text(None, "a") }],
+                texts: vec![PreviewText { name: Some("a".repeat(NAME_MAX_BYTES + 1)), ..text(None, "a") }],
                 ..fits.clone()
             },
             Preview { sizes: vec![size; PAGES_MAX as usize + 1], ..fits.clone() },

@@ -230,22 +230,27 @@ fn place(source: &Source) -> String {
     let what = source.path.as_deref().or(source.url.as_deref()).unwrap_or(&source.kind);
     match (source.page, source.lines, source.title.as_deref()) {
         (Some(page), lines, _) => format!("{what}, {}", page_in_words(what, page, lines)),
-        (None, Some((first, last)), _) if first == last => format!("{what}, line {first}"),
-        (None, Some((first, last)), _) => format!("{what}, lines {first}–{last}"),
+        (None, Some(lines), _) => format!("{what}, {}", counted("line", lines)),
         (None, None, Some(title)) => format!("{title} <{what}>"),
         (None, None, None) => what.to_owned(),
     }
 }
 
-/// Names a page as its kind of file has it, with the rows of a sheet.
+/// Names lines or rows: `lines 4–9`.
+fn counted(word: &str, (first, last): (u32, u32)) -> String {
+    if first == last { format!("{word} {first}") } else { format!("{word}s {first}–{last}") }
+}
+
+/// Names a page as its kind of file has it, with the rows of a sheet and the lines of a file in an archive.
 fn page_in_words(path: &str, page: u32, lines: Option<(u32, u32)>) -> String {
     let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
     match (extension.as_deref(), lines) {
-        (Some("xlsx" | "xlsm" | "xlsb" | "xls" | "ods"), lines) => match lines {
-            Some((first, last)) if first == last => format!("sheet {page}, row {first}"),
-            Some((first, last)) => format!("sheet {page}, rows {first}–{last}"),
-            None => format!("sheet {page}"),
-        },
+        (Some("xlsx" | "xlsm" | "xlsb" | "xls" | "ods"), Some(rows)) => {
+            format!("sheet {page}, {}", counted("row", rows))
+        }
+        (Some("xlsx" | "xlsm" | "xlsb" | "xls" | "ods"), None) => format!("sheet {page}"),
+        (Some("zip"), Some(lines)) => format!("file {page}, {}", counted("line", lines)),
+        (Some("zip"), None) => format!("file {page}"),
         (Some("pptx" | "ppt" | "odp" | "odg"), _) => format!("slide {page}"),
         (Some("epub"), _) => format!("section {page}"),
         _ => format!("page {page}"),

@@ -165,6 +165,7 @@ fn view(
         "slide" => "document-slide",
         "sheet" => "document-sheet",
         "section" => "document-section",
+        "file" => "document-file",
         _ => "document-page",
     };
     let mut pages = Vec::<PageView>::new();
@@ -195,7 +196,7 @@ fn view(
             pages.push(PageView {
                 title: text.page.map(|page| {
                     let title = texts.with(unit, "page", page.to_string());
-                    text.sheet.as_ref().map_or(title.clone(), |name| format!("{title} · {name}"))
+                    text.name.as_ref().map_or(title.clone(), |name| format!("{title} · {name}"))
                 }),
                 picture: None,
                 text: MarkedText::default(),

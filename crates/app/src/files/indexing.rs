@@ -121,7 +121,7 @@ const fn short_reason_key(reason: UnreadReason) -> Option<&'static str> {
         UnreadReason::Missing
         | UnreadReason::Indexing
         | UnreadReason::Long
-        | UnreadReason::Archive
+        | UnreadReason::InnerFiles
         | UnreadReason::ScannedPages
         | UnreadReason::Images(_) => return None,
     })
@@ -156,7 +156,7 @@ const fn reason_key(reason: UnreadReason) -> &'static str {
         UnreadReason::Missing => "unread-missing",
         UnreadReason::Indexing => "indexing-pending",
         UnreadReason::Long => "unread-long",
-        UnreadReason::Archive => "unread-archive",
+        UnreadReason::InnerFiles => "unread-inner-files",
         UnreadReason::ScannedPages => "unread-scanned-pages",
         UnreadReason::Images(_) => "unread-images",
     }

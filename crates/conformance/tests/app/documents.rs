@@ -76,7 +76,7 @@ fn the_state_of_documents_is_told_until_they_are_read_with_the_reason_why_one_is
     let page = browser.get("/files/uploads").expect_page(200);
     assert!(page.contains(">Encrypted<") && !page.contains("data-indexed"), "{page}");
 
-    // Of an archive only the names of its files are read.
+    // One of the files in an archive cannot be read.
     let archive = browser.get("/files/uploads?archive").body;
     browser.upload("/uploads", &[("both.zip", &archive)]).expect_redirect("/files/uploads");
     let state = poll::until("the archive is read", || {
@@ -84,7 +84,7 @@ fn the_state_of_documents_is_told_until_they_are_read_with_the_reason_why_one_is
         let goes_on = states[0]["state"] == "pending" || states[0]["state"] == "indexing";
         (!goes_on).then(|| states[0].clone())
     });
-    let title = "It is an archive, and only the names of its files are read.";
+    let title = "Some of the files in it cannot be read.";
     assert_eq!((&state["state"], &state["title"]), (&json!("partial"), &json!(title)), "{state}");
 
     let other = account_with_password(&stage.service);

@@ -45,7 +45,7 @@ impl UnreadFiles {
             // Other parts of it stay unread.
             UnreadReason::Long
             | UnreadReason::ScannedPages
-            | UnreadReason::Archive
+            | UnreadReason::InnerFiles
             | UnreadReason::Images(_) => true,
             UnreadReason::NoText if self.viewed.contains(&unread.file.path) => false,
             _ => !is_read(&unread.file.path),

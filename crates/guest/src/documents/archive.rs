@@ -6,8 +6,7 @@ use std::rc::Rc;
 
 use zip::ZipArchive;
 
-use super::output::Writer;
-use super::{ExtractError, Extracted, Format};
+use super::ExtractError;
 
 /// The maximum number of entries.
 const ENTRIES_MAX: usize = 10_000;
@@ -21,6 +20,17 @@ pub(super) struct Archive<'a> {
     zip: ZipArchive<Cursor<&'a [u8]>>,
     /// The bytes that may still be unpacked, of all parts together.
     left: Rc<Cell<u64>>,
+}
+
+/// A file in an archive.
+pub(super) struct ArchivedFile {
+    /// Its number in the archive.
+    index: usize,
+    /// Its name with its folders.
+    pub(super) name: String,
+    /// Its declared length.
+    pub(super) bytes: u64,
+    pub(super) is_encrypted: bool,
 }
 
 impl<'a> Archive<'a> {
@@ -77,18 +87,35 @@ impl<'a> Archive<'a> {
         index.and_then(|index| self.zip.by_index_raw(index).ok()).map_or(0, |entry| entry.size())
     }
 
-    /// Lists the files, one a line with its size.
-    pub(super) fn list(mut self) -> Extracted {
-        let mut writer = Writer::new();
+    /// Returns the files, without those that operating systems add.
+    pub(super) fn files(&mut self) -> Vec<ArchivedFile> {
+        let mut files = Vec::new();
         for index in 0..self.zip.len() {
             if let Ok(entry) = self.zip.by_index_raw(index)
                 && entry.is_file()
                 && let Ok(name) = entry.name()
+                && !is_of_system(&name)
             {
-                writer.line(&format!("{name}\t{} bytes", entry.size()));
+                let (name, bytes, is_encrypted) = (name.into_owned(), entry.size(), entry.encrypted());
+                files.push(ArchivedFile { index, name, bytes, is_encrypted });
             }
         }
-        writer.finish(Format::Archive)
+        files
+    }
+
+    /// Unpacks a file, at most as long as the archive declares.
+    pub(super) fn content(&mut self, file: &ArchivedFile) -> Result<Vec<u8>, ExtractError> {
+        if file.bytes > PART_MAX_BYTES {
+            return Err(ExtractError::Bomb { bound: PART_MAX_BYTES });
+        }
+        let entry = self.zip.by_index(file.index).map_err(|error| ExtractError::broken("ZIP", error))?;
+        let mut bytes = Vec::new();
+        let read = entry.take(file.bytes + 1).read_to_end(&mut bytes);
+        read.map_err(|error| ExtractError::broken("ZIP", error))?;
+        if bytes.len() as u64 > file.bytes {
+            return Err(ExtractError::broken("ZIP", "a file is longer than it declares"));
+        }
+        Ok(bytes)
     }
 
     /// Unpacks and discards everything to check the total size, before a reader without bounds opens the archive.
@@ -102,6 +129,12 @@ impl<'a> Archive<'a> {
         }
         Ok(())
     }
+}
+
+/// Returns true for files that macOS and Windows add to folders.
+fn is_of_system(name: &str) -> bool {
+    const OF_SYSTEM: [&str; 4] = ["__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini"];
+    name.split(['/', '\\']).any(|part| OF_SYSTEM.contains(&part))
 }
 
 /// The error of a part that is one too many.

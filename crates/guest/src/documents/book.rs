@@ -2,8 +2,6 @@
 
 use std::collections::HashSet;
 
-use domain::unread::UnreadImages;
-
 use super::archive::Archive;
 use super::embedded_images::{LISTED_MAX, retain_recognizable};
 use super::{EmbeddedImage, Extracted, Format, OUTPUT_MAX_BYTES, PAGES_MAX, Segment};
@@ -118,6 +116,7 @@ impl Book {
             lines: Some((self.first_row, self.last_row)),
             heading: Some(heading),
             text,
+            inner: None,
         });
     }
 
@@ -135,7 +134,13 @@ impl Book {
             return;
         }
         self.bytes += text.len();
-        self.segments.push(Segment { page: Some(self.sheets), lines: None, heading: self.heading(), text });
+        self.segments.push(Segment {
+            page: Some(self.sheets),
+            lines: None,
+            heading: self.heading(),
+            text,
+            inner: None,
+        });
     }
 
     /// Adds an image of the sheet. One that stands in several places counts where it stands first.
@@ -168,16 +173,11 @@ impl Book {
     pub(super) fn finish(mut self) -> Extracted {
         self.end_segment();
         Extracted {
-            format: Format::Workbook,
             segments: self.segments,
             pages: Some(self.sheets),
-            lines: None,
             truncated: self.truncated,
-            notes: Vec::new(),
-            scans: Vec::new(),
             images: self.images,
-            unread_images: UnreadImages::NONE,
-            span: None,
+            ..Extracted::empty(Format::Workbook)
         }
     }
 }

@@ -156,7 +156,7 @@ pub(super) fn is_pdf(bytes: &[u8]) -> bool {
     !is_zip(bytes) && !is_compound(bytes) && start.windows(5).any(|window| window == b"%PDF-")
 }
 
-fn is_zip(bytes: &[u8]) -> bool {
+pub(super) fn is_zip(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
 }
 

@@ -6,8 +6,8 @@ use domain::image::ImageKind;
 use domain::unread::{UnreadImage, UnreadImages};
 use serde::{Deserialize, Serialize};
 
-use super::archive::Archive;
-use super::{ExtractError, Extracted};
+use super::archive::{Archive, PART_MAX_BYTES};
+use super::{ExtractError, Extracted, Format, detect, mail};
 
 /// The maximum number of images of a document whose text is recognized.
 pub(crate) const IMAGES_MAX: usize = 100;
@@ -26,7 +26,8 @@ const HEAD_BYTES: u64 = 128 * 1024;
 /// An image inside a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmbeddedImage {
-    /// The name of its part in the document's archive, or its area on the page of a PDF.
+    /// The name of its part in the document's archive, or its area on the page of a PDF; with the file before it, if it stands in a
+    /// file inside the document.
     pub part: String,
     /// The page that it is on, where the format has pages.
     pub page: Option<u32>,
@@ -34,6 +35,13 @@ pub struct EmbeddedImage {
     pub line: Option<u32>,
     /// The heading above it.
     pub heading: Option<String>,
+}
+
+impl EmbeddedImage {
+    /// Returns true if it stands in a file inside the document.
+    pub(crate) fn is_of_inner(&self) -> bool {
+        self.part.contains('\n')
+    }
 }
 
 /// Retains the images of a document that can be recognized, and counts those that would have to be, but are not. Symbols, drawings and
@@ -63,15 +71,35 @@ pub(super) fn retain_recognizable(archive: &mut Archive<'_>, document: &mut Extr
 /// Returns the number of pixels of an image that may show text; `None` if the part is none.
 fn pixels(archive: &mut Archive<'_>, part: &str) -> Result<Option<u64>, UnreadImage> {
     let Some(head) = beginning(archive, part, HEAD_BYTES)? else { return Ok(None) };
-    let Some(kind) = ImageKind::of(&head) else {
-        return if has_name_of_kind(part) { Err(UnreadImage::Failed) } else { Ok(None) };
-    };
-    let (width, height) = kind.sides(&head).ok_or(UnreadImage::Failed)?;
+    if ImageKind::of(&head).is_none() && has_name_of_kind(part) {
+        return Err(UnreadImage::Failed);
+    }
+    pixels_of(&head, archive.declared_bytes(part))
+}
+
+/// Returns what an image inside a document may show; `None` of other files.
+pub(super) fn of_image(bytes: &[u8]) -> Option<Extracted> {
+    ImageKind::of(bytes)?;
+    let mut image = Extracted::empty(Format::Text);
+    match pixels_of(bytes, bytes.len() as u64) {
+        Ok(Some(_)) => {
+            image.images.push(EmbeddedImage { part: String::new(), page: None, line: None, heading: None });
+        }
+        Ok(None) => {}
+        Err(reason) => image.unread_images.add(reason, 1),
+    }
+    Some(image)
+}
+
+/// Returns the number of pixels of an image that may show text, by its beginning; `None` if it is none.
+fn pixels_of(head: &[u8], bytes: u64) -> Result<Option<u64>, UnreadImage> {
+    let Some(kind) = ImageKind::of(head) else { return Ok(None) };
+    let (width, height) = kind.sides(head).ok_or(UnreadImage::Failed)?;
     if width < WIDTH_MIN || height < HEIGHT_MIN {
         return Ok(None);
     }
     let pixels = u64::from(width) * u64::from(height);
-    let fits = pixels <= PIXELS_MAX && archive.declared_bytes(part) <= IMAGE_MAX_BYTES;
+    let fits = pixels <= PIXELS_MAX && bytes <= IMAGE_MAX_BYTES;
     if fits { Ok(Some(pixels)) } else { Err(UnreadImage::TooLarge) }
 }
 
@@ -81,6 +109,40 @@ fn has_name_of_kind(part: &str) -> bool {
     extension.is_some_and(|extension| {
         ["png", "jpg", "jpeg", "gif", "webp"].contains(&extension.to_ascii_lowercase().as_str())
     })
+}
+
+/// Names a part of a file inside the document: the file, the page in it, if it has pages, and the part. A file that is an image,
+/// and a scanned page, have no part.
+fn part_of_inner(file: &str, page: Option<u32>, part: &str) -> String {
+    format!("{file}\n{}\n{part}", page.unwrap_or_default())
+}
+
+/// Returns the images and scanned pages of a file inside the document, with their places in that file.
+pub(super) fn images_of_inner(file: &str, inner: &Extracted) -> Vec<EmbeddedImage> {
+    let image = |image: &EmbeddedImage| EmbeddedImage {
+        part: part_of_inner(file, image.page, &image.part),
+        ..image.clone()
+    };
+    let scan = |page: &u32| EmbeddedImage {
+        part: part_of_inner(file, Some(*page), ""),
+        page: Some(*page),
+        line: None,
+        heading: None,
+    };
+    inner.images.iter().map(image).chain(inner.scans.iter().map(scan)).collect()
+}
+
+/// Returns the file inside the document that an image stands in, and the image in that file; `None` of an image of the document
+/// itself.
+pub(super) fn in_inner(document: &[u8], part: &str) -> Option<(Vec<u8>, EmbeddedImage)> {
+    let (file, rest) = part.split_once('\n')?;
+    let (page, part) = rest.split_once('\n')?;
+    let page = page.parse().ok().filter(|page| *page > 0);
+    let content = match file.parse() {
+        Ok(number) if !detect::is_zip(document) => mail::attachment(document, number)?,
+        _ => Archive::open(document).ok()?.beginning(file, PART_MAX_BYTES).ok()??,
+    };
+    Some((content, EmbeddedImage { part: part.to_owned(), page, line: None, heading: None }))
 }
 
 /// Returns the content of an image in a document's archive, if it can be recognized.
@@ -98,4 +160,102 @@ fn beginning(archive: &mut Archive<'_>, part: &str, max_bytes: u64) -> Result<Op
         _ => UnreadImage::Failed,
     };
     archive.beginning(part, max_bytes).map_err(too_large)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{embedded_image, extract_bytes};
+    use super::*;
+    use std::io::{Cursor, Write};
+    use zip::ZipWriter;
+    use zip::write::SimpleFileOptions;
+
+    const IMAGE: &[u8] = include_bytes!("../../tests/fixtures/code_word.png");
+    const SCAN: &[u8] = include_bytes!("../../tests/fixtures/scanned.pdf");
+    const DOCUMENT: &[u8] = include_bytes!("../../tests/fixtures/pictured.docx");
+
+    fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+        for (name, content) in files {
+            writer.start_file(*name, SimpleFileOptions::default()).unwrap();
+            writer.write_all(content).unwrap();
+        }
+        writer.finish().unwrap().into_inner()
+    }
+
+    fn message(attachments: &[(&str, &[u8])]) -> Vec<u8> {
+        let boundary: usize = attachments.iter().map(|(_, content)| content.len()).sum();
+        let head = format!("Content-Type: multipart/mixed; boundary=\"{boundary}\"\r\n\r\n");
+        let mut message = format!("Subject: Papers\r\nMIME-Version: 1.0\r\n{head}").into_bytes();
+        for (name, content) in attachments {
+            let head = format!(
+                "--{boundary}\r\nContent-Type: application/octet-stream\r\nContent-Transfer-Encoding: binary\r\n\
+                 Content-Disposition: attachment; filename=\"{name}\"\r\n\r\n"
+            );
+            message.extend([head.as_bytes(), content, b"\r\n"].concat());
+        }
+        message.extend(format!("--{boundary}--\r\n").into_bytes());
+        message
+    }
+
+    /// Returns the places of the images of a document, and their contents.
+    fn images(name: &str, document: &[u8]) -> Vec<(Option<u32>, String, Vec<u8>)> {
+        let read = extract_bytes(Path::new(name), document).unwrap();
+        assert!(read.unread_images.is_empty() && read.unread_files.is_empty(), "{read:?}");
+        let image = |image: &EmbeddedImage| {
+            let (content, _) = embedded_image(document, image).expect("it is found again");
+            (image.page, image.heading.clone().unwrap_or_default(), content)
+        };
+        read.images.iter().map(image).collect()
+    }
+
+    #[test]
+    fn images_and_scans_of_files_inside_a_document_are_found_again() {
+        let inner = images("pictured.docx", DOCUMENT).remove(0).2;
+        let scan = embedded_image(
+            SCAN,
+            &EmbeddedImage { part: String::new(), page: Some(1), line: None, heading: None },
+        );
+        let scan = scan.expect("it is drawn").0;
+        let files =
+            [("text.txt", &b"Text."[..]), ("photo.png", IMAGE), ("a/scan.pdf", SCAN), ("b.docx", DOCUMENT)];
+        let known = [("image", IMAGE), ("scan", &scan[..]), ("inner", &inner[..])];
+        let name_of =
+            |content: &[u8]| known.iter().find(|(_, known)| *known == content).expect("it is one of them").0;
+        let found = |name: &str, document: &[u8]| -> Vec<&str> {
+            images(name, document).iter().map(|(_, _, content)| name_of(content)).collect()
+        };
+        let zip = archive(&files);
+        assert_eq!(found("files.zip", &zip), ["image", "scan", "inner"]);
+        let places: Vec<_> =
+            images("files.zip", &zip).into_iter().map(|(page, heading, _)| (page, heading)).collect();
+        let place = |page, heading: &str| (Some(page), heading.to_owned());
+        assert_eq!(places[..2], [place(2, "photo.png"), place(3, "a/scan.pdf, page 1")]);
+        assert!(places[2].0 == Some(4) && places[2].1.starts_with("b.docx"), "{places:?}");
+
+        let mail = message(&files);
+        assert_eq!(found("mail.eml", &mail), ["image", "scan", "inner"]);
+        let places: Vec<_> = images("mail.eml", &mail).into_iter().map(|(_, heading, _)| heading).collect();
+        assert_eq!(places[..2], ["Attachment: photo.png", "Attachment: a/scan.pdf"]);
+
+        let (inner_mail, inner_zip) = (message(&files), archive(&files));
+        let nested = message(&[("first.eml", &inner_mail), ("text.txt", b"Text."), ("then.zip", &inner_zip)]);
+        assert_eq!(found("mail.eml", &nested), ["image", "scan", "inner"].repeat(2));
+        let nested = archive(&[("mail.eml", &mail), ("3", IMAGE)]);
+        assert_eq!(found("files.zip", &nested), ["image", "scan", "inner", "image"]);
+    }
+
+    #[test]
+    fn images_that_are_not_there_are_none() {
+        let (zip, mail) = (archive(&[("photo.png", IMAGE)]), message(&[("photo.png", IMAGE)]));
+        for part in
+            ["", "\n", "2\n0\n", "0\n0\n", "99999999999\n0\n", "photo.png\n1\nx", "photo.png", "1\n0\n1\n0\n"]
+        {
+            let image = EmbeddedImage { part: part.to_owned(), page: None, line: None, heading: None };
+            let found = embedded_image(&mail, &image).filter(|_| !part.is_empty());
+            assert!(found.is_none(), "{part:?}");
+        }
+        let image = EmbeddedImage { part: "1\n0\n".to_owned(), page: None, line: None, heading: None };
+        assert!(embedded_image(&zip, &image).is_none(), "files of an archive have names");
+    }
 }

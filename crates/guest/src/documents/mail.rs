@@ -1,6 +1,7 @@
 //! Reads messages: the head, the text, and the attachments that are documents.
 
 use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
 use std::io::{Cursor, Read};
 use std::path::Path;
 
@@ -9,8 +10,13 @@ use encoding_rs::{Encoding, UTF_16LE};
 use mail_parser::mailbox::mbox::MessageIterator;
 use mail_parser::{Address, Message, MessageParser, MimeHeaders, PartType};
 
+use super::detect::Content;
+use super::embedded_images::images_of_inner;
 use super::output::Writer;
-use super::{ExtractError, Extracted, Format, INPUT_MAX_BYTES, NESTING_MAX, Nesting, TOO_DEEP, html};
+use super::{
+    ATTACHMENTS_MAX, Bounds, ExtractError, Extracted, Format, INPUT_MAX_BYTES, NESTING_MAX, Nesting,
+    TOO_DEEP, WantedAttachment, detect, html,
+};
 
 /// The line in place of attachments that are not read.
 const TOO_MANY: &str = "(further attachments are not read: there are too many)";
@@ -19,74 +25,148 @@ const ADDRESSES_MAX: usize = 50;
 /// The largest stream of a message of Outlook, in bytes.
 const STREAM_MAX_BYTES: u64 = 64 * 1024 * 1024;
 
+/// The messages of a file as they are written, with their attachments.
+struct Messages<'a> {
+    writer: Writer,
+    /// The number of attachments that were met in the file. Those of files among them are not counted.
+    attachments: u32,
+    nesting: Nesting<'a>,
+}
+
 /// Reads a message in the Internet's format.
 pub(super) fn eml(bytes: &[u8], nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
     let message = MessageParser::default().parse(bytes);
     let message = message.ok_or_else(|| ExtractError::broken("message", "it has no head"))?;
-    let mut writer = Writer::new();
-    write(&mut writer, &message, nesting);
-    Ok(writer.finish(Format::Message))
+    let mut messages = Messages::new(nesting);
+    messages.write(&message, nesting.depth);
+    Ok(messages.writer.finish(Format::Message))
 }
 
 /// Reads a mailbox: messages one after the other.
 pub(super) fn mailbox(bytes: &[u8], nesting: Nesting<'_>) -> Extracted {
-    let mut writer = Writer::new();
+    let mut messages = Messages::new(nesting);
     for message in MessageIterator::new(bytes).flatten() {
         if let Some(message) = MessageParser::default().parse(message.contents()) {
-            writer.end_heading();
-            write(&mut writer, &message, nesting);
+            messages.writer.end_heading();
+            messages.write(&message, nesting.depth);
         }
-        if writer.is_full() {
+        if messages.writer.is_full() {
             break;
         }
     }
-    writer.finish(Format::Message)
+    messages.writer.finish(Format::Message)
 }
 
-fn write(writer: &mut Writer, message: &Message<'_>, nesting: Nesting<'_>) {
-    if let Some(subject) = message.subject() {
-        writer.heading(&format!("Subject: {subject}"));
+impl<'a> Messages<'a> {
+    fn new(nesting: Nesting<'a>) -> Self {
+        Self { writer: Writer::new(), attachments: 0, nesting }
     }
-    for (name, addresses) in [("From", message.from()), ("To", message.to()), ("Cc", message.cc())] {
-        if let Some(line) = addresses.and_then(address_line) {
-            writer.line(&format!("{name}: {line}"));
+
+    fn write(&mut self, message: &Message<'_>, depth: u32) {
+        if let Some(subject) = message.subject() {
+            self.writer.heading(&format!("Subject: {subject}"));
         }
-    }
-    if let Some(date) = message.date() {
-        writer.line(&format!("Date: {}", date.to_rfc3339()));
-    }
-    for part in message.text_bodies() {
-        match &part.body {
-            PartType::Text(text) => writer.lines(text),
-            PartType::Html(page) => writer.append(&html::extract(page.as_bytes())),
-            _ => {}
-        }
-    }
-    // A web page that was saved as a message names what it shows by its address.
-    for part in message.attachments().filter(|part| part.content_location().is_none()) {
-        if writer.is_full() || !nesting.take_attachment() {
-            return writer.line(TOO_MANY);
-        }
-        let name = part.attachment_name().unwrap_or("unnamed");
-        match &part.body {
-            PartType::Message(inner) if nesting.depth < NESTING_MAX => {
-                writer.heading("Attached message");
-                write(writer, inner, nesting.deeper());
+        for (name, addresses) in [("From", message.from()), ("To", message.to()), ("Cc", message.cc())] {
+            if let Some(line) = addresses.and_then(address_line) {
+                self.writer.line(&format!("{name}: {line}"));
             }
-            PartType::Message(_) => writer.line(TOO_DEEP),
-            PartType::Multipart(_) => {}
-            PartType::Text(text) | PartType::Html(text) => attach(writer, name, text.as_bytes(), nesting),
-            PartType::Binary(content) | PartType::InlineBinary(content) => {
-                attach(writer, name, content, nesting)
+        }
+        if let Some(date) = message.date() {
+            self.writer.line(&format!("Date: {}", date.to_rfc3339()));
+        }
+        for part in message.text_bodies() {
+            match &part.body {
+                PartType::Text(text) => self.writer.lines(text),
+                PartType::Html(page) => self.writer.append(&html::extract(page.as_bytes())),
+                _ => {}
             }
+        }
+        // A web page that was saved as a message names what it shows by its address.
+        for part in message.attachments().filter(|part| part.content_location().is_none()) {
+            if !self.take_attachment() {
+                return;
+            }
+            let name = part.attachment_name().unwrap_or("unnamed");
+            match &part.body {
+                PartType::Message(inner) if self.begin_message(depth) => self.write(inner, depth + 1),
+                PartType::Message(_) | PartType::Multipart(_) => {}
+                PartType::Text(text) | PartType::Html(text) => self.attach(name, text.as_bytes(), depth),
+                PartType::Binary(content) | PartType::InlineBinary(content) => {
+                    self.attach(name, content, depth);
+                }
+            }
+        }
+    }
+
+    /// Counts an attachment. Returns false if it is not read, nor those after it.
+    fn take_attachment(&mut self) -> bool {
+        self.attachments += 1;
+        let is_read = !self.writer.is_full() && self.nesting.take_attachment();
+        if !is_read {
+            self.writer.unread_file(self.attachments);
+            self.writer.line(TOO_MANY);
+        }
+        is_read
+    }
+
+    /// Begins a message inside another. Returns false if it lies too deep.
+    fn begin_message(&mut self, depth: u32) -> bool {
+        if depth >= NESTING_MAX {
+            self.writer.unread_file(self.attachments);
+            self.writer.line(TOO_DEEP);
+            return false;
+        }
+        self.writer.heading("Attached message");
+        true
+    }
+
+    /// Writes the text of the attachment that was counted last, or why it has none.
+    fn attach(&mut self, name: &str, content: &[u8], depth: u32) {
+        let number = self.attachments;
+        if let Some(wanted) = self.nesting.wanted {
+            if wanted.number == number {
+                wanted.content.replace(Some(content.to_vec()));
+            }
+            return;
+        }
+        self.writer.heading(&format!("Attachment: {name}"));
+        let document =
+            Nesting { depth, ..self.nesting }.extract(Path::new(name), content, &Bounds::default());
+        self.writer.embedded(&document);
+        match document {
+            Ok(document) => {
+                for image in images_of_inner(&number.to_string(), &document) {
+                    self.writer.image(image.part);
+                }
+                self.writer.unread_images(document.unread_images);
+                if !document.is_whole() {
+                    self.writer.unread_file(number);
+                }
+            }
+            Err(_) if is_signature(name) => {}
+            Err(_) => self.writer.unread_file(number),
         }
     }
 }
 
-/// Writes the text of an attachment, or why it has none.
-fn attach(writer: &mut Writer, name: &str, content: &[u8], nesting: Nesting<'_>) {
-    writer.heading(&format!("Attachment: {name}"));
-    writer.embedded(&nesting.extract(Path::new(name), content));
+/// Returns true for the name of a signature, which has no text.
+fn is_signature(name: &str) -> bool {
+    name.to_ascii_lowercase().ends_with(".p7s")
+}
+
+/// Returns the content of an attachment by the number by which its images are named.
+pub(super) fn attachment(message: &[u8], number: u32) -> Option<Vec<u8>> {
+    let (left, content) = (Cell::new(ATTACHMENTS_MAX), RefCell::new(None));
+    let wanted = WantedAttachment { number, content };
+    let nesting = Nesting { wanted: Some(&wanted), ..Nesting::outermost(&left) };
+    match detect::content(Path::new(""), message) {
+        Ok(Content::Msg) => msg(message, nesting).map(drop),
+        Ok(Content::Mailbox) => Ok(drop(mailbox(message, nesting))),
+        // Only the name tells some messages from other texts.
+        _ => eml(message, nesting).map(drop),
+    }
+    .ok()?;
+    wanted.content.into_inner()
 }
 
 fn address_line(addresses: &Address<'_>) -> Option<String> {
@@ -100,9 +180,10 @@ fn address_line(addresses: &Address<'_>) -> Option<String> {
 
 /// Reads a message of Outlook, whose properties are streams named by their number and type.
 pub(super) fn msg(bytes: &[u8], nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
-    let mut writer = Writer::new();
-    Outlook { file: open(bytes)?, folder: String::new(), encoding: None }.write(&mut writer, nesting);
-    Ok(writer.finish(Format::Message))
+    let mut messages = Messages::new(nesting);
+    let mut message = Outlook { file: open(bytes)?, folder: String::new(), encoding: None };
+    message.write(&mut messages, nesting.depth);
+    Ok(messages.writer.finish(Format::Message))
 }
 
 /// A message of Outlook, in a file of its own or in a folder of another message's file.
@@ -114,9 +195,10 @@ struct Outlook<'a> {
 }
 
 impl Outlook<'_> {
-    fn write(&mut self, writer: &mut Writer, nesting: Nesting<'_>) {
+    fn write(&mut self, messages: &mut Messages<'_>, depth: u32) {
         const HTML: &str = "/__substg1.0_10130102";
         self.encoding = self.encoding();
+        let writer = &mut messages.writer;
         let subject = self.text("0037");
         if !subject.is_empty() {
             writer.heading(&format!("Subject: {subject}"));
@@ -139,33 +221,25 @@ impl Outlook<'_> {
         let folder = self.folder.clone();
         for number in 0_u32.. {
             self.folder = format!("{folder}/__attach_version1.0_#{number:08X}");
-            if !self.file.is_storage(&self.folder) {
+            if !self.file.is_storage(&self.folder) || !messages.take_attachment() {
                 break;
             }
-            if writer.is_full() || !nesting.take_attachment() {
-                writer.line(TOO_MANY);
-                break;
-            }
-            self.write_attachment(writer, nesting);
+            self.write_attachment(messages, depth);
         }
         self.folder = folder;
     }
 
     /// Writes the attachment in the folder.
-    fn write_attachment(&mut self, writer: &mut Writer, nesting: Nesting<'_>) {
+    fn write_attachment(&mut self, messages: &mut Messages<'_>, depth: u32) {
         const CONTENT: &str = "/__substg1.0_37010102";
         const MESSAGE: &str = "/__substg1.0_3701000D";
         if let Some(content) = self.stream(CONTENT) {
             let (long, short) = (self.text("3707"), self.text("3704"));
             let name = [long, short].into_iter().find(|name| !name.is_empty());
-            attach(writer, name.as_deref().unwrap_or("unnamed"), &content, nesting);
-        } else if self.file.is_storage(format!("{}{MESSAGE}", self.folder)) {
-            if nesting.depth >= NESTING_MAX {
-                return writer.line(TOO_DEEP);
-            }
-            writer.heading("Attached message");
+            messages.attach(name.as_deref().unwrap_or("unnamed"), &content, depth);
+        } else if self.file.is_storage(format!("{}{MESSAGE}", self.folder)) && messages.begin_message(depth) {
             self.folder.push_str(MESSAGE);
-            self.write(writer, nesting.deeper());
+            self.write(messages, depth + 1);
         }
     }
 

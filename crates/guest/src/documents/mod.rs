@@ -7,11 +7,12 @@
 //! Files are untrusted. This module does not protect the process against a parser that uses too much memory or
 //! time: the agent calls it in a worker (see [`crate::worker`]), which has limits and can be killed.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Instant;
 
 use domain::unread::{UnreadImages, UnreadReason};
@@ -56,6 +57,7 @@ mod word;
 mod word_notes;
 mod xls_formats;
 mod xml;
+mod zip_files;
 
 /// The largest file that is read, in bytes.
 pub const INPUT_MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -72,7 +74,24 @@ pub(crate) const PIXELS_MAX: u64 = 100_000_000;
 /// The line in place of a document that is not read.
 const TOO_DEEP: &str = "(not read: too many documents inside each other)";
 /// The version of the readers: documents that failed with another version are read again.
-pub const READER_VERSION: i64 = 5;
+pub const READER_VERSION: i64 = 6;
+/// The versions since which files of some extensions are read in another way, in ascending order: those that an earlier version
+/// has read are read again, too.
+const CHANGED_READERS: &[(i64, &[&str])] = &[(
+    6,
+    &[
+        "docx", "docm", "xlsx", "xlsm", "xls", "pptx", "pptm", "odt", "ods", "odp", "eml", "msg", "mbox",
+        "zip",
+    ],
+)];
+
+/// Returns the version since which a file of this name is read as it is now.
+pub(crate) fn reader_of(path: &str) -> i64 {
+    let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+    let Some(extension) = extension else { return 0 };
+    let changed = CHANGED_READERS.iter().filter(|(_, extensions)| extensions.contains(&extension.as_str()));
+    changed.map(|(version, _)| *version).max().unwrap_or(0)
+}
 
 /// The format of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +122,7 @@ pub enum Format {
     Epub,
     /// A message with its attachments.
     Message,
-    /// The list of files in an archive.
+    /// The files in an archive: each counts as a page.
     Archive,
 }
 
@@ -125,7 +144,7 @@ impl Format {
             Self::Presentation => "presentation",
             Self::Epub => "EPUB",
             Self::Message => "message",
-            Self::Archive => "list of an archive",
+            Self::Archive => "archive",
         }
     }
 
@@ -136,6 +155,7 @@ impl Format {
             Self::Workbook => "sheet",
             Self::Presentation => "slide",
             Self::Epub => "section",
+            Self::Archive => "file",
             Self::Text
             | Self::Markdown
             | Self::Table
@@ -145,9 +165,14 @@ impl Format {
             | Self::Odt
             | Self::Rtf
             | Self::Doc
-            | Self::Message
-            | Self::Archive => "page",
+            | Self::Message => "page",
         }
+    }
+
+    /// Returns true if other files lie in it.
+    #[must_use]
+    pub const fn holds_files(self) -> bool {
+        matches!(self, Self::Archive | Self::Message)
     }
 
     /// Returns true if lines may end in the middle of a sentence because they are wrapped.
@@ -176,10 +201,37 @@ pub struct Extracted {
     pub span: Option<Span>,
     /// The pages that show images and hardly any text, of those that were read.
     pub scans: Vec<u32>,
+    /// The files inside the document that were not read, or not whole: pages of an archive, attachments of a message from 1 on.
+    pub unread_files: Vec<u32>,
     /// The images inside the document that may show text.
     pub images: Vec<EmbeddedImage>,
     /// The images inside the document that may show text and are not recognized.
     pub unread_images: UnreadImages,
+}
+
+impl Extracted {
+    /// Returns true if all text was read, but for that of images.
+    fn is_whole(&self) -> bool {
+        let is_to_end = self.span.is_none_or(|span| span.last >= span.of);
+        is_to_end && !self.truncated && self.unread_files.is_empty()
+    }
+
+    /// Creates a document without text, pages or lines.
+    const fn empty(format: Format) -> Self {
+        Self {
+            format,
+            segments: Vec::new(),
+            pages: None,
+            lines: None,
+            truncated: false,
+            notes: Vec::new(),
+            span: None,
+            scans: Vec::new(),
+            unread_files: Vec::new(),
+            images: Vec::new(),
+            unread_images: UnreadImages::NONE,
+        }
+    }
 }
 
 /// A range of pages that were read.
@@ -223,6 +275,19 @@ pub struct Segment {
     pub heading: Option<String>,
     /// The text; lines end with `\n`, without one at the end. No control characters but `\n` and `\t`.
     pub text: String,
+    /// The file inside the document that the text is of, if it is an archive.
+    pub inner: Option<Rc<InnerFile>>,
+}
+
+/// A file in an archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InnerFile {
+    /// Its name with its folders, on one line.
+    pub name: String,
+    /// The page of it that the text is on, in the words of its format, if it has pages: `slide 3`.
+    pub page: Option<String>,
+    /// Its format.
+    pub format: Format,
 }
 
 /// The reason why a file has no text.
@@ -342,7 +407,7 @@ pub fn extract_bytes(path: &Path, bytes: &[u8]) -> Result<Extracted, ExtractErro
 }
 
 fn extract_bytes_part(path: &Path, bytes: &[u8], bounds: &Bounds) -> Result<Extracted, ExtractError> {
-    extract_content(path, bytes, bounds, Nesting { depth: 0, attachments_left: &Cell::new(ATTACHMENTS_MAX) })
+    extract_content(path, bytes, bounds, Nesting::outermost(&Cell::new(ATTACHMENTS_MAX)))
 }
 
 /// The place of a document inside others.
@@ -351,22 +416,37 @@ struct Nesting<'a> {
     depth: u32,
     /// The attachments that are still read, of all documents of the file together.
     attachments_left: &'a Cell<u32>,
+    /// The attachment that is looked for; nothing is read then.
+    wanted: Option<&'a WantedAttachment>,
 }
 
-impl Nesting<'_> {
+/// The content of an attachment, once it was found.
+struct WantedAttachment {
+    number: u32,
+    content: RefCell<Option<Vec<u8>>>,
+}
+
+impl<'a> Nesting<'a> {
+    const fn outermost(attachments_left: &'a Cell<u32>) -> Self {
+        Self { depth: 0, attachments_left, wanted: None }
+    }
+
     fn deeper(self) -> Self {
         Self { depth: self.depth + 1, ..self }
     }
 
-    /// Extracts the text of a document inside this one.
+    /// Extracts the text of a document inside this one. An image has one part: itself.
     ///
     /// # Errors
     /// Returns the line that says why it is not read.
-    fn extract(self, path: &Path, bytes: &[u8]) -> Result<Extracted, String> {
+    fn extract(self, path: &Path, bytes: &[u8], bounds: &Bounds) -> Result<Extracted, String> {
         if self.depth >= NESTING_MAX {
             return Err(TOO_DEEP.to_owned());
         }
-        let extracted = extract_content(path, bytes, &Bounds::default(), self.deeper());
+        if let Some(image) = embedded_images::of_image(bytes) {
+            return Ok(image);
+        }
+        let extracted = extract_content(path, bytes, bounds, self.deeper());
         extracted.map_err(|error| format!("(not read: {error})"))
     }
 
@@ -387,9 +467,20 @@ pub(crate) fn render_scan(bytes: &[u8], page: u32) -> Option<(Vec<u8>, u32)> {
 
 /// Returns an image inside a document, with its pixels per inch if they are known; `None` if it cannot be recognized.
 pub(crate) fn embedded_image(document: &[u8], image: &EmbeddedImage) -> Option<(Vec<u8>, Option<u32>)> {
+    if let Some((file, image)) = embedded_images::in_inner(document, &image.part) {
+        return embedded_image(&file, &image);
+    }
     if detect::is_pdf(document) {
-        let (rendered, dpi) = pdf_images::render(document, image.page?, &image.part)?;
+        let page = image.page?;
+        // A scanned page of a file inside another has no part.
+        let (rendered, dpi) = match image.part.is_empty() {
+            true => render_scan(document, page)?,
+            false => pdf_images::render(document, page, &image.part)?,
+        };
         return Some((rendered, Some(dpi)));
+    }
+    if image.part.is_empty() {
+        return Some((document.to_vec(), None));
     }
     Some((embedded_images::content(document, &image.part)?, None))
 }
@@ -435,19 +526,9 @@ impl DrawnDocument {
 /// Returns the document of recognized text on one page; `None` if there is none.
 pub(crate) fn recognized(page: u32, text: &str) -> Option<Extracted> {
     let text = scan::paragraphs(text);
-    let segments = vec![Segment { page: Some(page), lines: None, heading: None, text }];
-    (!segments[0].text.is_empty()).then_some(Extracted {
-        format: Format::Pdf,
-        segments,
-        pages: Some(page),
-        lines: None,
-        truncated: false,
-        notes: Vec::new(),
-        span: None,
-        scans: Vec::new(),
-        images: Vec::new(),
-        unread_images: UnreadImages::NONE,
-    })
+    let segments = vec![Segment { page: Some(page), lines: None, heading: None, text, inner: None }];
+    let is_text = !segments[0].text.is_empty();
+    is_text.then_some(Extracted { segments, pages: Some(page), ..Extracted::empty(Format::Pdf) })
 }
 
 fn extract_content(
@@ -471,7 +552,7 @@ fn extract_content(
         Content::Eml => guarded("message", || mail::eml(bytes, nesting)),
         Content::Mailbox => guarded("message", || Ok(mail::mailbox(bytes, nesting))),
         Content::Msg => guarded("message", || mail::msg(bytes, nesting)),
-        Content::Archive(archive) => guarded("ZIP", || Ok(archive.list())),
+        Content::Archive(archive) => guarded("ZIP", || zip_files::extract(archive, bounds, nesting)),
         // Images of a page are no parts of its file.
         Content::Html => guarded("HTML", || Ok(Extracted { images: Vec::new(), ..html::extract(bytes) })),
         Content::Plain(format) => text::extract(bytes, format),

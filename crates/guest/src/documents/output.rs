@@ -25,6 +25,8 @@ pub(super) struct Writer {
     images: Vec<EmbeddedImage>,
     /// The parts of the images.
     image_parts: HashSet<String>,
+    unread_files: Vec<u32>,
+    unread_images: UnreadImages,
 }
 
 impl Writer {
@@ -40,6 +42,8 @@ impl Writer {
             truncated: false,
             images: Vec::new(),
             image_parts: HashSet::new(),
+            unread_files: Vec::new(),
+            unread_images: UnreadImages::NONE,
         }
     }
 
@@ -104,6 +108,16 @@ impl Writer {
         }
     }
 
+    /// Counts a file inside the document that is not read, or not whole.
+    pub(super) fn unread_file(&mut self, number: u32) {
+        self.unread_files.push(number);
+    }
+
+    /// Counts images that are not recognized.
+    pub(super) fn unread_images(&mut self, images: UnreadImages) {
+        self.unread_images.add_all(images);
+    }
+
     /// Adds each line of a text.
     pub(super) fn lines(&mut self, text: &str) {
         text.lines().for_each(|line| self.line(line));
@@ -139,6 +153,7 @@ impl Writer {
                 lines,
                 heading: self.heading.clone(),
                 text: std::mem::take(&mut self.text),
+                inner: None,
             });
         }
         self.first_line = self.next_line;
@@ -148,22 +163,20 @@ impl Writer {
         self.close_segment();
         let lines = self.page.is_none().then_some(self.next_line - 1);
         Extracted {
-            format,
             segments: self.segments,
             pages: self.page,
             lines,
             truncated: self.truncated,
-            notes: Vec::new(),
-            scans: Vec::new(),
             images: self.images,
-            unread_images: UnreadImages::NONE,
-            span: None,
+            unread_files: self.unread_files,
+            unread_images: self.unread_images,
+            ..Extracted::empty(format)
         }
     }
 }
 
 /// Removes control characters and collapses spaces; retains tabs.
-fn clean_line(line: &str) -> String {
+pub(super) fn clean_line(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     for c in line.chars() {
         match c {

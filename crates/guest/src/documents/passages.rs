@@ -4,11 +4,12 @@
 //! paragraphs; a sentence is split only if it alone exceeds the bound.
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 
 use super::clause::{self, Start};
-use super::{Extracted, Format, Segment};
+use super::{Extracted, Format, InnerFile, Segment};
 
 /// From this length on, in bytes, a piece ends at the next paragraph.
 const PARAGRAPHS_MIN_BYTES: usize = 300;
@@ -37,11 +38,13 @@ pub struct Piece {
 pub fn split(document: &Extracted, max_bytes: usize) -> Vec<Piece> {
     let mut cutter = Cutter {
         format: document.format,
+        inner: None,
         max_bytes: max_bytes.max(BOUND_MIN_BYTES),
         heading: None,
         pieces: Vec::new(),
     };
     for segment in &document.segments {
+        cutter.enter(document.format, segment);
         cutter.segment(segment);
     }
     cutter.pieces
@@ -85,12 +88,24 @@ impl Counted {
 
 struct Cutter {
     format: Format,
+    /// The file in an archive that the pieces are of.
+    inner: Option<Rc<InnerFile>>,
     max_bytes: usize,
     heading: Option<String>,
     pieces: Vec<Piece>,
 }
 
 impl Cutter {
+    /// Begins a file inside the document, if the segment is of another one than those before.
+    fn enter(&mut self, format: Format, segment: &Segment) {
+        let name = |inner: &Option<Rc<InnerFile>>| inner.as_ref().map(|inner| inner.name.clone());
+        if name(&segment.inner) != name(&self.inner) {
+            self.heading = None;
+        }
+        self.inner.clone_from(&segment.inner);
+        self.format = segment.inner.as_ref().map_or(format, |inner| inner.format);
+    }
+
     fn segment(&mut self, segment: &Segment) {
         if segment.heading.is_some() {
             self.heading.clone_from(&segment.heading);
@@ -158,6 +173,10 @@ impl Cutter {
             (first.saturating_add(begins), first.saturating_add(counted.up_to(&segment.text, range.end)))
         });
         let text = segment.text[range].to_owned();
+        let heading = match &self.inner {
+            Some(file) => Some(heading_in(file, heading.as_deref())),
+            None => heading,
+        };
         self.pieces.push(Piece { page: segment.page, lines, heading, text });
     }
 
@@ -281,6 +300,14 @@ fn announces_more(text: &str, next: Kind) -> bool {
 
 /// The maximum length of a title above the first line of a section, in bytes.
 const TITLE_BEFORE_MAX_BYTES: usize = 80;
+
+/// Names a file in an archive, with the page and the heading in it.
+pub(super) fn heading_in(file: &InnerFile, heading: Option<&str>) -> String {
+    let page = file.page.as_ref().map(|page| format!(", {page}")).unwrap_or_default();
+    let heading = heading.filter(|heading| *heading != file.name);
+    let heading = heading.map(|heading| format!(" › {heading}")).unwrap_or_default();
+    bounded(&format!("{}{page}{heading}", file.name))
+}
 
 /// Returns true if a heading is a mark without words of its own: `§ 12`, `ČÁST PRVNÍ`.
 fn is_bare_mark(heading: &str) -> bool {

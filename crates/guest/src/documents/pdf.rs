@@ -7,7 +7,6 @@ use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
 
-use domain::unread::UnreadImages;
 use hayro_interpret::font::{Glyph, GlyphRun, PositionedGlyph};
 use hayro_interpret::hayro_cmap::WritingMode;
 use hayro_interpret::hayro_syntax::page::Page;
@@ -91,7 +90,7 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
         }
         read_bytes += text.len();
         if !text.is_empty() {
-            segments.push(Segment { page: Some(next), lines: None, heading: None, text });
+            segments.push(Segment { page: Some(next), lines: None, heading: None, text, inner: None });
         }
         next += 1;
     }
@@ -103,16 +102,14 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
         });
     }
     Ok(Extracted {
-        format: Format::Pdf,
         segments,
         pages: Some(pages),
-        lines: None,
         truncated: pages > of && read >= of,
         notes,
         span: Some(Span { first, last: read, of }),
         scans,
         images,
-        unread_images: UnreadImages::NONE,
+        ..Extracted::empty(Format::Pdf)
     })
 }
 

@@ -1,7 +1,6 @@
 //! Reads plain text: detects the encoding and retains the lines.
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
-use domain::unread::UnreadImages;
 use encoding_rs::{Encoding, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1250};
 
 use super::{ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, Segment};
@@ -21,18 +20,12 @@ pub(super) fn extract(bytes: &[u8], format: Format) -> Result<Extracted, Extract
     let lines = u32::try_from(text.split('\n').count()).unwrap_or(u32::MAX);
     let empty = text.trim().is_empty();
     let heading = (format == Format::Table).then(|| first_line(&text)).flatten();
-    let segment = Segment { page: None, lines: Some((1, lines)), heading, text };
+    let segment = Segment { page: None, lines: Some((1, lines)), heading, text, inner: None };
     Ok(Extracted {
-        format,
         segments: if empty { Vec::new() } else { vec![segment] },
-        pages: None,
         lines: Some(if empty { 0 } else { lines }),
         truncated,
-        notes: Vec::new(),
-        scans: Vec::new(),
-        images: Vec::new(),
-        unread_images: UnreadImages::NONE,
-        span: None,
+        ..Extracted::empty(format)
     })
 }
 

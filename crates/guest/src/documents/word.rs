@@ -16,7 +16,7 @@ use super::output::Writer;
 use super::parts::{Relation, image_targets, relations};
 use super::word_notes::Notes;
 use super::xml::{attribute, event_text, events, paragraphs, unless_broken};
-use super::{ExtractError, Extracted, Format, Nesting, PAGES_MAX, chart};
+use super::{Bounds, ExtractError, Extracted, Format, Nesting, PAGES_MAX, chart};
 
 /// The maximum depth of tables; deeper ones become text of the cell.
 const NESTING_MAX: usize = 32;
@@ -108,7 +108,10 @@ impl Embedded {
                     let mut bytes = Vec::new();
                     part.read_to_end(&mut bytes).map_err(|error| unpacking("DOCX", &error))?;
                     if nesting.take_attachment() {
-                        embedded.chunks.insert(id.clone(), nesting.extract(Path::new(target), &bytes));
+                        embedded.chunks.insert(
+                            id.clone(),
+                            nesting.extract(Path::new(target), &bytes, &Bounds::default()),
+                        );
                     }
                 }
             }

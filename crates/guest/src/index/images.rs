@@ -187,14 +187,17 @@ impl Index {
         )?;
         let next = statement.query_row([path], |row| {
             let language: Option<String> = row.get(5)?;
+            let image = EmbeddedImage {
+                part: row.get(1)?,
+                page: row.get(2)?,
+                line: row.get(3)?,
+                heading: row.get(4)?,
+            };
+            // A file in an archive or a message may be in another language.
+            let language = language.filter(|_| !image.is_of_inner());
             Ok(PendingImage {
                 id: row.get(0)?,
-                image: EmbeddedImage {
-                    part: row.get(1)?,
-                    page: row.get(2)?,
-                    line: row.get(3)?,
-                    heading: row.get(4)?,
-                },
+                image,
                 language: language.as_deref().and_then(Language::of_code),
             })
         });

@@ -129,7 +129,7 @@ impl Scope {
 
     /// Returns true if this work is not left to the background.
     fn reads(&self, file: &Found, todo: &IndexQueue) -> bool {
-        self.background || todo.images == 0 || self.wants(&file.path)
+        self.background || !todo.anew && (todo.images == 0 || self.wants(&file.path))
     }
 
     fn wants(&self, path: &str) -> bool {
@@ -230,8 +230,8 @@ impl Library {
             return Ok(update);
         }
         let _working = self.activity.work();
-        // Reads the files that the question names first, then small files, and images inside them last.
-        changed.sort_by_key(|(file, todo)| (todo.images, file.stamp.size, file.path.clone()));
+        // Reads the files that the question names first, then small files, images inside them, and last what was read before.
+        changed.sort_by_key(|(file, todo)| (todo.anew, todo.images, file.stamp.size, file.path.clone()));
         let (wanted, mut rest): (VecDeque<_>, VecDeque<_>) =
             changed.into_iter().partition(|(file, _)| scope.wants(&file.path));
         if scope.wanted_only {
@@ -454,7 +454,10 @@ fn changes(
     }
     let now = seconds();
     let todo = |file: &Found| match known.get(&file.path) {
-        Some((known, _)) => known.todo(&file.stamp, now),
+        Some((known, _)) => {
+            let todo = known.todo(&file.stamp, now);
+            todo.or_else(|| known.is_read_anew(&file.path).then(IndexQueue::anew))
+        }
         None => Some(IndexQueue::whole()),
     };
     Ok(present.iter().filter_map(|file| todo(file).map(|todo| (file.clone(), todo))).collect())
@@ -484,6 +487,8 @@ fn is_within(path: &str, folder: &str) -> bool {
 mod image_tests;
 #[cfg(test)]
 mod integrity_tests;
+#[cfg(test)]
+mod reader_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

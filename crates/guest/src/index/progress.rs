@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::images::PendingImage;
 use super::walk::Stamp;
 use crate::documents::passages::Piece;
-use crate::documents::{EmbeddedImage, READER_VERSION, Span};
+use crate::documents::{EmbeddedImage, READER_VERSION, Span, reader_of};
 
 /// The delay before a temporary failure is retried for the first time; doubles with each further failure.
 pub const RETRY_AFTER: Duration = Duration::from_secs(2 * 60);
@@ -42,9 +42,12 @@ pub struct Batch {
     /// True if the document is longer than what is read of it.
     #[serde(default)]
     pub cut: bool,
-    /// True if it is the list of the files in an archive.
+    /// True of an archive or a message.
     #[serde(default)]
-    pub is_list: bool,
+    pub holds_files: bool,
+    /// The files inside the document that were not read, or not whole.
+    #[serde(default)]
+    pub unread_files: Vec<u32>,
     /// The pages that are images without text, of those that were read.
     #[serde(default)]
     pub scans: Vec<u32>,
@@ -103,7 +106,7 @@ pub struct IndexedFile {
     pub reader: i64,
     /// The length of its passages, in bytes.
     pub text_bytes: i64,
-    /// The number of indexed pages that are images without text.
+    /// The number of indexed pages that are images without text, or files inside it that were not read whole.
     pub scans: u32,
     /// The number of images inside it that are still to be read.
     pub images: u32,
@@ -120,12 +123,19 @@ pub struct IndexQueue {
     pub reached: Option<(u32, u32)>,
     /// The number of images inside it to read, after everything else.
     pub images: u32,
+    /// True of a document that was read, and is read anew when nothing else is left to read.
+    pub anew: bool,
 }
 
 impl IndexQueue {
     /// Returns the work for a document of which nothing has been read.
     pub(super) const fn whole() -> Self {
-        Self { pages: None, attempts: 0, reached: None, images: 0 }
+        Self { pages: None, attempts: 0, reached: None, images: 0, anew: false }
+    }
+
+    /// Returns the work for a document that is read anew.
+    pub(super) const fn anew() -> Self {
+        Self { anew: true, ..Self::whole() }
     }
 }
 
@@ -192,6 +202,12 @@ impl IndexedFile {
         self.reader != READER_VERSION && (self.problem.is_some() || !self.complete)
     }
 
+    /// Returns true if the file, of this path, was read, and the current readers read it in another way.
+    #[must_use]
+    pub fn is_read_anew(&self, path: &str) -> bool {
+        self.complete && !self.is_outdated() && self.reader < reader_of(path)
+    }
+
     /// Returns the remaining work for the file's current state; `None` if there is none, or none before the next
     /// retry.
     #[must_use]
@@ -208,14 +224,14 @@ impl IndexedFile {
         let pages = self.pages.as_ref();
         let reached = pages.map(|(runs, of)| (runs.pages(), *of));
         if rests {
-            let images = IndexQueue { pages: None, attempts: 0, reached, images: self.images };
+            let images = IndexQueue { reached, images: self.images, ..IndexQueue::whole() };
             return (self.images > 0).then_some(images);
         }
         Some(IndexQueue {
             pages: pages.and_then(|(runs, of)| runs.missing_pages(*of)),
             attempts: self.attempts,
             reached,
-            images: 0,
+            ..IndexQueue::whole()
         })
     }
 }

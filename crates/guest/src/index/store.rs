@@ -214,9 +214,16 @@ impl Index {
         let transaction = self.connection.transaction()?;
         let same = row_of(&transaction, &file.path)?
             .filter(|(_, known)| known.stamp == file.stamp && !known.is_outdated());
-        let known = match outcome {
-            Ok(batch) => add_batch(&transaction, file, same, batch)?,
-            Err(problem) => add_problem(&transaction, file, same, problem, now)?,
+        let anew = same.as_ref().is_some_and(|(_, known)| known.is_read_anew(&file.path));
+        let known = match (outcome, same) {
+            (Ok(batch), same) => add_batch(&transaction, file, same.filter(|_| !anew), batch)?,
+            // What was read before stays.
+            (Err(_), Some((id, mut known))) if anew => {
+                known.reader = READER_VERSION;
+                update_file(&transaction, id, &known)?;
+                known
+            }
+            (Err(problem), same) => add_problem(&transaction, file, same, problem, now)?,
         };
         transaction.commit()?;
         Ok(known)
@@ -423,7 +430,7 @@ fn add_batch(
     let pieces: Vec<&Piece> = batch.pieces.iter().filter(is_new).collect();
     let images: Vec<_> =
         batch.images.iter().filter(|image| image.page.is_none_or(|page| !runs.has(page))).collect();
-    let new_scans = batch.scans.iter().filter(|page| !runs.has(**page)).count();
+    let new_scans = batch.scans.iter().chain(&batch.unread_files).filter(|page| !runs.has(**page)).count();
     let new_scans = u32::try_from(new_scans).unwrap_or(u32::MAX);
     let (total, own): (i64, i64) = transaction.query_row(
         "SELECT coalesce(sum(text_bytes), 0), coalesce(sum(CASE id WHEN ?1 THEN text_bytes END), 0) FROM file",
@@ -460,8 +467,9 @@ fn add_batch(
             UnreadReason::Long,
             "only its beginning is searched: it is longer than what is read of a document",
         )
-    } else if batch.is_list {
-        problem(UnreadReason::Archive, "only the names of the files in the archive are searched")
+    } else if known.scans > 0 && batch.holds_files {
+        let text = format!("{} of the files in it could not be read, or not whole", known.scans);
+        problem(UnreadReason::InnerFiles, &text)
     } else if known.scans > 0 {
         let text = format!("{} of its pages are scans without text", known.scans);
         problem(UnreadReason::ScannedPages, &text)
@@ -470,6 +478,7 @@ fn add_batch(
     };
     known.pages = batch.span.map(|span| (runs, span.of));
     (known.attempts, known.retry_at) = (0, None);
+    known.reader = READER_VERSION;
     known.text_bytes = own;
     let (_, unread) = images::count(transaction, id, Duration::ZERO, unread)?;
     known.note_unread_images(unread);
@@ -492,6 +501,7 @@ fn add_problem(
         Some(same) => same,
         None => (begin_file(transaction, file, &[])?, IndexedFile::new(file.stamp)),
     };
+    known.reader = READER_VERSION;
     known.attempts = known.attempts.saturating_add(1);
     known.retry_at = problem.passing.then(|| retry_at(now, known.attempts));
     known.problem = Some(problem.clone());
@@ -519,7 +529,7 @@ pub(super) fn update_file(
             known.attempts,
             known.retry_at,
             known.text_bytes,
-            READER_VERSION,
+            known.reader,
             known.scans
         ],
     )?;

@@ -506,23 +506,24 @@ async fn files_that_were_not_read_in_time_are_named_at_once() {
 
 #[tokio::test]
 async fn a_document_that_is_read_in_part_is_said_to_be() {
-    let fixture = Fixture::with(&[("long.txt", "an apple"), ("scan.txt", "a pear"), ("list.txt", "a plum")]);
+    let fixture = Fixture::with(&[("long.txt", "an apple"), ("scan.txt", "a pear"), ("files.txt", "a plum")]);
     let partial = |wanted: Wanted| {
         let is_long = wanted.file.ends_with("long.txt");
-        let is_list = wanted.file.ends_with("list.txt");
+        let is_archive = wanted.file.ends_with("files.txt");
         let fixture = &fixture;
         async move {
             let mut batch = fixture.lines_of(wanted).await?;
             batch.cut = is_long;
-            batch.is_list = is_list;
-            batch.scans = if is_long { Vec::new() } else { vec![3, 4] };
+            batch.holds_files = is_archive;
+            batch.unread_files = if is_archive { vec![3, 4] } else { Vec::new() };
+            batch.scans = if is_long || is_archive { Vec::new() } else { vec![3, 4] };
             Ok(batch)
         }
     };
-    let all = ["/long.txt".to_owned(), "/scan.txt".to_owned(), "/list.txt".to_owned()];
+    let all = ["/long.txt".to_owned(), "/scan.txt".to_owned(), "/files.txt".to_owned()];
     let unread = fixture.library.read_now(&all, Duration::from_secs(5), partial).await;
     let reasons: Vec<UnreadReason> = unread.into_iter().map(|file| file.reason).collect();
-    assert_eq!(reasons, [UnreadReason::Archive, UnreadReason::Long, UnreadReason::ScannedPages]);
+    assert_eq!(reasons, [UnreadReason::InnerFiles, UnreadReason::Long, UnreadReason::ScannedPages]);
     assert_eq!(fixture.search("apple").await.passages.len(), 1, "what was read is found");
 }
 

@@ -18,7 +18,7 @@ use super::jail::Jail;
 use super::path::{display_path, parse, plain};
 use super::read::{extent, image, passage};
 use crate::documents::passages::split;
-use crate::documents::{Bounds, Format, extract_part};
+use crate::documents::{Bounds, extract_part};
 
 /// The timeout of reading the pages of one document.
 const READ_TIME_MAX: Duration = Duration::from_secs(10);
@@ -92,8 +92,8 @@ fn describe(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) 
         }
         return format!("{about}; holds no text");
     }
-    if document.format == Format::Archive {
-        unread(&name, UnreadReason::Archive);
+    if !document.unread_files.is_empty() {
+        unread(&name, UnreadReason::InnerFiles);
     }
     if !is_whole || text > *room || output.passages.len() + pieces.len() > OUTPUT_PASSAGES_MAX {
         return format!("{about}; too long to stand here: use search and read");

@@ -153,8 +153,8 @@ pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> 
         };
         // An image may be shown, and so may a document of which a part is searched.
         let problem = problem.filter(|problem| {
-            use UnreadReason::{Archive, Image, Images, Long, NoText, ScannedPages};
-            !matches!(problem.reason, Archive | Image | Images(_) | Long | NoText | ScannedPages)
+            use UnreadReason::{Image, Images, InnerFiles, Long, NoText, ScannedPages};
+            !matches!(problem.reason, Image | Images(_) | InnerFiles | Long | NoText | ScannedPages)
         });
         let left = until.saturating_duration_since(Instant::now());
         let time = left.min(ATTACHED_FILE_TIME_MAX);

@@ -71,6 +71,7 @@ pub(super) fn read(jail: &Jail, request: &PreviewRequest) -> Preview {
         // The heading of rows has the names of the columns, too.
         let heading = segment.heading.filter(|_| document.format == Format::Workbook);
         let sheet = heading.map(|heading| heading.split(": ").next().unwrap_or_default().to_owned());
+        let name = sheet.or_else(|| segment.inner.map(|inner| inner.name.clone()));
         let mut text = segment.text;
         if preview.texts.len() >= TEXTS_MAX || text.len() > room {
             preview.truncated = true;
@@ -78,7 +79,7 @@ pub(super) fn read(jail: &Jail, request: &PreviewRequest) -> Preview {
         }
         room -= text.len();
         if !text.is_empty() && preview.texts.len() < TEXTS_MAX {
-            preview.texts.push(PreviewText { page: segment.page, sheet, text });
+            preview.texts.push(PreviewText { page: segment.page, name, text });
         }
     }
     preview

@@ -185,7 +185,8 @@ fn batch_of(document: &Extracted, max_bytes: usize) -> Batch {
         pieces: split(document, max_bytes),
         span: document.span,
         cut: document.truncated,
-        is_list: document.format == Format::Archive,
+        holds_files: document.format.holds_files(),
+        unread_files: document.unread_files.clone(),
         scans: document.scans.clone(),
         images: document.images.clone(),
         unread_images: document.unread_images.counts(),
@@ -417,7 +418,13 @@ mod tests {
 
     #[test]
     fn pages_are_begun_as_a_whole_and_a_long_one_comes_in_parts() {
-        let page = |number, text: String| Segment { page: Some(number), lines: None, heading: None, text };
+        let page = |number, text: String| Segment {
+            page: Some(number),
+            lines: None,
+            heading: None,
+            text,
+            inner: None,
+        };
         let segments = (1..=10).map(|number| {
             let words = if number == 5 { 4000 } else { 400 };
             page(number, "Věta o ničem. ".repeat(words).trim_end().to_owned())

@@ -178,7 +178,7 @@ fn place(language: Language, place: &Place, files: &[&str]) -> String {
             if let Some(page) = page {
                 let _ = write!(out, ", {} {page}", page_word(language, kind));
             }
-            if let Some((first, last)) = lines.filter(|_| page.is_none() || kind == PageKind::Sheet) {
+            if let Some((first, last)) = lines.filter(|_| page.is_none() || kind.has_lines()) {
                 let word = line_word(language, kind, first == last);
                 let _ = if first == last {
                     write!(out, ", {word} {first}")
@@ -206,6 +206,10 @@ fn page_word(language: Language, kind: PageKind) -> &'static str {
         (Language::Slovak, PageKind::Section) => "oddiel",
         (Language::German, PageKind::Section) => "Abschnitt",
         (Language::English, PageKind::Section) => "section",
+        (Language::Czech, PageKind::File) => "soubor",
+        (Language::Slovak, PageKind::File) => "súbor",
+        (Language::German, PageKind::File) => "Datei",
+        (Language::English, PageKind::File) => "file",
         (Language::Czech | Language::Slovak, PageKind::Page) => "strana",
         (Language::German, PageKind::Page) => "Seite",
         (Language::English, PageKind::Page) => "page",

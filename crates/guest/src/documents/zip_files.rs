@@ -1,0 +1,184 @@
+//! Reads the files in an archive. Each counts as a page, in the order in which the archive lists them.
+
+use std::cell::Cell;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Instant;
+
+use domain::unread::UnreadImages;
+
+use super::archive::{Archive, ArchivedFile, TOTAL_MAX_BYTES};
+use super::embedded_images::{LISTED_MAX, images_of_inner};
+use super::output::clean_line;
+use super::passages::heading_in;
+use super::{
+    ATTACHMENTS_MAX, Bounds, EmbeddedImage, ExtractError, Extracted, Format, InnerFile, Nesting,
+    OUTPUT_MAX_BYTES, PAGES_MAX, Segment, Span,
+};
+
+/// The longest name of a file that is shown, in bytes.
+const NAME_MAX_BYTES: usize = 200;
+/// The line in place of files of an archive inside another document.
+const TOO_MANY_ATTACHED: &str = "(not read: there are too many)";
+/// The line in place of files that come after as much as is unpacked of an archive.
+const TOTAL_EXCEEDED: &str = "(not read: the files before it are too large together)";
+
+/// Reads the files of an archive within bounds: at least one, each whole.
+///
+/// # Errors
+/// Fails if all files are encrypted.
+pub(super) fn extract(
+    mut archive: Archive<'_>,
+    bounds: &Bounds,
+    nesting: Nesting<'_>,
+) -> Result<Extracted, ExtractError> {
+    let mut files = archive.files();
+    if !files.is_empty() && files.iter().all(|file| file.is_encrypted) {
+        return Err(ExtractError::Encrypted("ZIP"));
+    }
+    let is_cut = files.len() > PAGES_MAX as usize;
+    files.truncate(PAGES_MAX as usize);
+    let of = u32::try_from(files.len()).unwrap_or(PAGES_MAX);
+    let (first, last) = (bounds.first_page.max(1), bounds.last_page.min(of));
+    let mut pages = Pages::default();
+    let mut unpacked_bytes = 0_u64;
+    let mut read = first - 1;
+    for (page, file) in (1..=last).zip(&files) {
+        unpacked_bytes = unpacked_bytes.saturating_add(file.bytes);
+        if page < first {
+            continue;
+        }
+        let is_late = bounds.until.is_some_and(|until| Instant::now() >= until);
+        if page > first && (is_late || pages.bytes >= bounds.text_max_bytes.min(OUTPUT_MAX_BYTES)) {
+            break;
+        }
+        let content = if unpacked_bytes > TOTAL_MAX_BYTES {
+            Err(TOTAL_EXCEEDED.to_owned())
+        } else {
+            content(&mut archive, file, bounds, nesting)
+        };
+        // A file for which the time does not suffice is the first of the next part.
+        let is_broken_off = |inner: &Extracted| inner.span.is_some_and(|span| span.last < span.of);
+        if page > first && content.as_ref().is_ok_and(is_broken_off) {
+            break;
+        }
+        pages.add(page, file, content);
+        read = page;
+    }
+    let Pages { segments, unread, images, unread_images, bytes: _ } = pages;
+    Ok(Extracted {
+        segments,
+        pages: Some(of),
+        truncated: is_cut && read >= of,
+        span: Some(Span { first, last: read, of }),
+        unread_files: unread,
+        images,
+        unread_images,
+        ..Extracted::empty(Format::Archive)
+    })
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// Returns the line that says why it is not read.
+fn content(
+    archive: &mut Archive<'_>,
+    file: &ArchivedFile,
+    bounds: &Bounds,
+    nesting: Nesting<'_>,
+) -> Result<Extracted, String> {
+    let refused = |error: ExtractError| format!("(not read: {error})");
+    if file.is_encrypted {
+        return Err(refused(ExtractError::Encrypted("archived")));
+    }
+    // The files of an archive are its pages; those of one inside another document are its attachments.
+    let own_attachments = Cell::new(ATTACHMENTS_MAX);
+    let nesting = match nesting.depth {
+        0 => Nesting { attachments_left: &own_attachments, ..nesting },
+        _ if nesting.take_attachment() => nesting,
+        _ => return Err(TOO_MANY_ATTACHED.to_owned()),
+    };
+    let bytes = archive.content(file).map_err(refused)?;
+    let bounds = Bounds { first_page: 1, last_page: u32::MAX, ..*bounds };
+    nesting.extract(Path::new(&file.name), &bytes, &bounds)
+}
+
+/// What was read of an archive.
+#[derive(Default)]
+struct Pages {
+    segments: Vec<Segment>,
+    /// The length of the text, in bytes.
+    bytes: usize,
+    /// The pages of files that were not read, or not whole.
+    unread: Vec<u32>,
+    images: Vec<EmbeddedImage>,
+    /// The images that are not recognized.
+    unread_images: UnreadImages,
+}
+
+impl Pages {
+    fn add(&mut self, page: u32, file: &ArchivedFile, content: Result<Extracted, String>) {
+        let name = shown_name(&file.name);
+        let mut title = name.clone();
+        if let Err(why) = &content {
+            self.unread.push(page);
+            title = format!("{title}\n{why}");
+        }
+        self.push(Segment {
+            page: Some(page),
+            lines: None,
+            heading: Some(name.clone()),
+            text: title,
+            inner: Some(Rc::new(InnerFile { name: name.clone(), page: None, format: Format::Archive })),
+        });
+        if let Ok(document) = content {
+            self.add_document(page, &file.name, &name, document);
+        }
+    }
+
+    fn add_document(&mut self, page: u32, part: &str, name: &str, document: Extracted) {
+        if !document.is_whole() {
+            self.unread.push(page);
+        }
+        let word = document.format.page_word();
+        let page_title = |inner: Option<u32>| inner.map(|inner| format!("{word} {inner}"));
+        let room = LISTED_MAX.saturating_sub(self.images.len());
+        self.images.extend(images_of_inner(part, &document).into_iter().take(room).map(|image| {
+            let own =
+                InnerFile { name: name.to_owned(), page: page_title(image.page), format: document.format };
+            let heading = Some(heading_in(&own, image.heading.as_deref()));
+            let line = image.line.filter(|_| document.pages.is_none());
+            EmbeddedImage { page: Some(page), line, heading, ..image }
+        }));
+        self.unread_images.add_all(document.unread_images);
+        for segment in document.segments {
+            let (name, inner_page, format) = match &segment.inner {
+                Some(deeper) => {
+                    (shown_name(&format!("{name}/{}", deeper.name)), deeper.page.clone(), deeper.format)
+                }
+                None => (name.to_owned(), page_title(segment.page), document.format),
+            };
+            self.push(Segment {
+                page: Some(page),
+                // Lines begin anew on each page of the file.
+                lines: segment.lines.filter(|_| document.pages.is_none()),
+                heading: segment.heading,
+                text: segment.text,
+                inner: Some(Rc::new(InnerFile { name, page: inner_page, format })),
+            });
+        }
+    }
+
+    fn push(&mut self, segment: Segment) {
+        self.bytes += segment.text.len();
+        self.segments.push(segment);
+    }
+}
+
+/// Returns a file's name on one line.
+fn shown_name(name: &str) -> String {
+    let mut name = clean_line(name);
+    name.truncate(name.floor_char_boundary(NAME_MAX_BYTES));
+    if name.is_empty() { "unnamed".to_owned() } else { name }
+}

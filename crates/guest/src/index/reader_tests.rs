@@ -1,0 +1,66 @@
+//! Documents that a later release reads in another way.
+
+use std::time::Duration;
+
+use domain::indexing::IndexState;
+use domain::unread::UnreadReason;
+
+use super::tests::{Fixture, paths};
+use super::{ExtractionProblem, Index};
+
+/// Has all documents been read by an earlier release.
+fn date_back(fixture: &Fixture) {
+    let index = Index::open(fixture.index.path()).unwrap();
+    index.connection().execute("UPDATE file SET reader = reader - 1", []).unwrap();
+    drop(index);
+    fixture.read_since();
+}
+
+async fn keep_up(fixture: &Fixture) {
+    fixture.library.touch([]);
+    fixture.library.keep_up(|wanted| fixture.lines_of(wanted)).await;
+}
+
+#[tokio::test]
+async fn documents_that_are_read_in_another_way_are_read_again_after_all_others() {
+    let long = "pages\none\ntwo\nthree\nfour\nfive\nsix\nmulberry";
+    let fixture = Fixture::with(&[("a.docx", "an apple"), ("b.txt", "a pear"), ("long.odt", long)]);
+    fixture.search("apple").await;
+    date_back(&fixture);
+    fixture.write("new.txt", "a plum, larger than the others: ".repeat(9).as_str());
+    let found = fixture.search("apple").await;
+    assert_eq!(paths(&found), ["/a.docx"]);
+    assert!(!found.text.contains("Not searched yet"), "{}", found.text);
+    assert_eq!(fixture.read_since(), ["new.txt"], "no search waits for them");
+    let states = fixture.library.states().await;
+    assert!(states.iter().all(|(_, indexing)| indexing.state == IndexState::Indexed), "{states:?}");
+
+    fixture.write("last.txt", "a quince, larger than the others: ".repeat(9).as_str());
+    keep_up(&fixture).await;
+    assert_eq!(fixture.read_in_order(), ["last.txt", "a.docx", "long.odt", "long.odt"]);
+    keep_up(&fixture).await;
+    assert!(fixture.read_since().is_empty(), "each is read once");
+    assert_eq!(fixture.search("apple").await.passages.len(), 1);
+    assert_eq!(fixture.search("mulberry").await.passages.len(), 1);
+}
+
+#[tokio::test]
+async fn what_was_read_before_stays_if_it_cannot_be_read_again() {
+    let fixture = Fixture::with(&[("a.docx", "an apple")]);
+    fixture.search("apple").await;
+    date_back(&fixture);
+    fixture.library.touch([]);
+    let refused = || ExtractionProblem {
+        reason: UnreadReason::Broken,
+        text: "it is broken".to_owned(),
+        passing: false,
+    };
+    tokio::time::timeout(Duration::from_secs(60), fixture.library.keep_up(|_| async { Err(refused()) }))
+        .await
+        .unwrap();
+    let states = fixture.library.states().await;
+    assert_eq!(states[0].1.state, IndexState::Indexed);
+    assert_eq!(paths(&fixture.search("apple").await), ["/a.docx"]);
+    keep_up(&fixture).await;
+    assert!(fixture.read_since().is_empty(), "it is not tried again");
+}

@@ -1,0 +1,188 @@
+//! Archives: the files in them are read, each as a page.
+
+#[path = "support/archive.rs"]
+mod archive;
+
+use std::io::{Cursor, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use archive::archive;
+use guest::documents::passages::{Piece, split};
+use guest::documents::{Bounds, ExtractError, Extracted, Format, extract_bytes, extract_part};
+use zip::ZipWriter;
+use zip::unstable::write::FileOptionsExt;
+use zip::write::SimpleFileOptions;
+
+const LEASE: &[u8] = include_bytes!("fixtures/lease.pdf");
+const LOCKED: &[u8] = include_bytes!("fixtures/locked.pdf");
+
+fn read(bytes: &[u8]) -> Extracted {
+    extract_bytes(Path::new("files.zip"), bytes).expect("it can be read")
+}
+
+fn pieces(document: &Extracted) -> Vec<Piece> {
+    split(document, 1_200)
+}
+
+/// Returns the texts of a page.
+fn page(document: &Extracted, page: u32) -> Vec<&str> {
+    let of_page = document.segments.iter().filter(|segment| segment.page == Some(page));
+    of_page.map(|segment| segment.text.as_str()).collect()
+}
+
+fn zipped(files: &[(&str, &[u8])]) -> Vec<u8> {
+    archive(files.iter().copied())
+}
+
+#[test]
+fn each_file_is_a_page_with_its_name_its_lines_and_headings() {
+    let document =
+        archive([("word/document.xml", "<w:body><w:p><w:t>Nájem je 12 500 Kč.</w:t></w:p></w:body>")]);
+    let read = read(&zipped(&[
+        ("smlouvy/", b""),
+        ("smlouvy/byt.docx", &document),
+        ("__MACOSX/smlouvy/._byt.docx", b"\0\x05\x16\x07"),
+        (
+            "notes/rules.md",
+            b"# Keys\n\nKeys, and whatever belongs to them, cars and bicycles among them, are returned to the house\non Friday.\n\n# Dogs\n\nNo dogs.\n",
+        ),
+        ("notes/.DS_Store", b"\0\0\0\x01Bud1"),
+        ("prices.csv", b"item;price\nchair;40\ntable;90\n"),
+    ]));
+    assert_eq!((read.format, read.pages, read.unread_files.len()), (Format::Archive, Some(3), 0));
+    assert_eq!(page(&read, 1), ["smlouvy/byt.docx", "Nájem je 12 500 Kč."]);
+    let pieces = pieces(&read);
+    let found = |text: &str| pieces.iter().find(|piece| piece.text.contains(text)).expect("it is there");
+    let keys = found("to the house\non Friday.");
+    assert_eq!(keys.heading.as_deref(), Some("notes/rules.md › Keys"), "wrapped lines are one paragraph");
+    assert_eq!((keys.page, keys.lines), (Some(2), Some((1, 4))));
+    assert_eq!(found("No dogs.").heading.as_deref(), Some("notes/rules.md › Dogs"));
+    let row = found("chair;40");
+    assert_eq!((row.page, row.heading.as_deref()), (Some(3), Some("prices.csv › item;price")));
+    assert_eq!(
+        found("12 500").heading.as_deref(),
+        Some("smlouvy/byt.docx"),
+        "no heading goes on in the next file"
+    );
+}
+
+#[test]
+fn pages_of_a_pdf_are_named() {
+    let read = read(&zipped(&[("a.txt", b"First."), ("lease.pdf", LEASE)]));
+    let pieces = pieces(&read);
+    let headings: Vec<_> =
+        pieces.iter().map(|piece| (piece.page, piece.heading.clone().unwrap_or_default())).collect();
+    assert!(headings.contains(&(Some(2), "lease.pdf, page 1 › Čl. 2 Nájemné".to_owned())), "{headings:?}");
+    assert!(pieces.iter().all(|piece| piece.page == Some(1) || piece.lines.is_none()));
+}
+
+#[test]
+fn files_that_are_not_read_say_why_and_are_counted() {
+    let read = read(&zipped(&[
+        ("locked.pdf", LOCKED),
+        ("tool.exe", b"MZ\x90\0\x03\0\0\0\x04"),
+        ("good.txt", b"Good."),
+        ("broken.docx", b"PK\x03\x04 broken"),
+    ]));
+    assert_eq!(read.unread_files, [1, 2, 4]);
+    assert_eq!(page(&read, 1), ["locked.pdf\n(not read: the PDF file is encrypted and needs a password)"]);
+    assert!(
+        page(&read, 2)[0].starts_with("tool.exe\n(not read: the file is binary (Windows program, 9 bytes)")
+    );
+    assert_eq!(page(&read, 3), ["good.txt", "Good."]);
+    assert!(page(&read, 4)[0].starts_with("broken.docx\n(not read: the ZIP file is broken"));
+}
+
+#[test]
+fn an_archive_with_a_password_is_encrypted() {
+    let secret =
+        SimpleFileOptions::default().with_deprecated_encryption(b"secret").expect("it is a password");
+    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+    writer.start_file("a.txt", secret).expect("it begins");
+    writer.write_all(b"Hidden.").expect("it is written");
+    writer.start_file("b.txt", SimpleFileOptions::default()).expect("it begins");
+    writer.write_all(b"Open.").expect("it is written");
+    let half = writer.finish().expect("it ends").into_inner();
+    let document = read(&half);
+    assert_eq!(
+        page(&document, 1),
+        ["a.txt\n(not read: the archived file is encrypted and needs a password)"]
+    );
+    assert_eq!(page(&document, 2), ["b.txt", "Open."]);
+    assert_eq!(document.unread_files, [1]);
+
+    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+    writer.start_file("a.txt", secret).expect("it begins");
+    writer.write_all(b"Hidden.").expect("it is written");
+    let whole = writer.finish().expect("it ends").into_inner();
+    let error = extract_bytes(Path::new("files.zip"), &whole).expect_err("it has a password");
+    assert!(matches!(error, ExtractError::Encrypted("ZIP")), "{error}");
+}
+
+#[test]
+fn archives_are_read_in_parts_that_make_up_the_whole() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("files.zip");
+    let texts: Vec<(String, String)> =
+        (1..=40).map(|number| (format!("{number}.txt"), format!("Text {number}. ").repeat(50))).collect();
+    let files: Vec<(&str, &[u8])> =
+        texts.iter().map(|(name, text)| (name.as_str(), text.as_bytes())).collect();
+    std::fs::write(&path, zipped(&files)).expect("it is written");
+    let part = |first_page, text_max_bytes, until| {
+        let bounds = Bounds { first_page, text_max_bytes, until, ..Bounds::default() };
+        extract_part(&path, std::fs::File::open(&path).expect("it opens"), &bounds).expect("it is read")
+    };
+    let whole = part(1, usize::MAX, None);
+    assert_eq!(whole.span.map(|span| (span.first, span.last, span.of)), Some((1, 40, 40)));
+    let mut segments = Vec::new();
+    let mut first = 1;
+    while first <= 40 {
+        let read = part(first, 2_000, None);
+        let span = read.span.expect("a part");
+        assert!(span.first == first && span.last >= first && span.last < first + 5, "{span:?}");
+        segments.extend(read.segments);
+        first = span.last + 1;
+    }
+    assert_eq!(segments, whole.segments);
+    let late = part(7, usize::MAX, Some(Instant::now() - Duration::from_secs(1)));
+    assert_eq!(late.span.map(|span| (span.first, span.last)), Some((7, 7)), "one file is read at least");
+}
+
+#[test]
+fn archives_in_archives_and_messages_are_read_up_to_the_bound() {
+    let mut inner = zipped(&[("deep.txt", b"Deep.")]);
+    for number in 1..=4 {
+        inner = zipped(&[(&format!("{number}.zip"), &inner), ("beside.txt", b"Beside.")]);
+    }
+    let read_deep = read(&inner);
+    let headings: Vec<_> = pieces(&read_deep).into_iter().filter_map(|piece| piece.heading).collect();
+    assert!(headings.iter().any(|heading| heading.contains("4.zip/3.zip/beside.txt")), "{headings:?}");
+    let texts = read_deep.segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join("\n");
+    assert!(!texts.contains("Deep.") && texts.contains("too many documents inside each other"), "{texts}");
+    assert_eq!(read_deep.unread_files, [1]);
+
+    let many: Vec<(String, &[u8])> =
+        (0..60).map(|number| (format!("{number}.txt"), &b"One of many."[..])).collect();
+    let many: Vec<(&str, &[u8])> = many.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+    let outer = read(&zipped(&[("many.zip", &zipped(&many)), ("last.txt", b"Last.")]));
+    let text = page(&outer, 1).join("\n");
+    assert_eq!(text.matches("One of many.").count(), 50);
+    assert_eq!((text.matches("there are too many").count(), outer.unread_files.len()), (10, 1));
+    assert_eq!(page(&outer, 2), ["last.txt", "Last."], "the bound is that of one file of the archive");
+}
+
+#[test]
+fn files_that_unfold_are_refused_one_by_one() {
+    let zeros = vec![b'0'; 65 * 1024 * 1024];
+    let read_one = read(&zipped(&[("large.txt", &zeros), ("small.txt", b"Small.")]));
+    assert_eq!(page(&read_one, 2), ["small.txt", "Small."]);
+    assert!(page(&read_one, 1)[0].contains("unpacks to more than"), "{:?}", page(&read_one, 1));
+
+    // Each of these is accepted alone; binary, so that they are no text.
+    let block = vec![0; 60 * 1024 * 1024];
+    let names = ["1", "2", "3", "4", "5"];
+    let read_all = read(&zipped(&names.map(|name| (name, &block[..]))));
+    let refused = |number| page(&read_all, number)[0].contains("the files before it are too large together");
+    assert_eq!((1..=5).map(refused).collect::<Vec<_>>(), [false, false, false, true, true]);
+}
