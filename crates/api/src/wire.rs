@@ -5,6 +5,7 @@ mod catalog;
 pub(crate) mod enums;
 pub(crate) mod examples;
 mod folder;
+mod source;
 
 use control::conversations::ConversationSummary;
 use domain::answer::{RunState, Stamp};

@@ -197,7 +197,7 @@ fn web_name<'a>(url: &'a str, title: &'a str) -> &'a str {
 /// Returns a place in words: page or lines.
 pub(crate) fn place_in_words(texts: Texts, place: &Place) -> String {
     match place {
-        Place::File { path, page: Some(page), lines } => {
+        Place::File { path, page: Some(page), lines, page_name } => {
             let kind = PageKind::of(path);
             let (key, name) = match kind {
                 PageKind::Page => ("source-page", "page"),
@@ -206,7 +206,11 @@ pub(crate) fn place_in_words(texts: Texts, place: &Place) -> String {
                 PageKind::Section => ("source-section", "section"),
                 PageKind::File => ("source-file", "file"),
             };
-            let place = texts.with(key, name, page.to_string());
+            let place = match (kind, page_name) {
+                (PageKind::File, Some(name)) => shown_name(name),
+                (PageKind::Sheet, Some(name)) => texts.with(key, "sheet", shown_name(name)),
+                _ => texts.with(key, name, page.to_string()),
+            };
             match lines {
                 Some(rows) if kind == PageKind::Sheet => format!("{place}, {}", rows_in_words(texts, *rows)),
                 Some(lines) => format!("{place}, {}", lines_in_words(texts, *lines)),
@@ -274,7 +278,12 @@ mod tests {
 
     #[test]
     fn places_are_named_as_their_kind_of_file_has_them() {
-        let file = |path: &str, page, lines| Place::File { path: path.to_owned(), page, lines };
+        let file =
+            |path: &str, page, lines| Place::File { path: path.to_owned(), page, lines, page_name: None };
+        let named = |path: &str, name: &str, lines| {
+            let page_name = Some(name.to_owned());
+            Place::File { path: path.to_owned(), page: Some(2), lines, page_name }
+        };
         let texts = Texts(crate::language::Language::English);
         for (place, words) in [
             (file("/a.pdf", Some(3), None), "page 3"),
@@ -284,6 +293,9 @@ mod tests {
             (file("/a.zip", Some(2), None), "file 2"),
             (file("/a.zip", Some(2), Some((4, 9))), "file 2, lines 4–9"),
             (file("/a.txt", None, Some((4, 9))), "lines 4–9"),
+            (named("/a.zip", "b/c.pdf, page 3", None), "b/c.pdf, page 3"),
+            (named("/a.zip", "b\u{202e}txt", Some((4, 9))), "b\u{fffd}txt, lines 4–9"),
+            (named("/a.xls", "Leden", Some((4, 4))), "sheet Leden, row 4"),
         ] {
             assert_eq!(place_in_words(texts, &place).replace(['\u{2068}', '\u{2069}'], ""), words);
         }
@@ -298,7 +310,8 @@ mod tests {
     fn a_citation_leads_to_the_page_of_its_file() {
         let of =
             CitingAnswer { conversation: ConversationId::from_random(1), answer: MessageId::from_random(2) };
-        let file = Place::File { path: "/uploads/a b.pdf".to_owned(), page: Some(2), lines: None };
+        let file =
+            Place::File { path: "/uploads/a b.pdf".to_owned(), page: Some(2), lines: None, page_name: None };
         let href = of.href(7, &file).unwrap();
         assert_eq!(
             href,

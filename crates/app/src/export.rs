@@ -227,7 +227,10 @@ fn answer_markdown(text: &str, sources: &[(u32, Place)]) -> String {
     let mut whole = format!("\n{}\n", text.trim());
     for (number, place) in sources {
         let shown = match place {
-            Place::File { path, page: Some(page), .. } => format!("`{path}`, {page}"),
+            Place::File { path, page: Some(page), page_name, .. } => {
+                let name = page_name.as_ref().map(|name| format!(" (`{name}`)")).unwrap_or_default();
+                format!("`{path}`, {page}{name}")
+            }
             Place::File { path, .. } => format!("`{path}`"),
             Place::Web { url, .. } => format!("<{url}>"),
         };
@@ -239,8 +242,8 @@ fn answer_markdown(text: &str, sources: &[(u32, Place)]) -> String {
 
 fn source_json(number: u32, place: &Place) -> serde_json::Value {
     match place {
-        Place::File { path, page, .. } => {
-            json!({ "number": number, "type": "FILE", "path": path, "page": page })
+        Place::File { path, page, page_name, .. } => {
+            json!({ "number": number, "type": "FILE", "path": path, "page": page, "pageName": page_name })
         }
         Place::Web { url, title } => json!({ "number": number, "type": "URL", "url": url, "title": title }),
     }
@@ -268,7 +271,7 @@ mod tests {
 
     #[test]
     fn sources_follow_the_answer() {
-        let place = Place::File { path: "/a.pdf".to_owned(), page: Some(2), lines: None };
+        let place = Place::File { path: "/a.pdf".to_owned(), page: Some(2), lines: None, page_name: None };
         assert_eq!(answer_markdown("Five.", &[(1, place)]), "\nFive.\n\n1. `/a.pdf`, 2\n");
     }
 }

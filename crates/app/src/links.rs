@@ -33,7 +33,7 @@ fn last_of(path: &str) -> &str {
 
 /// Returns the link to a file of the workspace.
 pub(crate) fn file_href(path: &str) -> String {
-    let place = Place::File { path: path.to_owned(), page: None, lines: None };
+    let place = Place::File { path: path.to_owned(), page: None, lines: None, page_name: None };
     render::href(&place).map(|href| own_href(&href)).unwrap_or_default()
 }
 

@@ -220,6 +220,9 @@ pub struct Source {
     /// The first and last line in the file, from 1, in formats with lines.
     #[serde(default)]
     pub lines: Option<(u32, u32)>,
+    /// The name of the page, if it has one: of a sheet, or of a file in an archive.
+    #[serde(default)]
+    pub page_name: Option<String>,
     /// The title of the URL, if known.
     #[serde(default)]
     pub title: Option<String>,

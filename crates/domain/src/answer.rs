@@ -533,7 +533,9 @@ fn is_within(path: &str, folder: &str) -> bool {
 /// Returns the file or page itself, without the position in it.
 fn whole_source(place: &Place) -> Place {
     match place {
-        Place::File { path, .. } => Place::File { path: path.clone(), page: None, lines: None },
+        Place::File { path, .. } => {
+            Place::File { path: path.clone(), page: None, lines: None, page_name: None }
+        }
         Place::Web { .. } => place.clone(),
     }
 }

@@ -19,6 +19,8 @@ pub enum Place {
         page: Option<u32>,
         /// The first and last line, from 1, in formats with lines.
         lines: Option<(u32, u32)>,
+        /// The name of the page: of a sheet, or of a file in an archive with the page in it.
+        page_name: Option<String>,
     },
     /// On the web.
     Web {
@@ -67,10 +69,13 @@ impl PageKind {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File { path, page, lines } => {
+            Self::File { path, page, lines, page_name } => {
                 f.write_str(path)?;
                 if let Some(page) = page {
                     write!(f, ", page {page}")?;
+                }
+                if let Some(name) = page_name {
+                    write!(f, " ({name})")?;
                 }
                 if let Some((first, last)) = lines {
                     write!(f, ", lines {first}-{last}")?;

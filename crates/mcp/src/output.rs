@@ -122,7 +122,7 @@ fn place(uri: &str, title: &str, workspace: Option<&str>) -> Option<Place> {
         let fits = path.strip_prefix('/').is_some_and(|names| names.split('/').all(plain))
             && path.len() <= domain::limits::PATH_MAX_BYTES
             && !path.chars().any(text::is_hidden);
-        return fits.then(|| Place::File { path: path.to_owned(), page: None, lines: None });
+        return fits.then(|| Place::File { path: path.to_owned(), page: None, lines: None, page_name: None });
     }
     let rest = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://"))?;
     let host = rest.split(['/', '?', '#']).next().unwrap_or("");
@@ -199,7 +199,8 @@ mod tests {
     #[test]
     fn resources_with_an_address_can_be_cited() {
         let web = Place::Web { url: "https://example.org/act".to_owned(), title: "The act".to_owned() };
-        let file = Place::File { path: "/uploads/a.txt".to_owned(), page: None, lines: None };
+        let file =
+            Place::File { path: "/uploads/a.txt".to_owned(), page: None, lines: None, page_name: None };
         let all = json!({"content": [
             {"type": "text", "text": "found"},
             {"type": "resource_link", "uri": "https://example.org/act", "name": "The act", "description": "the\nlaw"},

@@ -27,7 +27,7 @@ pub(crate) fn file(at: usize, name: &str, page: Option<u64>, quote: &str) -> Opt
     let page = page.and_then(|page| u32::try_from(page).ok()).filter(|page| *page > 0);
     (!name.is_empty()).then(|| Cited {
         at,
-        place: Place::File { path: name, page, lines: None },
+        place: Place::File { path: name, page, lines: None, page_name: None },
         quote: bounded(quote),
     })
 }

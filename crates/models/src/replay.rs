@@ -382,7 +382,12 @@ mod tests {
     #[test]
     fn no_file_can_close_off_what_files_say() {
         let quoted = |text: &str| {
-            let place = domain::citation::Place::File { path: "/a.pdf".into(), page: Some(2), lines: None };
+            let place = domain::citation::Place::File {
+                path: "/a.pdf".into(),
+                page: Some(2),
+                lines: None,
+                page_name: None,
+            };
             let passage = domain::citation::NumberedPassage { number: 1, place, text: text.into() };
             let Item::Result(plain) = result("attached") else { unreachable!() };
             attached(&CallResult { passages: vec![passage], ..(*plain).clone() })

@@ -14,8 +14,8 @@ use domain::image::{ImageKind, ImageRef};
 use domain::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
 
 use crate::tool::{
-    FoundImage, FoundPassage, FoundUnread, IMAGES_MAX, OUTPUT_PASSAGES_MAX, PASSAGE_MAX_BYTES,
-    TEXT_MAX_BYTES, TITLE_MAX_BYTES, ToolOutput, URL_MAX_BYTES, WRITTEN_MAX,
+    FoundImage, FoundPassage, FoundUnread, IMAGES_MAX, OUTPUT_PASSAGES_MAX, PAGE_NAME_MAX_BYTES,
+    PASSAGE_MAX_BYTES, TEXT_MAX_BYTES, TITLE_MAX_BYTES, ToolOutput, URL_MAX_BYTES, WRITTEN_MAX,
 };
 
 /// The path of a session.
@@ -127,19 +127,21 @@ pub fn output_in(output: ToolOutput) -> Result<turn::Output, InvalidFrame> {
     bounded(output.written.iter().all(|path| path_fits(path)), "written path")?;
     let mut passages = Vec::with_capacity(output.passages.len());
     for passage in output.passages {
-        bounded(passage.text.len() <= PASSAGE_MAX_BYTES, "passage")?;
-        let place = match passage.url {
+        let FoundPassage { path, url, title, page, lines, page_name, text } = passage;
+        bounded(text.len() <= PASSAGE_MAX_BYTES, "passage")?;
+        let place = match url {
             Some(url) => {
                 bounded(address_fits(&url), "address of a passage")?;
-                bounded(title_fits(&passage.title), "title of a passage")?;
-                Place::Web { url, title: passage.title }
+                bounded(title_fits(&title), "title of a passage")?;
+                Place::Web { url, title }
             }
             None => {
-                bounded(path_fits(&passage.path), "path of a passage")?;
-                Place::File { path: passage.path, page: passage.page, lines: passage.lines }
+                bounded(path_fits(&path), "path of a passage")?;
+                bounded(page_name.as_deref().is_none_or(page_name_fits), "name of a passage's page")?;
+                Place::File { path, page, lines, page_name }
             }
         };
-        passages.push(Passage { place, text: passage.text });
+        passages.push(Passage { place, text });
     }
     let mut images = Vec::with_capacity(output.images.len());
     for image in output.images {
@@ -189,6 +191,10 @@ fn address_fits(url: &str) -> bool {
         && url.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
+fn page_name_fits(name: &str) -> bool {
+    name.len() <= PAGE_NAME_MAX_BYTES && !name.contains(char::is_control)
+}
+
 fn title_fits(title: &str) -> bool {
     title.len() <= TITLE_MAX_BYTES && !title.contains(char::is_control)
 }
@@ -197,10 +203,11 @@ fn output_out(output: &turn::Output) -> ToolOutput {
     let passages = output.passages.iter().map(|passage| {
         let text = passage.text.clone();
         match &passage.place {
-            Place::File { path, page, lines } => FoundPassage {
+            Place::File { path, page, lines, page_name } => FoundPassage {
                 path: path.clone(),
                 page: *page,
                 lines: *lines,
+                page_name: page_name.clone(),
                 text,
                 ..FoundPassage::default()
             },

@@ -189,6 +189,9 @@ pub struct FoundPassage {
     /// The first and last line, from 1, in formats with lines.
     #[serde(default)]
     pub lines: Option<(u32, u32)>,
+    /// The name of the page, one line of at most [`PAGE_NAME_MAX_BYTES`], if it has one: of a sheet, or of a file in an archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_name: Option<String>,
     /// The text, at most [`PASSAGE_MAX_BYTES`].
     pub text: String,
 }
@@ -197,6 +200,8 @@ pub struct FoundPassage {
 pub const TEXT_MAX_BYTES: usize = 64 * 1024;
 /// The longest passage, in bytes.
 pub const PASSAGE_MAX_BYTES: usize = 4 * 1024;
+/// The longest name of a passage's page, in bytes.
+pub const PAGE_NAME_MAX_BYTES: usize = 200;
 /// The longest URL of a passage, in bytes.
 pub const URL_MAX_BYTES: usize = 2048;
 /// The longest title of a URL, in bytes.

@@ -10,7 +10,8 @@ const TOKENS: usize = 10_000;
 
 #[expect(clippy::print_stdout, reason = "the figures are what it is run for")]
 fn main() {
-    let place = Place::File { path: "/uploads/lease.pdf".into(), page: Some(3), lines: None };
+    let place =
+        Place::File { path: "/uploads/lease.pdf".into(), page: Some(3), lines: None, page_name: None };
     let sources = vec![Source { number: 1, place }];
     let sources: &dyn Sources = &sources.as_slice();
     for text in ["a *b*".to_owned(), "word *word* ".repeat(20), "word word [1] ".repeat(20)] {

@@ -65,7 +65,8 @@ mod tests {
 
     #[test]
     fn a_file_leads_to_its_download_and_page() {
-        let file = |path: &str, page| Place::File { path: path.into(), page, lines: Some((1, 2)) };
+        let file =
+            |path: &str, page| Place::File { path: path.into(), page, lines: Some((1, 2)), page_name: None };
         let href = |place: Place| href(&place).unwrap();
         assert_eq!(href(file("/uploads/lease.pdf", Some(3))), "/api/v1/files/uploads/lease.pdf#page=3");
         assert_eq!(

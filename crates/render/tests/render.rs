@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use render::{Renderer, Sources, cited, whole};
 
 fn sources() -> Vec<Source> {
-    let file = |path: &str, page| Place::File { path: path.into(), page, lines: None };
+    let file = |path: &str, page| Place::File { path: path.into(), page, lines: None, page_name: None };
     let web = |url: &str| Place::Web { url: url.into(), title: "t".into() };
     vec![
         Source { number: 1, place: file("/uploads/lease.pdf", Some(3)) },

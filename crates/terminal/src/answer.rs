@@ -229,7 +229,9 @@ fn sources(parts: &[Part]) -> Vec<String> {
 fn place(source: &Source) -> String {
     let what = source.path.as_deref().or(source.url.as_deref()).unwrap_or(&source.kind);
     match (source.page, source.lines, source.title.as_deref()) {
-        (Some(page), lines, _) => format!("{what}, {}", page_in_words(what, page, lines)),
+        (Some(page), lines, _) => {
+            format!("{what}, {}", page_in_words(what, (page, source.page_name.as_deref()), lines))
+        }
         (None, Some(lines), _) => format!("{what}, {}", counted("line", lines)),
         (None, None, Some(title)) => format!("{title} <{what}>"),
         (None, None, None) => what.to_owned(),
@@ -242,19 +244,19 @@ fn counted(word: &str, (first, last): (u32, u32)) -> String {
 }
 
 /// Names a page as its kind of file has it, with the rows of a sheet and the lines of a file in an archive.
-fn page_in_words(path: &str, page: u32, lines: Option<(u32, u32)>) -> String {
+fn page_in_words(path: &str, (page, name): (u32, Option<&str>), lines: Option<(u32, u32)>) -> String {
     let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
-    match (extension.as_deref(), lines) {
-        (Some("xlsx" | "xlsm" | "xlsb" | "xls" | "ods"), Some(rows)) => {
-            format!("sheet {page}, {}", counted("row", rows))
+    let number = page.to_string();
+    let (place, line) = match extension.as_deref() {
+        Some("xlsx" | "xlsm" | "xlsb" | "xls" | "ods") => {
+            (format!("sheet {}", name.unwrap_or(&number)), "row")
         }
-        (Some("xlsx" | "xlsm" | "xlsb" | "xls" | "ods"), None) => format!("sheet {page}"),
-        (Some("zip"), Some(lines)) => format!("file {page}, {}", counted("line", lines)),
-        (Some("zip"), None) => format!("file {page}"),
-        (Some("pptx" | "ppt" | "odp" | "odg"), _) => format!("slide {page}"),
-        (Some("epub"), _) => format!("section {page}"),
-        _ => format!("page {page}"),
-    }
+        Some("zip") => (name.map_or_else(|| format!("file {page}"), str::to_owned), "line"),
+        Some("pptx" | "ppt" | "odp" | "odg") => return format!("slide {page}"),
+        Some("epub") => return format!("section {page}"),
+        _ => return format!("page {page}"),
+    };
+    lines.map_or_else(|| place.clone(), |lines| format!("{place}, {}", counted(line, lines)))
 }
 
 /// Returns the text without parts that the next state may change: trailing white space and an open citation mark.
@@ -391,10 +393,12 @@ mod tests {
 
     #[test]
     fn pages_are_called_as_their_kind_of_file_has_them() {
-        assert_eq!(page_in_words("/a.xlsx", 2, Some((4, 6))), "sheet 2, rows 4–6");
-        assert_eq!(page_in_words("/a.XLS", 2, Some((4, 4))), "sheet 2, row 4");
-        assert_eq!(page_in_words("/a.pptx", 2, None), "slide 2");
-        assert_eq!(page_in_words("/a.pdf", 2, None), "page 2");
+        assert_eq!(page_in_words("/a.xlsx", (2, None), Some((4, 6))), "sheet 2, rows 4–6");
+        assert_eq!(page_in_words("/a.XLS", (2, None), Some((4, 4))), "sheet 2, row 4");
+        assert_eq!(page_in_words("/a.ods", (2, Some("Leden")), None), "sheet Leden");
+        assert_eq!(page_in_words("/a.zip", (2, Some("b/c.txt")), Some((4, 6))), "b/c.txt, lines 4–6");
+        assert_eq!(page_in_words("/a.pptx", (2, None), None), "slide 2");
+        assert_eq!(page_in_words("/a.pdf", (2, None), None), "page 2");
     }
 
     #[test]
@@ -405,6 +409,7 @@ mod tests {
             path: Some(path.to_owned()),
             page,
             lines: page.is_none().then_some((3, 5)),
+            page_name: None,
             title: None,
         };
         let citation = |id: &str, source| client::Citation {

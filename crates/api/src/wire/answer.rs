@@ -17,10 +17,11 @@ use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::enums::{
-    AgentType, AnswerErrorCode, AnswerStatus, AssistantRole, FileSourceType, FileType, ReasoningType,
-    RunProgress, SkillType, TextType, ToolType, UrlSourceType, UserRole, WebSearchName, WebSearchType,
+    AgentType, AnswerErrorCode, AnswerStatus, AssistantRole, FileType, ReasoningType, RunProgress, SkillType,
+    TextType, ToolType, UserRole, WebSearchName, WebSearchType,
 };
 use super::examples;
+use super::source::{Citation, Source};
 use super::{state_word, status_word};
 
 /// Writes the answer as one line of JSON, in segments.
@@ -341,67 +342,6 @@ pub(crate) struct FilePart<'a> {
     name: &'a str,
 }
 
-/// A source that a piece of the answer cites.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Citation<'a> {
-    /// The citation, which its link in `content` carries as well.
-    #[schema(examples("c1"))]
-    citation_id: String,
-    source: Source<'a>,
-    /// True if every sentence that cites the passage stands in it. Absent until the text is finished, or if unchecked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = bool, required = false, examples(true))]
-    verified: Option<bool>,
-    /// What does not stand in the passage, if it is not verified.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = String, required = false, examples("the passage does not contain the number 30"))]
-    reason: Option<String>,
-}
-
-/// Where something was found, tagged by its `type`.
-#[derive(Serialize, ToSchema)]
-#[serde(untagged)]
-#[schema(discriminator(property_name = "type", mapping(
-    ("FILE" = "#/components/schemas/FileSource"),
-    ("URL" = "#/components/schemas/UrlSource"),
-)))]
-pub(crate) enum Source<'a> {
-    File(FileSource<'a>),
-    Url(UrlSource<'a>),
-}
-
-/// A place in a workspace file.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct FileSource<'a> {
-    #[schema(inline)]
-    r#type: FileSourceType,
-    /// The file in the workspace.
-    #[schema(examples("/uploads/lease.pdf"))]
-    path: &'a str,
-    /// The page, from 1, of a file that has pages.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = u32, required = false, minimum = 1, examples(3))]
-    page: Option<u32>,
-    /// The first line and the last, from 1, of a file that has lines.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Vec<u32>, required = false, min_items = 2, max_items = 2, examples(12))]
-    lines: Option<(u32, u32)>,
-}
-
-/// A page of the web.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct UrlSource<'a> {
-    #[schema(inline)]
-    r#type: UrlSourceType,
-    /// Where it is.
-    #[schema(format = "uri", examples("https://example.org/rent"))]
-    url: &'a str,
-    /// Its title.
-    #[schema(examples("When rent is due"))]
-    title: &'a str,
-}
-
 /// A question or an answer, tagged by its `role`.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
@@ -573,28 +513,6 @@ impl<'a> From<&'a SnapshotPart> for AnswerPart<'a> {
                 path,
                 name: path.rsplit('/').next().unwrap_or(path),
             }),
-        }
-    }
-}
-
-impl<'a> From<&'a live::Citation> for Citation<'a> {
-    fn from(citation: &'a live::Citation) -> Self {
-        Self {
-            citation_id: citation.id(),
-            source: Source::from(&citation.place),
-            verified: citation.verified,
-            reason: citation.reason.as_ref().map(ToString::to_string),
-        }
-    }
-}
-
-impl<'a> From<&'a Place> for Source<'a> {
-    fn from(place: &'a Place) -> Self {
-        match place {
-            Place::File { path, page, lines } => {
-                Self::File(FileSource { r#type: FileSourceType, path, page: *page, lines: *lines })
-            }
-            Place::Web { url, title } => Self::Url(UrlSource { r#type: UrlSourceType, url, title }),
         }
     }
 }

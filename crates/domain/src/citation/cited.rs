@@ -32,7 +32,7 @@ impl Cited {
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         let place = match &self.place {
-            Place::File { path, .. } => path.len(),
+            Place::File { path, page_name, .. } => path.len() + page_name.as_ref().map_or(0, String::len),
             Place::Web { url, title } => url.len() + title.len(),
         };
         place + self.quote.len()

@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
+use domain::citation::PageKind;
 use serde::{Deserialize, Serialize};
 
 use super::clause::{self, Start};
@@ -19,6 +20,8 @@ const ITEMS_MIN_BYTES: usize = 600;
 const BOUND_MIN_BYTES: usize = 100;
 /// The longest heading, in bytes.
 const HEADING_MAX_BYTES: usize = 200;
+/// Stands between the name of a file in an archive and a heading in it.
+const BELOW: &str = " › ";
 
 /// A piece of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -301,11 +304,25 @@ fn announces_more(text: &str, next: Kind) -> bool {
 /// The maximum length of a title above the first line of a section, in bytes.
 const TITLE_BEFORE_MAX_BYTES: usize = 80;
 
+/// Returns the name of the page that a passage is on, by the passage's heading: of a sheet, or of a file in an archive with the
+/// page in it.
+pub(crate) fn page_name(path: &str, page: Option<u32>, heading: &str) -> Option<String> {
+    page?;
+    let (name, _) = match PageKind::of(path) {
+        // Names of sheets contain no colon.
+        PageKind::Sheet => heading.split_once(": ").unwrap_or((heading, "")),
+        PageKind::File => heading.split_once(BELOW).unwrap_or((heading, "")),
+        PageKind::Page | PageKind::Slide | PageKind::Section => return None,
+    };
+    let name = bounded(name.trim());
+    (!name.is_empty() && !name.contains(char::is_control)).then_some(name)
+}
+
 /// Names a file in an archive, with the page and the heading in it.
 pub(super) fn heading_in(file: &InnerFile, heading: Option<&str>) -> String {
     let page = file.page.as_ref().map(|page| format!(", {page}")).unwrap_or_default();
     let heading = heading.filter(|heading| *heading != file.name);
-    let heading = heading.map(|heading| format!(" › {heading}")).unwrap_or_default();
+    let heading = heading.map(|heading| format!("{BELOW}{heading}")).unwrap_or_default();
     bounded(&format!("{}{page}{heading}", file.name))
 }
 
@@ -356,6 +373,16 @@ mod tests {
     const LEASE: &str = "NÁJEMNÍ SMLOUVA\n\nuzavřená dne 1. 3. 2024 mezi stranami.\n\nČl. 1\nPředmět nájmu\n\
         Pronajímatel přenechává nájemci byt č. 5 podle\n§ 2235 občanského zákoníku. Byt má dva pokoje.\n\n\
         Čl. 2\nNájemné\n2.1 Nájemné činí 15 000 Kč.\n2.2 Nájemné je splatné předem.\n";
+
+    #[test]
+    fn sheets_and_files_in_archives_have_names() {
+        let name = |path: &str, heading: &str| page_name(path, Some(1), heading);
+        assert_eq!(name("/a.xlsx", "Leden: Datum | Částka").as_deref(), Some("Leden"));
+        assert_eq!(name("/a.ods", "Leden").as_deref(), Some("Leden"));
+        assert_eq!(name("/a.zip", "b/c.pdf, page 3 › Čl. 2").as_deref(), Some("b/c.pdf, page 3"));
+        assert_eq!((name("/a.pdf", "Čl. 2"), name("/a.zip", "")), (None, None));
+        assert_eq!(page_name("/a.xls", None, "a table of HTML"), None);
+    }
 
     #[test]
     fn sections_part_and_give_their_headings() {

@@ -104,7 +104,7 @@ fn content(
     nesting.extract(Path::new(&file.name), &bytes, &bounds)
 }
 
-/// What was read of an archive.
+/// The parts of an archive that were read.
 #[derive(Default)]
 struct Pages {
     segments: Vec<Segment>,

@@ -7,6 +7,7 @@ use protocol::tool::{FoundPassage, FoundUnread, PASSAGE_MAX_BYTES, ToolOutput};
 use super::rank::{Ranked, query_terms, rank};
 use super::store::{Index, IndexError};
 use super::{FILES_MAX, Scope, Update};
+use crate::documents::passages::page_name;
 
 /// The maximum number of unread files that are listed.
 const NAMED_MAX: usize = 5;
@@ -59,6 +60,7 @@ pub(super) fn find(
     let passages = ranked
         .into_iter()
         .map(|ranked| FoundPassage {
+            page_name: page_name(&ranked.candidate.path, ranked.candidate.page, &ranked.candidate.heading),
             path: ranked.candidate.path,
             page: ranked.candidate.page,
             lines: ranked.candidate.lines,

@@ -341,8 +341,8 @@ fn with_log(why: &str, connection: &Connection) -> String {
 fn to_reply(output: ::mcp::Output) -> ToolOutput {
     use domain::citation::Place;
     let passages = output.passages.into_iter().map(|passage| match passage.place {
-        Place::File { path, page, lines } => {
-            FoundPassage { path, page, lines, text: passage.text, ..FoundPassage::default() }
+        Place::File { path, page, lines, page_name } => {
+            FoundPassage { path, page, lines, page_name, text: passage.text, ..FoundPassage::default() }
         }
         Place::Web { url, title } => {
             FoundPassage { url: Some(url), title, text: passage.text, ..FoundPassage::default() }

@@ -32,6 +32,7 @@ pub(crate) fn within_bounds(mut output: ToolOutput) -> ToolOutput {
     for (index, passage) in output.passages.iter_mut().enumerate() {
         passage.text.truncate(passage.text.floor_char_boundary(PASSAGE_MAX_BYTES));
         bytes += escaped_bytes(&passage.text) + escaped_bytes(&passage.path) + escaped_bytes(&passage.title);
+        bytes += passage.page_name.as_deref().map_or(0, escaped_bytes);
         if bytes > PASSAGES_FRAME_MAX_BYTES {
             fit = fit.min(index);
         }
@@ -56,7 +57,7 @@ fn escaped_bytes(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use protocol::session::{EXECUTOR_FRAME_MAX_BYTES, output_in};
-    use protocol::tool::FoundPassage;
+    use protocol::tool::{FoundPassage, PAGE_NAME_MAX_BYTES};
 
     use super::*;
 
@@ -65,6 +66,7 @@ mod tests {
         let passage = |index: u32| FoundPassage {
             path: format!("/{}/{index}", "\"".repeat(4000)),
             text: "\u{1}\"\\".repeat(2000),
+            page_name: Some("\"".repeat(PAGE_NAME_MAX_BYTES)),
             ..FoundPassage::default()
         };
         let output = ToolOutput {

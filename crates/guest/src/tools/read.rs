@@ -16,7 +16,7 @@ use super::child::Unreadable;
 use super::jail::Jail;
 use super::output::done;
 use super::path::{display_path, plain};
-use crate::documents::passages::{Piece, split};
+use crate::documents::passages::{Piece, page_name, split};
 use crate::documents::{Bounds, Extracted, Format, Segment, extract_part};
 use crate::index::Batch;
 
@@ -194,8 +194,10 @@ fn batch_of(document: &Extracted, max_bytes: usize) -> Batch {
 }
 
 pub(crate) fn passage(path: &Path, piece: Piece) -> FoundPassage {
+    let path = display_path(path);
     FoundPassage {
-        path: display_path(path),
+        page_name: page_name(&path, piece.page, piece.heading.as_deref().unwrap_or_default()),
+        path,
         page: piece.page,
         lines: piece.lines,
         text: piece.text,

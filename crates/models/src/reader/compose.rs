@@ -171,13 +171,16 @@ fn name_among<'a>(path: &'a str, files: &[&str]) -> &'a str {
 /// Formats a place: the file's name with its page or lines.
 fn place(language: Language, place: &Place, files: &[&str]) -> String {
     match place {
-        Place::File { path, page, lines } => {
+        Place::File { path, page, lines, page_name } => {
             let name = name_among(path, files);
             let mut out = format!("**{}**", escaped(name));
             let kind = PageKind::of(name);
-            if let Some(page) = page {
-                let _ = write!(out, ", {} {page}", page_word(language, kind));
-            }
+            let _ = match (page, page_name) {
+                (Some(_), Some(name)) if kind == PageKind::File => write!(out, ", {}", escaped(name)),
+                (Some(_), Some(name)) => write!(out, ", {} {}", page_word(language, kind), escaped(name)),
+                (Some(page), None) => write!(out, ", {} {page}", page_word(language, kind)),
+                (None, _) => Ok(()),
+            };
             if let Some((first, last)) = lines.filter(|_| page.is_none() || kind.has_lines()) {
                 let word = line_word(language, kind, first == last);
                 let _ = if first == last {
@@ -304,7 +307,8 @@ mod tests {
     use super::*;
 
     fn passage(text: &str) -> NumberedPassage {
-        let place = Place::File { path: "/uploads/a_b.pdf".to_owned(), page: Some(2), lines: None };
+        let place =
+            Place::File { path: "/uploads/a_b.pdf".to_owned(), page: Some(2), lines: None, page_name: None };
         NumberedPassage { number: 3, place, text: text.to_owned() }
     }
 
@@ -336,7 +340,7 @@ mod tests {
     #[test]
     fn places_are_called_as_their_kind_of_file_has_them() {
         let at = |path: &str, page, lines| {
-            let file = Place::File { path: path.to_owned(), page, lines };
+            let file = Place::File { path: path.to_owned(), page, lines, page_name: None };
             place(Language::English, &file, &[path])
         };
         assert_eq!(at("/a.xlsx", Some(2), Some((4, 6))), "**a.xlsx**, sheet 2, rows 4–6");
@@ -344,6 +348,14 @@ mod tests {
         assert_eq!(at("/a.pptx", Some(2), None), "**a.pptx**, slide 2");
         assert_eq!(at("/a.epub", Some(2), None), "**a.epub**, section 2");
         assert_eq!(at("/a.docx", None, Some((3, 3))), "**a.docx**, line 3");
+        assert_eq!(at("/a.zip", Some(2), Some((3, 3))), "**a.zip**, file 2, line 3");
+        let named = |path: &str, name: &str| {
+            let (path, page_name) = (path.to_owned(), Some(name.to_owned()));
+            let file = Place::File { path, page: Some(2), lines: None, page_name };
+            place(Language::Czech, &file, &[])
+        };
+        assert_eq!(named("/a.zip", "b_c.pdf, page 3"), "**a.zip**, b\\_c.pdf, page 3");
+        assert_eq!(named("/a.xlsx", "Leden"), "**a.xlsx**, list Leden");
     }
 
     #[test]

@@ -33,7 +33,7 @@ fn request(transcript: Vec<Item>) -> StepRequest {
 }
 
 fn passage(number: u32, path: &str, text: &str) -> NumberedPassage {
-    let place = Place::File { path: path.to_owned(), page: Some(2), lines: None };
+    let place = Place::File { path: path.to_owned(), page: Some(2), lines: None, page_name: None };
     NumberedPassage { number, place, text: text.to_owned() }
 }
 

@@ -240,7 +240,8 @@ fn asked(text: &str, files: &[&str]) -> Item {
 fn number(known: &mut Vec<NumberedPassage>, found: Vec<FoundPassage>) -> Vec<NumberedPassage> {
     let mut out = Vec::new();
     for passage in found {
-        let place = Place::File { path: passage.path, page: passage.page, lines: passage.lines };
+        let place =
+            Place::File { path: passage.path, page: passage.page, lines: passage.lines, page_name: None };
         let number = u32::try_from(known.len() + 1).expect("few passages");
         let passage = NumberedPassage { number, place, text: passage.text };
         known.push(passage.clone());

@@ -193,6 +193,8 @@ pub(super) enum PlaceForm<'a> {
         page: Option<u32>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lines: Option<(u32, u32)>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        page_name: Option<Cow<'a, str>>,
     },
     /// A web page.
     Web { url: Cow<'a, str>, title: Cow<'a, str> },
@@ -201,7 +203,12 @@ pub(super) enum PlaceForm<'a> {
 impl<'a> From<&'a Place> for PlaceForm<'a> {
     fn from(place: &'a Place) -> Self {
         match place {
-            Place::File { path, page, lines } => Self::File { path: path.into(), page: *page, lines: *lines },
+            Place::File { path, page, lines, page_name } => Self::File {
+                path: path.into(),
+                page: *page,
+                lines: *lines,
+                page_name: page_name.as_ref().map(Cow::from),
+            },
             Place::Web { url, title } => Self::Web { url: url.into(), title: title.into() },
         }
     }
@@ -210,7 +217,9 @@ impl<'a> From<&'a Place> for PlaceForm<'a> {
 impl From<PlaceForm<'_>> for Place {
     fn from(form: PlaceForm<'_>) -> Self {
         match form {
-            PlaceForm::File { path, page, lines } => Self::File { path: path.into_owned(), page, lines },
+            PlaceForm::File { path, page, lines, page_name } => {
+                Self::File { path: path.into_owned(), page, lines, page_name: page_name.map(Cow::into_owned) }
+            }
             PlaceForm::Web { url, title } => Self::Web { url: url.into_owned(), title: title.into_owned() },
         }
     }
@@ -421,7 +430,12 @@ mod tests {
             passages: vec![
                 NumberedPassage {
                     number: 1,
-                    place: Place::File { path: "/uploads/a.pdf".to_owned(), page: Some(3), lines: None },
+                    place: Place::File {
+                        path: "/uploads/a.zip".to_owned(),
+                        page: Some(3),
+                        lines: None,
+                        page_name: Some("a/b.txt".to_owned()),
+                    },
                     text: "one".to_owned(),
                 },
                 NumberedPassage {

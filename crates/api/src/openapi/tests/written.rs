@@ -94,7 +94,7 @@ fn tool(state: RunState, sources: Vec<Place>) -> PartKind {
 }
 
 fn places() -> Vec<Place> {
-    let file = |page, lines| Place::File { path: "/a/b.txt".to_owned(), page, lines };
+    let file = |page, lines| Place::File { path: "/a/b.txt".to_owned(), page, lines, page_name: None };
     let web = Place::Web { url: "https://example.org/".to_owned(), title: "A page".to_owned() };
     vec![file(None, None), file(Some(3), None), file(None, Some((12, 14))), web]
 }

@@ -22,7 +22,9 @@ impl Turn {
     /// Returns the source if it is valid: a web page, or a file that the vendor was given, by its path or by
     /// an unambiguous name.
     fn known(&self, place: &Place) -> Option<Place> {
-        let Place::File { path: named, page, lines } = place else { return Some(place.clone()) };
+        let Place::File { path: named, page, lines, page_name: _ } = place else {
+            return Some(place.clone());
+        };
         let given = self.setup.earlier.iter().chain([&self.setup.present]);
         let given: Vec<&String> = given.flat_map(|exchange| &exchange.attachments).collect();
         let mut matching: Vec<&String> = given.iter().copied().filter(|path| *path == named).collect();
@@ -32,7 +34,7 @@ impl Turn {
         }
         matching.dedup();
         match matching[..] {
-            [path] => Some(Place::File { path: path.clone(), page: *page, lines: *lines }),
+            [path] => Some(Place::File { path: path.clone(), page: *page, lines: *lines, page_name: None }),
             _ => None,
         }
     }

@@ -267,7 +267,12 @@ fn citations_of_a_subagent_get_numbers_of_this_answer() {
     };
     assert_eq!(report(&turn, 1), "It is");
     let passage = |page| citation::Passage {
-        place: citation::Place::File { path: "/a".to_owned(), page: Some(page), lines: None },
+        place: citation::Place::File {
+            path: "/a".to_owned(),
+            page: Some(page),
+            lines: None,
+            page_name: None,
+        },
         text: "t".to_owned(),
     };
     for id in ["a", "b"] {
