@@ -4,7 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use control::UseCaseError;
 use control::preview::{CitedOnPage, Mark, PAGES_MAX, PageSize, Preview};
-use domain::citation::Place;
+use domain::citation::{PageKind, Place};
 use domain::unread::UnreadReason;
 use http_common::Holder;
 use sha2::{Digest, Sha256};
@@ -95,7 +95,9 @@ impl FilePages {
             Place::Web { .. } => None,
         });
         let page = u32::try_from(page).ok().filter(|page| *page > 0).or(cited_page).unwrap_or(1);
-        let first = (page - 1) / PAGES_MAX * PAGES_MAX + 1;
+        // The files of an archive are long: as many are shown as fit.
+        let is_archive = PageKind::of(&file.name) == PageKind::File;
+        let first = if is_archive { page } else { (page - 1) / PAGES_MAX * PAGES_MAX + 1 };
         let preview = {
             let _place = self.budgets.previews.enter(Holder::Account(principal.account())).await;
             let passage = cited.and_then(|cited| cited.text.as_deref()).map(str::to_owned);
@@ -221,12 +223,20 @@ fn view(
     }
     let is_sheet_cut = pages.iter().filter_map(|page| page.sheet.as_ref()).any(|sheet| sheet.is_cut);
     let last = first.saturating_add(PAGES_MAX - 1).min(total);
-    let is_range =
-        total > PAGES_MAX && numbers.iter().all(|number| number.is_none_or(|number| number <= last));
+    let (last, is_range, range) = match preview.unit.as_str() {
+        "file" => {
+            let last = numbers.iter().flatten().copied().max().unwrap_or(last);
+            (last, first > 1 || last < total, "document-range-files")
+        }
+        _ => {
+            let is_range = total > PAGES_MAX && numbers.iter().flatten().all(|number| *number <= last);
+            (last, is_range, "document-range")
+        }
+    };
     DocumentView {
         pages,
-        range: is_range.then(|| texts.with("document-range", "pages", format!("{first}–{last} / {total}"))),
-        previous: (is_range && first > PAGES_MAX).then(|| first - PAGES_MAX),
+        range: is_range.then(|| texts.with(range, "pages", format!("{first}–{last} / {total}"))),
+        previous: (is_range && first > 1).then(|| first.saturating_sub(PAGES_MAX).max(1)),
         next: (is_range && last < total).then_some(last + 1),
         is_cut: preview.truncated || is_sheet_cut,
     }

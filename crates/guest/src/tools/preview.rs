@@ -14,7 +14,9 @@ use super::Limits;
 use super::child::{Answer, WorkerError, ask};
 use super::jail::Jail;
 use super::request::Task;
-use crate::documents::{Bounds, DrawnDocument, Format, INPUT_MAX_BYTES, extract_part, marks, page_sizes};
+use crate::documents::{
+    Bounds, DrawnDocument, Format, INPUT_MAX_BYTES, Segment, extract_part, marks, page_sizes,
+};
 
 /// No page is begun after this time, and the timeouts of a worker.
 const PAGES_TIME_MAX: Duration = Duration::from_secs(4);
@@ -59,13 +61,16 @@ pub(super) fn read(jail: &Jail, request: &PreviewRequest) -> Preview {
     let cited = request.cited.as_ref().filter(|_| !sizes.is_empty());
     let marks = cited.map(|cited| marks(&bytes, cited.page, &cited.passage)).unwrap_or_default();
     drop(bytes);
-    let document = match extracted {
+    let mut document = match extracted {
         Ok(document) => document,
         Err(error) => return Preview { sizes, marks, ..unreadable(error.reason()) },
     };
     let mut preview =
         Preview { pages: document.pages, sizes, marks, truncated: document.truncated, ..Preview::default() };
     document.format.page_word().clone_into(&mut preview.unit);
+    if document.format == Format::Archive {
+        retain_whole_files(&mut document.segments);
+    }
     let mut room = TEXT_MAX_BYTES;
     for segment in document.segments {
         // The heading of rows has the names of the columns, too.
@@ -83,6 +88,19 @@ pub(super) fn read(jail: &Jail, request: &PreviewRequest) -> Preview {
         }
     }
     preview
+}
+
+/// Drops the files of an archive that do not fit behind the first one: they are asked for later.
+fn retain_whole_files(segments: &mut Vec<Segment>) {
+    let first = segments.first().and_then(|segment| segment.page);
+    let mut bytes = 0;
+    let too_many = segments.iter().find(|segment| {
+        bytes += segment.text.len();
+        segment.page != first && bytes > TEXT_MAX_BYTES
+    });
+    if let Some(end) = too_many.map(|segment| segment.page) {
+        segments.retain(|segment| segment.page < end);
+    }
 }
 
 /// Draws a page, in a worker, as hexadecimal digits of a PNG.
@@ -186,6 +204,28 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn files_of_an_archive_are_given_whole_from_the_first_one_on() {
+        let segment = |page: u32, bytes: usize| Segment {
+            page: Some(page),
+            lines: None,
+            heading: None,
+            text: "x".repeat(bytes),
+            inner: None,
+        };
+        let pages = |sizes: &[(u32, usize)]| {
+            let mut segments: Vec<_> = sizes.iter().map(|(page, bytes)| segment(*page, *bytes)).collect();
+            retain_whole_files(&mut segments);
+            segments.iter().filter_map(|segment| segment.page).collect::<Vec<_>>()
+        };
+        let half = TEXT_MAX_BYTES / 2;
+        assert_eq!(pages(&[(4, half), (4, half), (5, 1)]), [4, 4]);
+        assert_eq!(pages(&[(4, half), (5, 9), (5, half), (6, 1)]), [4]);
+        assert_eq!(pages(&[(4, half), (5, half), (6, 1)]), [4, 5]);
+        assert_eq!(pages(&[(4, 3 * half), (4, 1)]), [4, 4], "the first is cut if need be");
+        assert!(pages(&[]).is_empty());
     }
 
     #[test]
