@@ -72,6 +72,9 @@ const COMPOUNDS: [Container; 4] = [
     ("a.xls", &["/Workbook"]),
 ];
 
+/// An archive of files.
+const FILES: Container = ("a.zip", &["a.txt", "b.eml", "c/d.html", "e.csv", "f.pdf", "g.png"]);
+
 /// The list of the main parts, without which a workbook is refused.
 const WORKBOOK_RELATIONS: (&str, &[u8]) = (
     "_rels/.rels",
@@ -85,18 +88,17 @@ const WORKBOOK_RELATIONS: (&str, &[u8]) = (
 /// Panics when a promise is broken.
 pub fn try_input(data: &[u8]) {
     let Some((&how, content)) = data.split_first() else { return };
-    let how = usize::from(how) % (ARCHIVES.len() + COMPOUNDS.len());
+    let how = usize::from(how) % (ARCHIVES.len() + COMPOUNDS.len() + 1);
     let parts = split(content);
-    match ARCHIVES.get(how) {
-        Some((name, names)) => {
-            let relations = (*name == "a.xlsx").then_some(WORKBOOK_RELATIONS);
-            let parts = names.iter().copied().zip(parts).chain(relations);
-            assert_promises(name, &archive(parts));
-        }
-        None => {
-            let (name, names) = COMPOUNDS[how - ARCHIVES.len()];
-            assert_promises(name, &compound(names.iter().zip(parts)));
-        }
+    if let Some((name, names)) = ARCHIVES.get(how) {
+        let relations = (*name == "a.xlsx").then_some(WORKBOOK_RELATIONS);
+        let parts = names.iter().copied().zip(parts).chain(relations);
+        assert_promises(name, &archive(parts));
+    } else if let Some((name, names)) = COMPOUNDS.get(how - ARCHIVES.len()) {
+        assert_promises(name, &compound(names.iter().zip(parts)));
+    } else {
+        let (name, names) = FILES;
+        assert_promises(name, &archive(names.iter().copied().zip(parts)));
     }
 }
 

@@ -145,8 +145,47 @@ fn archives_are_read_in_parts_that_make_up_the_whole() {
         first = span.last + 1;
     }
     assert_eq!(segments, whole.segments);
-    let late = part(7, usize::MAX, Some(Instant::now() - Duration::from_secs(1)));
+    let past = Some(Instant::now() - Duration::from_secs(1));
+    let late = part(7, usize::MAX, past);
     assert_eq!(late.span.map(|span| (span.first, span.last)), Some((7, 7)), "one file is read at least");
+
+    // A file of many parts is not cut because there was little time when it was begun.
+    let inner = zipped(&files);
+    std::fs::write(&path, zipped(&[("inner.zip", &inner), ("last.txt", b"Last.")])).expect("it is written");
+    let late = part(1, usize::MAX, past);
+    assert_eq!(late.span.map(|span| (span.first, span.last)), Some((1, 0)));
+    assert!(late.segments.is_empty() && late.unread_files.is_empty());
+    let soon = part(1, usize::MAX, Some(Instant::now() + Duration::from_secs(60)));
+    assert_eq!(soon.span.map(|span| (span.first, span.last)), Some((1, 2)));
+}
+
+#[test]
+fn a_large_file_does_not_hide_those_after_it() {
+    let zeros = vec![b'0'; 65 * 1024 * 1024];
+    let large: Vec<(&str, &[u8])> = ["1", "2", "3", "4"].map(|name| (name, &zeros[..])).to_vec();
+    let read = read(&zipped(&[&large[..], &[("small.txt", b"Small.")]].concat()));
+    assert_eq!(page(&read, 5), ["small.txt", "Small."]);
+    assert_eq!(read.unread_files, [1, 2, 3, 4]);
+}
+
+#[test]
+fn long_names_keep_their_ends_and_what_is_listed_twice_is_said_to_be_missing() {
+    let long = format!("{}/decision.txt", "a very long folder ".repeat(20));
+    let document = read(&zipped(&[(&long, b"Yes.")]));
+    let name = page(&document, 1)[0];
+    assert!(name.starts_with('…') && name.ends_with("/decision.txt") && name.len() <= 200, "{name}");
+    assert!(!document.truncated);
+
+    // Two files of one name, of which programs find the last.
+    let mut twice = zipped(&[("a.txt", b"First."), ("b.txt", b"Second.")]);
+    for at in (0..twice.len() - 5).rev() {
+        if &twice[at..at + 5] == b"a.txt" {
+            twice[at] = b'b';
+        }
+    }
+    let document = read(&twice);
+    assert_eq!((page(&document, 1), document.pages), (vec!["b.txt", "Second."], Some(1)));
+    assert!(document.truncated);
 }
 
 #[test]
@@ -185,4 +224,24 @@ fn files_that_unfold_are_refused_one_by_one() {
     let read_all = read(&zipped(&names.map(|name| (name, &block[..]))));
     let refused = |number| page(&read_all, number)[0].contains("the files before it are too large together");
     assert_eq!((1..=5).map(refused).collect::<Vec<_>>(), [false, false, false, true, true]);
+}
+
+#[test]
+fn messages_of_too_many_parts_are_refused_alone() {
+    let head = "Subject: x\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=\"b\"\r\n\r\n";
+    let parts = format!("{head}{}", "--b\r\n\r\n".repeat(300_000));
+    let heads = format!("{}\r\nText.", "X-Header: value\r\n".repeat(300_000));
+    let mut nested = String::new();
+    for _ in 0..5_000 {
+        nested.push_str("Content-Type: message/rfc822\r\n\r\n");
+    }
+    let read = read(&zipped(&[
+        ("parts.eml", parts.as_bytes()),
+        ("heads.eml", heads.as_bytes()),
+        ("nested.eml", nested.as_bytes()),
+        ("good.eml", b"Subject: Good\r\n\r\nText."),
+    ]));
+    assert_eq!(read.unread_files, [1, 2, 3]);
+    assert!((1..=3).all(|number| page(&read, number)[0].contains("parts and is not read")));
+    assert_eq!(page(&read, 4), ["good.eml", "Subject: Good\nText."]);
 }

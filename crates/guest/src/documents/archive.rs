@@ -20,15 +20,17 @@ pub(super) struct Archive<'a> {
     zip: ZipArchive<Cursor<&'a [u8]>>,
     /// The bytes that may still be unpacked, of all parts together.
     left: Rc<Cell<u64>>,
+    /// The number of entries that the archive declares.
+    declared: Option<u64>,
 }
 
 /// A file in an archive.
 pub(super) struct ArchivedFile {
     /// Its number in the archive.
-    index: usize,
+    pub(super) index: usize,
     /// Its name with its folders.
     pub(super) name: String,
-    /// Its declared length.
+    /// Its declared length, in bytes.
     pub(super) bytes: u64,
     pub(super) is_encrypted: bool,
 }
@@ -36,14 +38,15 @@ pub(super) struct ArchivedFile {
 impl<'a> Archive<'a> {
     pub(super) fn open(bytes: &'a [u8]) -> Result<Self, ExtractError> {
         // Each entry takes memory before the library returns the first one.
-        if declared_entries(bytes).is_some_and(|entries| entries > ENTRIES_MAX as u64) {
+        let declared = declared_entries(bytes);
+        if declared.is_some_and(|entries| entries > ENTRIES_MAX as u64) {
             return Err(ExtractError::TooManyParts { bound: ENTRIES_MAX });
         }
         let zip = ZipArchive::new(Cursor::new(bytes)).map_err(|error| ExtractError::broken("ZIP", error))?;
         if zip.len() > ENTRIES_MAX {
             return Err(ExtractError::TooManyParts { bound: ENTRIES_MAX });
         }
-        Ok(Self { zip, left: Rc::new(Cell::new(TOTAL_MAX_BYTES)) })
+        Ok(Self { zip, left: Rc::new(Cell::new(TOTAL_MAX_BYTES)), declared })
     }
 
     pub(super) fn contains(&self, name: &str) -> bool {
@@ -89,30 +92,36 @@ impl<'a> Archive<'a> {
 
     /// Returns the files, without those that operating systems add.
     pub(super) fn files(&mut self) -> Vec<ArchivedFile> {
+        let names: Vec<String> = self.zip.file_names_raw().map(decoded_name).collect();
         let mut files = Vec::new();
-        for index in 0..self.zip.len() {
-            if let Ok(entry) = self.zip.by_index_raw(index)
-                && entry.is_file()
-                && let Ok(name) = entry.name()
-                && !is_of_system(&name)
-            {
-                let (name, bytes, is_encrypted) = (name.into_owned(), entry.size(), entry.encrypted());
-                files.push(ArchivedFile { index, name, bytes, is_encrypted });
-            }
+        for (index, name) in names.into_iter().enumerate().filter(|(_, name)| !is_of_system(name)) {
+            let (bytes, is_encrypted) = match self.zip.by_index_raw(index) {
+                Ok(entry) if !entry.is_file() => continue,
+                Ok(entry) => (entry.size(), entry.encrypted()),
+                // It is damaged, and is not found when it is read.
+                Err(_) => (0, false),
+            };
+            files.push(ArchivedFile { index, name, bytes, is_encrypted });
         }
         files
     }
 
-    /// Unpacks a file, at most as long as the archive declares.
-    pub(super) fn content(&mut self, file: &ArchivedFile) -> Result<Vec<u8>, ExtractError> {
-        if file.bytes > PART_MAX_BYTES {
+    /// Returns true if the archive lists files that it has not, such as the first of two that have one name.
+    pub(super) fn lacks_files(&self) -> bool {
+        self.declared.is_some_and(|declared| declared > self.zip.len() as u64)
+    }
+
+    /// Unpacks the file of a number, at most as long as the archive declares.
+    pub(super) fn content(&mut self, index: usize) -> Result<Vec<u8>, ExtractError> {
+        let entry = self.zip.by_index(index).map_err(|error| ExtractError::broken("ZIP", error))?;
+        let declared = entry.size();
+        if declared > PART_MAX_BYTES {
             return Err(ExtractError::Bomb { bound: PART_MAX_BYTES });
         }
-        let entry = self.zip.by_index(file.index).map_err(|error| ExtractError::broken("ZIP", error))?;
         let mut bytes = Vec::new();
-        let read = entry.take(file.bytes + 1).read_to_end(&mut bytes);
+        let read = entry.take(declared + 1).read_to_end(&mut bytes);
         read.map_err(|error| ExtractError::broken("ZIP", error))?;
-        if bytes.len() as u64 > file.bytes {
+        if bytes.len() as u64 > declared {
             return Err(ExtractError::broken("ZIP", "a file is longer than it declares"));
         }
         Ok(bytes)
@@ -129,6 +138,19 @@ impl<'a> Archive<'a> {
         }
         Ok(())
     }
+}
+
+/// The letters of the upper half of code page 852, in which Windows writes names in Central Europe. The umlauts are those of code
+/// page 437, too.
+const CODE_PAGE_852: &str = "ÇüéâäůćçłëŐőîŹÄĆÉĹĺôöĽľŚśÖÜŤťŁ×čáíóúĄąŽžĘę¬źČş«»░▒▓│┤ÁÂĚŞ╣║╗╝Żż┐└┴┬├─┼Ăă╚╔╩╦╠═╬¤đĐĎËďŇÍÎě┘┌█▄ŢŮ▀ÓßÔŃńňŠšŔÚŕŰýÝţ´\u{ad}˝˛ˇ˘§÷¸°¨˙űŘř■\u{a0}";
+
+/// Decodes the name of a file: UTF-8, else as old programs write it.
+fn decoded_name(name: &[u8]) -> String {
+    let letter = |byte: &u8| match byte.checked_sub(0x80) {
+        Some(upper) => CODE_PAGE_852.chars().nth(usize::from(upper)).unwrap_or(char::REPLACEMENT_CHARACTER),
+        None => char::from(*byte),
+    };
+    std::str::from_utf8(name).map_or_else(|_| name.iter().map(letter).collect(), str::to_owned)
 }
 
 /// Returns true for files that macOS and Windows add to folders.
@@ -190,5 +212,21 @@ impl<R: Read> Read for Bounded<R> {
         let total_exceeded = || std::io::Error::new(std::io::ErrorKind::FileTooLarge, TOTAL_EXCEEDED);
         self.total_left.set(total_left.ok_or_else(total_exceeded)?);
         Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_old_programs_are_central_european() {
+        assert_eq!(CODE_PAGE_852.chars().count(), 128);
+        assert_eq!(
+            decoded_name(b"P\xfd\xa1loha \x9f. 1, \xa7lu\x9cou\x9fk\xec k\x85\xe5.txt"),
+            "Příloha č. 1, žluťoučký kůň.txt"
+        );
+        assert_eq!(decoded_name(b"M\x81ller, Stra\xe1e, \x84\x94.pdf"), "Müller, Straße, äö.pdf");
+        assert_eq!(decoded_name("Příloha č. 1.txt".as_bytes()), "Příloha č. 1.txt");
     }
 }

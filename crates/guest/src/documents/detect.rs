@@ -122,7 +122,9 @@ pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, E
     if is_compound(bytes) {
         return compound(bytes, named);
     }
-    if is_pdf(bytes) && !is_text_name {
+    // Messages are written into PDFs and PDFs into messages; what begins as a PDF is one.
+    let is_message_name = named == Some(Named::Message) && !bytes.starts_with(b"%PDF-");
+    if is_pdf(bytes) && !is_text_name && !is_message_name {
         return Ok(Content::Pdf);
     }
     if bytes.starts_with(b"{\\rtf") {
@@ -147,6 +149,12 @@ pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, E
         Some(Named::Plain(format)) => format,
         _ => Format::Text,
     }))
+}
+
+/// Returns true for an image of a kind that is known.
+pub(super) fn is_image(bytes: &[u8]) -> bool {
+    MAGIC.iter().any(|(magic, kind)| kind.ends_with(" image") && bytes.starts_with(magic))
+        && super::text::encoding(bytes).is_none()
 }
 
 /// Returns true for a PDF, which may begin with something else. An archive or message may as well begin with a PDF that lies

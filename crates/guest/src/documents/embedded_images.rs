@@ -6,7 +6,7 @@ use domain::image::ImageKind;
 use domain::unread::{UnreadImage, UnreadImages};
 use serde::{Deserialize, Serialize};
 
-use super::archive::{Archive, PART_MAX_BYTES};
+use super::archive::Archive;
 use super::{ExtractError, Extracted, Format, detect, mail};
 
 /// The maximum number of images of a document whose text is recognized.
@@ -41,6 +41,16 @@ impl EmbeddedImage {
     /// Returns true if it stands in a file inside the document.
     pub(crate) fn is_of_inner(&self) -> bool {
         self.part.contains('\n')
+    }
+
+    /// Returns true if it is a file inside the document, or a scanned page of one.
+    pub(crate) fn is_whole_of_inner(&self) -> bool {
+        self.part.ends_with('\n')
+    }
+
+    /// Returns true if it is a scanned page of a file inside the document.
+    pub(crate) fn is_scanned_page(&self) -> bool {
+        self.is_whole_of_inner() && !self.part.ends_with("\n0\n")
     }
 }
 
@@ -79,9 +89,15 @@ fn pixels(archive: &mut Archive<'_>, part: &str) -> Result<Option<u64>, UnreadIm
 
 /// Returns what an image inside a document may show; `None` of other files.
 pub(super) fn of_image(bytes: &[u8]) -> Option<Extracted> {
-    ImageKind::of(bytes)?;
     let mut image = Extracted::empty(Format::Text);
-    match pixels_of(bytes, bytes.len() as u64) {
+    let pixels = match ImageKind::of(bytes) {
+        Some(_) => pixels_of(bytes, bytes.len() as u64),
+        // The program that recognizes text bounds the others itself.
+        None if !detect::is_image(bytes) => return None,
+        None if bytes.len() as u64 > IMAGE_MAX_BYTES => Err(UnreadImage::TooLarge),
+        None => Ok(Some(0)),
+    };
+    match pixels {
         Ok(Some(_)) => {
             image.images.push(EmbeddedImage { part: String::new(), page: None, line: None, heading: None });
         }
@@ -111,8 +127,8 @@ fn has_name_of_kind(part: &str) -> bool {
     })
 }
 
-/// Names a part of a file inside the document: the file, the page in it, if it has pages, and the part. A file that is an image,
-/// and a scanned page, have no part.
+/// Names a part of a file inside the document: the file (its number in an archive, or the name that the reader of messages gives it),
+/// the page in it, if it has pages, and the part. A file that is an image, and a scanned page, have no part.
 fn part_of_inner(file: &str, page: Option<u32>, part: &str) -> String {
     format!("{file}\n{}\n{part}", page.unwrap_or_default())
 }
@@ -138,9 +154,9 @@ pub(super) fn in_inner(document: &[u8], part: &str) -> Option<(Vec<u8>, Embedded
     let (file, rest) = part.split_once('\n')?;
     let (page, part) = rest.split_once('\n')?;
     let page = page.parse().ok().filter(|page| *page > 0);
-    let content = match file.parse() {
-        Ok(number) if !detect::is_zip(document) => mail::attachment(document, number)?,
-        _ => Archive::open(document).ok()?.beginning(file, PART_MAX_BYTES).ok()??,
+    let content = match detect::is_zip(document) {
+        true => Archive::open(document).ok()?.content(file.parse().ok()?).ok()?,
+        false => mail::attachment(document, file)?,
     };
     Some((content, EmbeddedImage { part: part.to_owned(), page, line: None, heading: None }))
 }
@@ -237,12 +253,69 @@ mod tests {
         assert_eq!(found("mail.eml", &mail), ["image", "scan", "inner"]);
         let places: Vec<_> = images("mail.eml", &mail).into_iter().map(|(_, heading, _)| heading).collect();
         assert_eq!(places[..2], ["Attachment: photo.png", "Attachment: a/scan.pdf"]);
+        assert!(
+            !["Attachment: photo.png", "Attachment: a/scan.pdf"].contains(&places[2].as_str()),
+            "{places:?}"
+        );
 
         let (inner_mail, inner_zip) = (message(&files), archive(&files));
         let nested = message(&[("first.eml", &inner_mail), ("text.txt", b"Text."), ("then.zip", &inner_zip)]);
         assert_eq!(found("mail.eml", &nested), ["image", "scan", "inner"].repeat(2));
         let nested = archive(&[("mail.eml", &mail), ("3", IMAGE)]);
         assert_eq!(found("files.zip", &nested), ["image", "scan", "inner", "image"]);
+    }
+
+    #[test]
+    fn images_of_attachments_stand_where_the_attachment_does() {
+        let zip = archive(&[("kitchen.png", IMAGE), ("notes.txt", b"These are notes.")]);
+        let mail = message(&[("first.txt", b"One.\nTwo."), ("photos.zip", &zip), ("last.png", IMAGE)]);
+        let read = extract_bytes(Path::new("mail.eml"), &mail).unwrap();
+        let lines: Vec<&str> = read.segments.iter().flat_map(|segment| segment.text.lines()).collect();
+        let places: Vec<(Option<&str>, &str)> = read
+            .images
+            .iter()
+            .map(|image| (image.heading.as_deref(), lines[image.line.unwrap() as usize - 1]))
+            .collect();
+        let expected =
+            [("kitchen.png", "Attachment: photos.zip"), ("Attachment: last.png", "Attachment: last.png")];
+        assert_eq!(places, expected.map(|(heading, line)| (Some(heading), line)));
+    }
+
+    #[test]
+    fn images_are_found_behind_messages_that_are_not_read() {
+        const LAST: &[u8] = include_bytes!("../../tests/fixtures/code_word.jpg");
+        let parts = |boundary: &str, parts: &[(&str, &[u8])]| {
+            let head = format!(
+                "Subject: {boundary}\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=\"{boundary}\"\r\n"
+            );
+            let mut message = head.into_bytes();
+            for (kind, content) in parts {
+                let head = format!(
+                    "\r\n--{boundary}\r\nContent-Type: {kind}\r\nContent-Transfer-Encoding: binary\r\n\r\n"
+                );
+                message.extend([head.as_bytes(), content].concat());
+            }
+            [&message[..], format!("\r\n--{boundary}--\r\n").as_bytes()].concat()
+        };
+        let deep = (0..6).fold(parts("deep", &[("image/png", IMAGE)]), |inner, depth| {
+            parts(&format!("b{depth}"), &[("message/rfc822", &inner)])
+        });
+        let mail =
+            parts("top", &[("text/plain", b"See below."), ("message/rfc822", &deep), ("image/jpeg", LAST)]);
+        let from = b"From ada@example.org Mon Jun  2 10:00:00 2025\n";
+        let mailbox = [&from[..], &mail, b"\n", from, &mail].concat();
+        let one = archive(&[("mail.eml", &mail)]);
+        let two = archive(&[("inner.zip", &one)]);
+        for (name, document, images) in
+            [("mail.eml", &mail, 1), ("box.mbox", &mailbox, 2), ("one.zip", &one, 1), ("two.zip", &two, 1)]
+        {
+            let read = extract_bytes(Path::new(name), document).unwrap();
+            assert!(!read.unread_files.is_empty(), "{name}: a message lies too deep");
+            let found: Vec<_> =
+                read.images.iter().map(|image| embedded_image(document, image).unwrap().0).collect();
+            assert_eq!(found.len(), images, "{name}");
+            assert!(found.iter().all(|content| content == LAST), "{name}");
+        }
     }
 
     #[test]
@@ -256,6 +329,6 @@ mod tests {
             assert!(found.is_none(), "{part:?}");
         }
         let image = EmbeddedImage { part: "1\n0\n".to_owned(), page: None, line: None, heading: None };
-        assert!(embedded_image(&zip, &image).is_none(), "files of an archive have names");
+        assert!(embedded_image(&zip, &image).is_none(), "there is no second file");
     }
 }

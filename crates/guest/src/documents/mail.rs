@@ -1,55 +1,68 @@
 //! Reads messages: the head, the text, and the attachments that are documents.
 
 use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
 use std::io::{Cursor, Read};
 use std::path::Path;
 
 use cfb::CompoundFile;
 use encoding_rs::{Encoding, UTF_16LE};
 use mail_parser::mailbox::mbox::MessageIterator;
-use mail_parser::{Address, Message, MessageParser, MimeHeaders, PartType};
+use mail_parser::{Address, Message, MessageParser, MessagePart, MimeHeaders, PartType};
 
-use super::detect::Content;
 use super::embedded_images::images_of_inner;
 use super::output::Writer;
 use super::{
-    ATTACHMENTS_MAX, Bounds, ExtractError, Extracted, Format, INPUT_MAX_BYTES, NESTING_MAX, Nesting,
-    TOO_DEEP, WantedAttachment, detect, html,
+    Bounds, EmbeddedImage, ExtractError, Extracted, Format, INPUT_MAX_BYTES, NESTING_MAX, Nesting, TOO_DEEP,
+    html,
 };
 
 /// The line in place of attachments that are not read.
 const TOO_MANY: &str = "(further attachments are not read: there are too many)";
+/// The most lines of a message that may begin parts of it or are its head, and the most messages in it.
+const PARTS_MAX: usize = 100_000;
+const MESSAGES_MAX: usize = 1_000;
+/// The longest line of a head in which the kind of a part is looked for, in bytes.
+const HEAD_LINE_MAX_BYTES: usize = 200;
 /// The most recipients that are shown.
 const ADDRESSES_MAX: usize = 50;
 /// The largest stream of a message of Outlook, in bytes.
 const STREAM_MAX_BYTES: u64 = 64 * 1024 * 1024;
 
+/// The kinds of files that hold messages, as attachments are named by.
+const EML: char = 'e';
+const MAILBOX: char = 'b';
+const OUTLOOK: char = 'o';
+
 /// The messages of a file as they are written, with their attachments.
 struct Messages<'a> {
     writer: Writer,
-    /// The number of attachments that were met in the file. Those of files among them are not counted.
-    attachments: u32,
+    kind: char,
+    /// The numbers of the attachment that is written, in its message, and of the messages that it lies in.
+    at: Vec<u32>,
+    /// The number of attachments that were met.
+    met: u32,
     nesting: Nesting<'a>,
 }
 
 /// Reads a message in the Internet's format.
 pub(super) fn eml(bytes: &[u8], nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
-    let message = MessageParser::default().parse(bytes);
-    let message = message.ok_or_else(|| ExtractError::broken("message", "it has no head"))?;
-    let mut messages = Messages::new(nesting);
+    let message = parse(bytes)?;
+    let mut messages = Messages::new(EML, nesting);
     messages.write(&message, nesting.depth);
     Ok(messages.writer.finish(Format::Message))
 }
 
 /// Reads a mailbox: messages one after the other.
 pub(super) fn mailbox(bytes: &[u8], nesting: Nesting<'_>) -> Extracted {
-    let mut messages = Messages::new(nesting);
-    for message in MessageIterator::new(bytes).flatten() {
-        if let Some(message) = MessageParser::default().parse(message.contents()) {
-            messages.writer.end_heading();
-            messages.write(&message, nesting.depth);
+    let mut messages = Messages::new(MAILBOX, nesting);
+    for (number, message) in (1..).zip(MessageIterator::new(bytes).flatten()) {
+        messages.writer.end_heading();
+        messages.at.push(number);
+        match parse(message.contents()) {
+            Ok(message) => messages.write(&message, nesting.depth),
+            Err(error) => messages.refuse(&format!("(not read: {error})")),
         }
+        messages.at.pop();
         if messages.writer.is_full() {
             break;
         }
@@ -57,9 +70,34 @@ pub(super) fn mailbox(bytes: &[u8], nesting: Nesting<'_>) -> Extracted {
     messages.writer.finish(Format::Message)
 }
 
+/// Parses a message, unless it has so many parts that they would fill the memory, or the stack.
+fn parse(bytes: &[u8]) -> Result<Message<'_>, ExtractError> {
+    let (mut parts, mut messages, mut is_head) = (0, 0, true);
+    for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+        is_head &= !line.trim_ascii().is_empty();
+        parts += usize::from(line.starts_with(b"--"));
+        let is_short = line.len() <= HEAD_LINE_MAX_BYTES;
+        messages +=
+            usize::from(is_short && line.to_ascii_lowercase().windows(6).any(|word| word == b"rfc822"));
+        if parts > PARTS_MAX || is_head && number > PARTS_MAX {
+            return Err(ExtractError::TooManyParts { bound: PARTS_MAX });
+        }
+        if messages > MESSAGES_MAX {
+            return Err(ExtractError::TooManyParts { bound: MESSAGES_MAX });
+        }
+    }
+    let message = MessageParser::default().parse(bytes);
+    message.ok_or_else(|| ExtractError::broken("message", "it has no head"))
+}
+
+/// Returns the attachments of a message. A web page that was saved as one names what it shows by its address.
+fn attachments<'a>(message: &'a Message<'a>) -> impl Iterator<Item = &'a MessagePart<'a>> {
+    message.attachments().filter(|part| part.content_location().is_none())
+}
+
 impl<'a> Messages<'a> {
-    fn new(nesting: Nesting<'a>) -> Self {
-        Self { writer: Writer::new(), attachments: 0, nesting }
+    fn new(kind: char, nesting: Nesting<'a>) -> Self {
+        Self { writer: Writer::new(), kind, at: Vec::new(), met: 0, nesting }
     }
 
     fn write(&mut self, message: &Message<'_>, depth: u32) {
@@ -81,10 +119,9 @@ impl<'a> Messages<'a> {
                 _ => {}
             }
         }
-        // A web page that was saved as a message names what it shows by its address.
-        for part in message.attachments().filter(|part| part.content_location().is_none()) {
-            if !self.take_attachment() {
-                return;
+        for (number, part) in (1..).zip(attachments(message)) {
+            if !self.begin_attachment(number) {
+                continue;
             }
             let name = part.attachment_name().unwrap_or("unnamed");
             match &part.body {
@@ -95,78 +132,104 @@ impl<'a> Messages<'a> {
                     self.attach(name, content, depth);
                 }
             }
+            self.at.pop();
         }
     }
 
-    /// Counts an attachment. Returns false if it is not read, nor those after it.
-    fn take_attachment(&mut self) -> bool {
-        self.attachments += 1;
+    /// Begins an attachment. Returns false if it is not read.
+    fn begin_attachment(&mut self, number: u32) -> bool {
+        self.met += 1;
         let is_read = !self.writer.is_full() && self.nesting.take_attachment();
-        if !is_read {
-            self.writer.unread_file(self.attachments);
-            self.writer.line(TOO_MANY);
+        if is_read {
+            self.at.push(number);
+        } else {
+            self.refuse(TOO_MANY);
         }
         is_read
     }
 
     /// Begins a message inside another. Returns false if it lies too deep.
     fn begin_message(&mut self, depth: u32) -> bool {
-        if depth >= NESTING_MAX {
-            self.writer.unread_file(self.attachments);
-            self.writer.line(TOO_DEEP);
-            return false;
+        let is_read = depth < NESTING_MAX;
+        if is_read {
+            self.writer.heading("Attached message");
+        } else {
+            self.refuse(TOO_DEEP);
         }
-        self.writer.heading("Attached message");
-        true
+        is_read
     }
 
-    /// Writes the text of the attachment that was counted last, or why it has none.
+    /// Says once in a row why attachments are not read.
+    fn refuse(&mut self, why: &str) {
+        self.writer.unread_file(self.met);
+        self.writer.line_once(why);
+    }
+
+    /// Writes the text of an attachment, or why it has none.
     fn attach(&mut self, name: &str, content: &[u8], depth: u32) {
-        let number = self.attachments;
-        if let Some(wanted) = self.nesting.wanted {
-            if wanted.number == number {
-                wanted.content.replace(Some(content.to_vec()));
-            }
-            return;
-        }
-        self.writer.heading(&format!("Attachment: {name}"));
+        let heading = format!("Attachment: {name}");
+        self.writer.heading(&heading);
+        let (heading, title_line) = (self.writer.present_heading(), self.writer.last_line());
         let document =
             Nesting { depth, ..self.nesting }.extract(Path::new(name), content, &Bounds::default());
         self.writer.embedded(&document);
-        match document {
-            Ok(document) => {
-                for image in images_of_inner(&number.to_string(), &document) {
-                    self.writer.image(image.part);
-                }
-                self.writer.unread_images(document.unread_images);
-                if !document.is_whole() {
-                    self.writer.unread_file(number);
-                }
-            }
-            Err(_) if is_signature(name) => {}
-            Err(_) => self.writer.unread_file(number),
+        let document = match document {
+            Ok(document) => document,
+            Err(_) if is_signature(name) => return,
+            Err(_) => return self.writer.unread_file(self.met),
+        };
+        let has_lines = document.pages.is_none();
+        for image in images_of_inner(&self.name_of_attachment(), &document) {
+            let line = title_line.saturating_add(image.line.filter(|_| has_lines).unwrap_or(0));
+            let line = line.min(self.writer.last_line());
+            let heading = image.heading.or_else(|| heading.clone());
+            self.writer.place(EmbeddedImage { page: None, line: Some(line), heading, ..image });
         }
+        self.writer.unread_images(document.unread_images);
+        if !document.is_whole() {
+            self.writer.unread_file(self.met);
+        }
+    }
+
+    /// Names the attachment that is written as [`attachment`] finds it: `e2.1`.
+    fn name_of_attachment(&self) -> String {
+        let numbers: Vec<String> = self.at.iter().map(u32::to_string).collect();
+        format!("{}{}", self.kind, numbers.join("."))
+    }
+}
+
+/// Returns the content of an attachment by the name that the reader gave it.
+pub(super) fn attachment(file: &[u8], name: &str) -> Option<Vec<u8>> {
+    let mut letters = name.chars();
+    let kind = letters.next()?;
+    let number = |number: &str| number.parse::<usize>().ok()?.checked_sub(1);
+    let at: Vec<usize> = letters.as_str().split('.').map(number).collect::<Option<_>>()?;
+    match kind {
+        EML => attached(&parse(file).ok()?, &at),
+        MAILBOX => {
+            let (message, at) = at.split_first()?;
+            let message = MessageIterator::new(file).flatten().nth(*message)?;
+            attached(&parse(message.contents()).ok()?, at)
+        }
+        OUTLOOK => Outlook::open(file).ok()?.attached(&at),
+        _ => None,
+    }
+}
+
+fn attached(message: &Message<'_>, at: &[usize]) -> Option<Vec<u8>> {
+    let (number, deeper) = at.split_first()?;
+    match &attachments(message).nth(*number)?.body {
+        PartType::Message(inner) => attached(inner, deeper),
+        _ if !deeper.is_empty() => None,
+        PartType::Text(text) | PartType::Html(text) => Some(text.as_bytes().to_vec()),
+        PartType::Binary(content) | PartType::InlineBinary(content) => Some(content.to_vec()),
+        PartType::Multipart(_) => None,
     }
 }
 
 /// Returns true for the name of a signature, which has no text.
 fn is_signature(name: &str) -> bool {
     name.to_ascii_lowercase().ends_with(".p7s")
-}
-
-/// Returns the content of an attachment by the number by which its images are named.
-pub(super) fn attachment(message: &[u8], number: u32) -> Option<Vec<u8>> {
-    let (left, content) = (Cell::new(ATTACHMENTS_MAX), RefCell::new(None));
-    let wanted = WantedAttachment { number, content };
-    let nesting = Nesting { wanted: Some(&wanted), ..Nesting::outermost(&left) };
-    match detect::content(Path::new(""), message) {
-        Ok(Content::Msg) => msg(message, nesting).map(drop),
-        Ok(Content::Mailbox) => Ok(drop(mailbox(message, nesting))),
-        // Only the name tells some messages from other texts.
-        _ => eml(message, nesting).map(drop),
-    }
-    .ok()?;
-    wanted.content.into_inner()
 }
 
 fn address_line(addresses: &Address<'_>) -> Option<String> {
@@ -180,10 +243,17 @@ fn address_line(addresses: &Address<'_>) -> Option<String> {
 
 /// Reads a message of Outlook, whose properties are streams named by their number and type.
 pub(super) fn msg(bytes: &[u8], nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
-    let mut messages = Messages::new(nesting);
-    let mut message = Outlook { file: open(bytes)?, folder: String::new(), encoding: None };
-    message.write(&mut messages, nesting.depth);
+    let mut messages = Messages::new(OUTLOOK, nesting);
+    Outlook::open(bytes)?.write(&mut messages, nesting.depth);
     Ok(messages.writer.finish(Format::Message))
+}
+
+/// The content of an attachment of Outlook, and the folder of one that is a message.
+const CONTENT: &str = "/__substg1.0_37010102";
+const MESSAGE: &str = "/__substg1.0_3701000D";
+
+fn attachment_folder(folder: &str, number: usize) -> String {
+    format!("{folder}/__attach_version1.0_#{number:08X}")
 }
 
 /// A message of Outlook, in a file of its own or in a folder of another message's file.
@@ -194,7 +264,11 @@ struct Outlook<'a> {
     encoding: Option<&'static Encoding>,
 }
 
-impl Outlook<'_> {
+impl<'a> Outlook<'a> {
+    fn open(bytes: &'a [u8]) -> Result<Self, ExtractError> {
+        Ok(Self { file: open(bytes)?, folder: String::new(), encoding: None })
+    }
+
     fn write(&mut self, messages: &mut Messages<'_>, depth: u32) {
         const HTML: &str = "/__substg1.0_10130102";
         self.encoding = self.encoding();
@@ -220,19 +294,31 @@ impl Outlook<'_> {
         }
         let folder = self.folder.clone();
         for number in 0_u32.. {
-            self.folder = format!("{folder}/__attach_version1.0_#{number:08X}");
-            if !self.file.is_storage(&self.folder) || !messages.take_attachment() {
+            self.folder = attachment_folder(&folder, number as usize);
+            if !self.file.is_storage(&self.folder) {
                 break;
             }
-            self.write_attachment(messages, depth);
+            if messages.begin_attachment(number + 1) {
+                self.write_attachment(messages, depth);
+                messages.at.pop();
+            }
         }
         self.folder = folder;
     }
 
+    /// Returns the content of an attachment, by its number and those of the messages that it lies in, from 0.
+    fn attached(&mut self, at: &[usize]) -> Option<Vec<u8>> {
+        let (number, deeper) = at.split_first()?;
+        self.folder = attachment_folder(&self.folder, *number);
+        if deeper.is_empty() {
+            return self.stream(CONTENT);
+        }
+        self.folder.push_str(MESSAGE);
+        self.attached(deeper)
+    }
+
     /// Writes the attachment in the folder.
     fn write_attachment(&mut self, messages: &mut Messages<'_>, depth: u32) {
-        const CONTENT: &str = "/__substg1.0_37010102";
-        const MESSAGE: &str = "/__substg1.0_3701000D";
         if let Some(content) = self.stream(CONTENT) {
             let (long, short) = (self.text("3707"), self.text("3704"));
             let name = [long, short].into_iter().find(|name| !name.is_empty());

@@ -7,7 +7,7 @@
 //! Files are untrusted. This module does not protect the process against a parser that uses too much memory or
 //! time: the agent calls it in a worker (see [`crate::worker`]), which has limits and can be killed.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::fs::File;
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -407,7 +407,7 @@ pub fn extract_bytes(path: &Path, bytes: &[u8]) -> Result<Extracted, ExtractErro
 }
 
 fn extract_bytes_part(path: &Path, bytes: &[u8], bounds: &Bounds) -> Result<Extracted, ExtractError> {
-    extract_content(path, bytes, bounds, Nesting::outermost(&Cell::new(ATTACHMENTS_MAX)))
+    extract_content(path, bytes, bounds, Nesting { depth: 0, attachments_left: &Cell::new(ATTACHMENTS_MAX) })
 }
 
 /// The place of a document inside others.
@@ -416,21 +416,9 @@ struct Nesting<'a> {
     depth: u32,
     /// The attachments that are still read, of all documents of the file together.
     attachments_left: &'a Cell<u32>,
-    /// The attachment that is looked for; nothing is read then.
-    wanted: Option<&'a WantedAttachment>,
 }
 
-/// The content of an attachment, once it was found.
-struct WantedAttachment {
-    number: u32,
-    content: RefCell<Option<Vec<u8>>>,
-}
-
-impl<'a> Nesting<'a> {
-    const fn outermost(attachments_left: &'a Cell<u32>) -> Self {
-        Self { depth: 0, attachments_left, wanted: None }
-    }
-
+impl Nesting<'_> {
     fn deeper(self) -> Self {
         Self { depth: self.depth + 1, ..self }
     }

@@ -9,6 +9,8 @@ use super::{EmbeddedImage, Extracted, Format, OUTPUT_MAX_BYTES, Segment};
 
 /// The maximum length of a heading, in bytes.
 const HEADING_MAX_BYTES: usize = 200;
+/// The maximum number of segments: more than the index takes passages of.
+pub(super) const SEGMENTS_MAX: usize = 50_000;
 
 /// Writes a document of paragraphs: each is one line, and lines are counted through the document. After the first
 /// page begins, pages are counted instead.
@@ -102,10 +104,32 @@ impl Writer {
 
     /// Adds an image after the last line. One that stands in several places counts where it stands first.
     pub(super) fn image(&mut self, part: String) {
-        if self.images.len() < LISTED_MAX && self.image_parts.insert(part.clone()) {
-            let line = self.page.is_none().then_some(self.next_line.saturating_sub(1).max(1));
-            self.images.push(EmbeddedImage { part, page: self.page, line, heading: self.heading.clone() });
+        let line = self.page.is_none().then(|| self.last_line());
+        self.place(EmbeddedImage { part, page: self.page, line, heading: self.heading.clone() });
+    }
+
+    /// Adds an image with its place.
+    pub(super) fn place(&mut self, image: EmbeddedImage) {
+        if self.images.len() < LISTED_MAX && self.image_parts.insert(image.part.clone()) {
+            self.images.push(image);
         }
+    }
+
+    /// Adds a line unless it is the same as the one before.
+    pub(super) fn line_once(&mut self, line: &str) {
+        if !self.text.lines().next_back().is_some_and(|last| last == line) {
+            self.line(line);
+        }
+    }
+
+    /// Returns the number of the last line; 1 before the first.
+    pub(super) fn last_line(&self) -> u32 {
+        self.next_line.saturating_sub(1).max(1)
+    }
+
+    /// Returns the heading of the present line.
+    pub(super) fn present_heading(&self) -> Option<String> {
+        self.heading.clone()
     }
 
     /// Counts a file inside the document that is not read, or not whole.
@@ -146,6 +170,7 @@ impl Writer {
     }
 
     fn close_segment(&mut self) {
+        self.truncated |= self.segments.len() >= SEGMENTS_MAX;
         if self.next_line > self.first_line {
             let lines = self.page.is_none().then_some((self.first_line, self.next_line - 1));
             self.segments.push(Segment {

@@ -321,7 +321,10 @@ pub(crate) fn page_name(path: &str, page: Option<u32>, heading: &str) -> Option<
 /// Names a file in an archive, with the page and the heading in it.
 pub(super) fn heading_in(file: &InnerFile, heading: Option<&str>) -> String {
     let page = file.page.as_ref().map(|page| format!(", {page}")).unwrap_or_default();
-    let heading = heading.filter(|heading| *heading != file.name);
+    let is_name = |heading: &str| {
+        file.name.strip_suffix(heading).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
+    };
+    let heading = heading.filter(|heading| !is_name(heading));
     let heading = heading.map(|heading| format!("{BELOW}{heading}")).unwrap_or_default();
     bounded(&format!("{}{page}{heading}", file.name))
 }

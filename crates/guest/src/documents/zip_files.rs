@@ -3,21 +3,23 @@
 use std::cell::Cell;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use domain::unread::UnreadImages;
 
-use super::archive::{Archive, ArchivedFile, TOTAL_MAX_BYTES};
+use super::archive::{Archive, ArchivedFile, PART_MAX_BYTES, TOTAL_MAX_BYTES};
 use super::embedded_images::{LISTED_MAX, images_of_inner};
-use super::output::clean_line;
+use super::output::{SEGMENTS_MAX, clean_line};
 use super::passages::heading_in;
 use super::{
-    ATTACHMENTS_MAX, Bounds, EmbeddedImage, ExtractError, Extracted, Format, InnerFile, Nesting,
-    OUTPUT_MAX_BYTES, PAGES_MAX, Segment, Span,
+    ATTACHMENTS_MAX, Bounds, EmbeddedImage, ExtractError, Extracted, Format, InnerFile, Nesting, PAGES_MAX,
+    Segment, Span,
 };
 
 /// The longest name of a file that is shown, in bytes.
 const NAME_MAX_BYTES: usize = 200;
+/// A file that is not read to its end in this time is read in part.
+const MUCH_TIME: Duration = Duration::from_secs(5);
 /// The line in place of files of an archive inside another document.
 const TOO_MANY_ATTACHED: &str = "(not read: there are too many)";
 /// The line in place of files that come after as much as is unpacked of an archive.
@@ -36,20 +38,26 @@ pub(super) fn extract(
     if !files.is_empty() && files.iter().all(|file| file.is_encrypted) {
         return Err(ExtractError::Encrypted("ZIP"));
     }
-    let is_cut = files.len() > PAGES_MAX as usize;
+    let is_cut = files.len() > PAGES_MAX as usize || archive.lacks_files();
     files.truncate(PAGES_MAX as usize);
     let of = u32::try_from(files.len()).unwrap_or(PAGES_MAX);
     let (first, last) = (bounds.first_page.max(1), bounds.last_page.min(of));
+    let has_much_time =
+        bounds.until.is_none_or(|until| until.saturating_duration_since(Instant::now()) >= MUCH_TIME);
     let mut pages = Pages::default();
     let mut unpacked_bytes = 0_u64;
     let mut read = first - 1;
     for (page, file) in (1..=last).zip(&files) {
-        unpacked_bytes = unpacked_bytes.saturating_add(file.bytes);
+        // Others are refused without being unpacked.
+        if file.bytes <= PART_MAX_BYTES && !file.is_encrypted {
+            unpacked_bytes = unpacked_bytes.saturating_add(file.bytes);
+        }
         if page < first {
             continue;
         }
         let is_late = bounds.until.is_some_and(|until| Instant::now() >= until);
-        if page > first && (is_late || pages.bytes >= bounds.text_max_bytes.min(OUTPUT_MAX_BYTES)) {
+        let is_full = pages.bytes >= bounds.text_max_bytes || pages.segments.len() >= SEGMENTS_MAX;
+        if page > first && (is_late || is_full) {
             break;
         }
         let content = if unpacked_bytes > TOTAL_MAX_BYTES {
@@ -57,9 +65,9 @@ pub(super) fn extract(
         } else {
             content(&mut archive, file, bounds, nesting)
         };
-        // A file for which the time does not suffice is the first of the next part.
+        // A file for which the time does not suffice is read in the next part, unless this one had much.
         let is_broken_off = |inner: &Extracted| inner.span.is_some_and(|span| span.last < span.of);
-        if page > first && content.as_ref().is_ok_and(is_broken_off) {
+        if (page > first || !has_much_time) && content.as_ref().is_ok_and(is_broken_off) {
             break;
         }
         pages.add(page, file, content);
@@ -99,8 +107,8 @@ fn content(
         _ if nesting.take_attachment() => nesting,
         _ => return Err(TOO_MANY_ATTACHED.to_owned()),
     };
-    let bytes = archive.content(file).map_err(refused)?;
-    let bounds = Bounds { first_page: 1, last_page: u32::MAX, ..*bounds };
+    let bytes = archive.content(file.index).map_err(refused)?;
+    let bounds = Bounds { until: bounds.until, ..Bounds::default() };
     nesting.extract(Path::new(&file.name), &bytes, &bounds)
 }
 
@@ -133,24 +141,33 @@ impl Pages {
             inner: Some(Rc::new(InnerFile { name: name.clone(), page: None, format: Format::Archive })),
         });
         if let Ok(document) = content {
-            self.add_document(page, &file.name, &name, document);
+            self.add_document(page, file.index, &name, document);
         }
     }
 
-    fn add_document(&mut self, page: u32, part: &str, name: &str, document: Extracted) {
+    fn add_document(&mut self, page: u32, index: usize, name: &str, document: Extracted) {
         if !document.is_whole() {
             self.unread.push(page);
         }
         let word = document.format.page_word();
         let page_title = |inner: Option<u32>| inner.map(|inner| format!("{word} {inner}"));
         let room = LISTED_MAX.saturating_sub(self.images.len());
-        self.images.extend(images_of_inner(part, &document).into_iter().take(room).map(|image| {
-            let own =
-                InnerFile { name: name.to_owned(), page: page_title(image.page), format: document.format };
-            let heading = Some(heading_in(&own, image.heading.as_deref()));
-            let line = image.line.filter(|_| document.pages.is_none());
-            EmbeddedImage { page: Some(page), line, heading, ..image }
-        }));
+        self.images.extend(images_of_inner(&index.to_string(), &document).into_iter().take(room).map(
+            |image| {
+                let heading = Some(match &image.heading {
+                    Some(heading) if document.format == Format::Archive => format!("{name}/{heading}"),
+                    heading => {
+                        let (name, format) = (name.to_owned(), document.format);
+                        heading_in(
+                            &InnerFile { name, page: page_title(image.page), format },
+                            heading.as_deref(),
+                        )
+                    }
+                });
+                let line = image.line.filter(|_| document.pages.is_none());
+                EmbeddedImage { page: Some(page), line, heading, ..image }
+            },
+        ));
         self.unread_images.add_all(document.unread_images);
         for segment in document.segments {
             let (name, inner_page, format) = match &segment.inner {
@@ -178,7 +195,14 @@ impl Pages {
 
 /// Returns a file's name on one line.
 fn shown_name(name: &str) -> String {
-    let mut name = clean_line(name);
-    name.truncate(name.floor_char_boundary(NAME_MAX_BYTES));
-    if name.is_empty() { "unnamed".to_owned() } else { name }
+    let name = clean_line(name);
+    if name.is_empty() {
+        return "unnamed".to_owned();
+    }
+    // The end of a long path tells more than its beginning.
+    let cut = name.len().saturating_sub(NAME_MAX_BYTES);
+    match cut {
+        0 => name,
+        _ => format!("…{}", &name[name.ceil_char_boundary(cut + '…'.len_utf8())..]),
+    }
 }

@@ -2,6 +2,7 @@
 //! states of files wait for changes.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ const NAMED_MAX: usize = 1_000;
 #[derive(Debug)]
 pub(super) struct Activity {
     changed: Notify,
+    /// True if the workspace is to be looked at again.
+    touched: AtomicBool,
     searches: watch::Sender<u32>,
     seen: watch::Sender<Revision>,
     named: Mutex<BTreeSet<String>>,
@@ -36,6 +39,7 @@ impl Default for Activity {
     fn default() -> Self {
         Self {
             changed: Notify::new(),
+            touched: AtomicBool::new(false),
             searches: watch::Sender::new(0),
             // Another instance of the agent must not continue the numbers of this one.
             seen: watch::Sender::new(Revision { number: first_revision(), working: 0, walked: false }),
@@ -95,6 +99,7 @@ impl Activity {
         while named.len() > NAMED_MAX {
             named.pop_first();
         }
+        self.touched.store(true, Ordering::Relaxed);
         self.changed.notify_one();
     }
 
@@ -106,6 +111,12 @@ impl Activity {
     /// Waits until something may have changed. Cancel safe.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
+        self.touched.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns true if the workspace is to be looked at since [`Self::changed`] returned.
+    pub(super) fn is_touched(&self) -> bool {
+        self.touched.load(Ordering::Relaxed)
     }
 
     /// Waits until no search runs or waits. Cancel safe.

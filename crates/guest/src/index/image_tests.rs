@@ -186,7 +186,7 @@ async fn text_of_an_image_that_its_page_has_too_is_not_kept() {
         let image =
             |part: &str| EmbeddedImage { part: part.into(), page: Some(1), line: None, heading: None };
         if is_page {
-            batch.images = vec![image("same.png"), image("quite another one.png")];
+            batch.images = vec![image("same.png"), image("quite another one.png"), image("1\n0\n")];
         }
         Ok(batch)
     };
@@ -195,7 +195,35 @@ async fn text_of_an_image_that_its_page_has_too_is_not_kept() {
     let texts = fixture.search("quince").await.passages.into_iter().map(|passage| passage.text);
     let mut texts: Vec<String> = texts.collect();
     texts.sort();
-    assert_eq!(texts, [page, "the picture quite another one.png shows a quince"]);
+    let of_archive = "the picture 1\n0\n shows a quince";
+    assert_eq!(
+        texts,
+        [page, of_archive, "the picture quite another one.png shows a quince"],
+        "pages of archives are long"
+    );
+}
+
+#[tokio::test]
+async fn new_files_are_read_before_further_images() {
+    let fixture = album();
+    fixture.library.recognizes(1).await;
+    fixture.search("apples").await;
+    fixture.read_since();
+    let interrupted = |wanted: Wanted| async {
+        if wanted.image.is_some() && fixture.workspace.path().join("new.txt").symlink_metadata().is_err() {
+            fixture.write("new.txt", "pears");
+            fixture.library.touch([]);
+        }
+        fixture.lines_of(wanted).await
+    };
+    fixture.library.touch([]);
+    for _ in 0..2 {
+        fixture.library.keep_up(interrupted).await;
+    }
+    let read = fixture.read_in_order();
+    let position = |name: &str| read.iter().position(|read| read == name);
+    assert!(position("new.txt") < position("two.png"), "{read:?}");
+    assert_eq!(read.len(), 3, "{read:?}");
 }
 
 #[tokio::test]

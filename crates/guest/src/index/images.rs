@@ -226,7 +226,8 @@ impl Index {
         known.images = known.images.saturating_sub(1);
         let pieces = &outcome.pieces;
         if !pieces.is_empty()
-            && !repeats(&transaction, id, image.image.page, pieces)?
+            // The page of an archive is a whole file, in which another image may say nearly the same.
+            && (image.image.is_of_inner() || !repeats(&transaction, id, image.image.page, pieces)?)
             && add_pieces(&transaction, file, id, pieces)?
         {
             known.add_text(pieces);

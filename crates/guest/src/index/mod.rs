@@ -248,8 +248,12 @@ impl Library {
                     && let Some((file, todo)) = queue.pop_front()
                 {
                     reading.push(async move {
-                        let turn = match todo.images {
-                            0 => self.read_on(&file, todo, until, read).await,
+                        let turn = match todo {
+                            // New files come before images and what was read before.
+                            _ if scope.background && todo.comes_last() && self.activity.is_touched() => {
+                                Ok(Turn::Over(todo))
+                            }
+                            IndexQueue { images: 0, .. } => self.read_on(&file, todo, until, read).await,
                             _ => self.read_image(&file, todo, images_until, read).await,
                         };
                         (file, turn)

@@ -133,6 +133,11 @@ impl IndexQueue {
         Self { pages: None, attempts: 0, reached: None, images: 0, anew: false }
     }
 
+    /// Returns true for what is read when nothing else is left.
+    pub(super) const fn comes_last(&self) -> bool {
+        self.anew || self.images > 0
+    }
+
     /// Returns the work for a document that is read anew.
     pub(super) const fn anew() -> Self {
         Self { anew: true, ..Self::whole() }

@@ -6,7 +6,9 @@ use domain::indexing::IndexState;
 use domain::unread::UnreadReason;
 
 use super::tests::{Fixture, paths};
-use super::{ExtractionProblem, Index};
+use super::{Batch, ExtractionProblem, Index};
+use crate::documents::Span;
+use crate::documents::passages::Piece;
 
 /// Has all documents been read by an earlier release.
 fn date_back(fixture: &Fixture) {
@@ -63,4 +65,22 @@ async fn what_was_read_before_stays_if_it_cannot_be_read_again() {
     assert_eq!(paths(&fixture.search("apple").await), ["/a.docx"]);
     keep_up(&fixture).await;
     assert!(fixture.read_since().is_empty(), "it is not tried again");
+}
+
+#[tokio::test]
+async fn pages_whose_passages_do_not_fit_are_not_said_to_be_read() {
+    let fixture = Fixture::with(&[("long.zip", "pages")]);
+    let long = |_| async {
+        let piece =
+            |page| Piece { page: Some(page), lines: None, heading: None, text: format!("page {page}") };
+        let pieces = (1..=30_000).map(|number| piece(number / 10 + 1)).collect();
+        let span = Some(Span { first: 1, last: 3_001, of: 3_001 });
+        Ok(Batch { pieces, span, ..Batch::default() })
+    };
+    fixture.library.touch([]);
+    fixture.library.keep_up(long).await;
+    let states = fixture.library.states().await;
+    let indexing = states[0].1;
+    assert_eq!((indexing.state, indexing.reason), (IndexState::Partial, Some(UnreadReason::Long)));
+    assert_eq!(indexing.pages.map(|pages| (pages.read, pages.of)), Some((2_000, 3_001)));
 }

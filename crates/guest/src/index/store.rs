@@ -440,11 +440,16 @@ fn add_batch(
     let passages: i64 =
         transaction.query_row("SELECT count(*) FROM passage WHERE file = ?1", [id], |row| row.get(0))?;
     let room = PASSAGES_PER_FILE_MAX.saturating_sub(usize::try_from(passages).unwrap_or(usize::MAX));
+    // Pages that do not fit whole were not read.
+    let span = batch.span.map(|span| match pieces.get(room).and_then(|piece| piece.page) {
+        Some(page) => Span { last: span.last.min(page.saturating_sub(1)), ..span },
+        None => span,
+    });
     let pieces = &pieces[..pieces.len().min(room)];
     let bytes = i64::try_from(pieces.iter().map(|piece| piece.text.len()).sum::<usize>()).unwrap_or(i64::MAX);
     let fits = total.saturating_add(bytes) <= TEXT_MAX_BYTES;
     let mut unread = UnreadImages::of(batch.unread_images);
-    let added = batch.span.is_none_or(|span| fits && runs.add(span.first, span.last));
+    let added = span.is_none_or(|span| fits && runs.add(span.first, span.last));
     if fits && added {
         insert_pieces(transaction, file, id, pieces)?;
         unread.add(UnreadImage::TooMany, images::add(transaction, id, &images)?);

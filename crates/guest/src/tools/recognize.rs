@@ -99,12 +99,19 @@ pub(super) fn recognize_image(
     image: &EmbeddedImage,
     languages: &str,
 ) -> Result<Recognized, String> {
+    let (is_page, is_whole) = (image.is_scanned_page(), image.is_whole_of_inner());
     let (image, dpi) = embedded_image(&content(jail, path)?, image).ok_or("the image cannot be read")?;
     let resolution = dpi.map(|dpi| dpi.to_string());
-    // Its mode 3 finds the blocks of text, for images that are upright.
-    let mut arguments = vec!["stdin", "stdout", "-l", languages, "--psm", "3", "-c", "tessedit_create_tsv=1"];
+    // Its mode 3 finds the blocks of text, for images that are upright; mode 1 turns others.
+    let mut arguments = vec!["stdin", "stdout", "-l", languages, "--psm", if is_whole { "1" } else { "3" }];
     arguments.extend(resolution.iter().flat_map(|resolution| ["--dpi", resolution]));
-    let text = recognized_words::text(&run(&arguments, &image, TEXT_MAX_BYTES)?);
+    // A scanned page has text, other images may have none.
+    let text = if is_page {
+        run(&arguments, &image, TEXT_MAX_BYTES)?.trim_end_matches('\u{c}').to_owned()
+    } else {
+        arguments.extend(["-c", "tessedit_create_tsv=1"]);
+        recognized_words::text(&run(&arguments, &image, TEXT_MAX_BYTES)?)
+    };
     let document = recognized(1, &text);
     let pieces = document.map(|document| split(&document, crate::index::PIECE_MAX_BYTES));
     Ok(Recognized { pieces: pieces.unwrap_or_default(), text, pages: 1 })
