@@ -177,7 +177,7 @@ async fn a_long_document_has_no_more_images_than_another() {
 
 #[tokio::test]
 async fn text_of_an_image_that_its_page_has_too_is_not_kept() {
-    let page = "pages the picture same.png shows a quince";
+    let page = "pages 1 0 the picture same.png shows a quince";
     let fixture = Fixture::with(&[("pages.txt", page)]);
     fixture.library.recognizes(1).await;
     let pictured = |wanted: Wanted| async {
