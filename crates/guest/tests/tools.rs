@@ -1,10 +1,13 @@
 //! The tools on real files, through the built program's workers.
 
+#[path = "support/archive.rs"]
+mod archive;
 mod support;
 
 use std::os::unix::fs::symlink;
 use std::time::Duration;
 
+use archive::archive;
 use domain::tool::MachineTool;
 use serde_json::json;
 use support::Machine;
@@ -40,6 +43,40 @@ async fn read_gives_passages_with_their_pages() {
 
 /// Deciphering takes random bytes, which the static program that runs in machines has of `/dev/urandom`. `make test`
 /// names that program; the one beside the tests has them of the kernel directly.
+#[tokio::test]
+async fn read_gives_the_files_of_an_archive_with_their_names() {
+    let machine = Machine::new();
+    let long = "All keys are returned on the day of moving out, before noon at the latest.\n".repeat(600);
+    let files = [("rules/keys.txt", long.as_bytes()), ("lease.pdf", include_bytes!("fixtures/lease.pdf"))];
+    machine.put("papers.zip", &archive(files));
+    let mut place = json!({ "path": "/papers.zip" });
+    let mut names = Vec::new();
+    for call in 0.. {
+        assert!(call < 10, "reading goes on");
+        let output = machine.call("read", place).await;
+        assert!(!output.failed && !output.passages.is_empty(), "{}", output.text);
+        assert!(output.text.starts_with("/papers.zip: archive, 2 files."), "{}", output.text);
+        names.extend(output.passages.into_iter().map(|passage| (passage.page, passage.page_name)));
+        let number = |word: &str| {
+            let (_, rest) = output.text.rsplit_once(&format!("{word} "))?;
+            rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse::<u32>().ok()
+        };
+        let Some(page) = number("first_page") else { break };
+        let (line, skip) = (number("first_line"), number("skip_passages"));
+        place =
+            json!({ "path": "/papers.zip", "first_page": page, "first_line": line, "skip_passages": skip });
+    }
+    names.dedup();
+    let name = |page, name: &str| (Some(page), Some(name.to_owned()));
+    let expected = [
+        name(1, "rules/keys.txt"),
+        name(2, "lease.pdf"),
+        name(2, "lease.pdf, page 1"),
+        name(2, "lease.pdf, page 2"),
+    ];
+    assert_eq!(names, expected);
+}
+
 #[tokio::test]
 async fn an_encrypted_pdf_that_needs_no_password_is_read() {
     let mut machine = Machine::new();
