@@ -34,12 +34,12 @@ pub(crate) fn assert_promises(name: &str, content: &[u8]) {
     }
 }
 
-/// Has only panics of the project's own code end the run at once: the reader catches those of the libraries that parse.
+/// Has only panics of the project's own code reported, which ends a run: the reader catches those of the libraries that parse.
 fn tolerate_libraries() {
-    std::panic::set_hook(Box::new(|panic| {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
         if !panic.location().is_some_and(|place| place.file().contains("/registry/")) {
-            eprintln!("{panic}");
-            std::process::abort();
+            report(panic);
         }
     }));
 }

@@ -48,7 +48,7 @@ async fn read_gives_the_files_of_an_archive_with_their_names() {
     let machine = Machine::new();
     let long = "All keys are returned on the day of moving out, before noon at the latest.\n".repeat(600);
     let files = [("rules/keys.txt", long.as_bytes()), ("lease.pdf", include_bytes!("fixtures/lease.pdf"))];
-    machine.put("papers.zip", &archive(files));
+    machine.put("papers.zip", archive(files));
     let mut place = json!({ "path": "/papers.zip" });
     let mut names = Vec::new();
     for call in 0.. {

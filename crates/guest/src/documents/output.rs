@@ -117,7 +117,7 @@ impl Writer {
 
     /// Adds a line unless it is the same as the one before.
     pub(super) fn line_once(&mut self, line: &str) {
-        if !self.text.lines().next_back().is_some_and(|last| last == line) {
+        if self.text.lines().next_back().is_none_or(|last| last != line) {
             self.line(line);
         }
     }
