@@ -50,12 +50,6 @@ const MAGIC: &[(&[u8], &str)] = &[
     (b"II*\0", "TIFF image"),
     (b"MM\0*", "TIFF image"),
     (b"RIFF", "WebP image, sound or video"),
-    (b"\x1f\x8b", "gzip archive"),
-    (b"BZh", "bzip2 archive"),
-    (b"\xfd7zXZ\0", "xz archive"),
-    (b"\x28\xb5\x2f\xfd", "zstd archive"),
-    (b"7z\xbc\xaf\x27\x1c", "7z archive"),
-    (b"Rar!", "RAR archive"),
     (b"\x7fELF", "ELF program"),
     (b"MZ", "Windows program"),
     (b"SQLite format 3\0", "SQLite database"),
@@ -68,6 +62,23 @@ const MAGIC: &[(&[u8], &str)] = &[
     (b"\xe4\x52\x5c\x7b\x8c\xd8\xa7\x4d", "OneNote section"),
     (b"\xffWPC", "WordPerfect document"),
     (b"ITSF", "compiled help"),
+];
+
+/// Signatures of archives of other kinds, with their places.
+const ARCHIVES: &[(usize, &[u8], &str)] = &[
+    (0, b"\x1f\x8b", "a gzip archive"),
+    (0, b"BZh", "a bzip2 archive"),
+    (0, b"\xfd7zXZ\0", "an xz archive"),
+    (0, b"\x28\xb5\x2f\xfd", "a zstd archive"),
+    (0, b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+    (0, b"Rar!", "a RAR archive"),
+    (257, b"ustar", "a tar archive"),
+];
+/// Signatures of photographs that are not recognized, at the place of their kind.
+const PHOTOGRAPHS: &[(usize, &[u8], &str)] = &[
+    (4, b"ftyphei", "a HEIC photograph"),
+    (4, b"ftypmif1", "a HEIC photograph"),
+    (4, b"ftypavif", "an AVIF image"),
 ];
 
 /// The meaning of an extension, where the content may be that of several formats.
@@ -134,6 +145,15 @@ pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, E
         // A text may begin with a short signature, too.
         if super::text::encoding(bytes).is_none() || !start.is_ascii() {
             return Err(ExtractError::Binary { kind, size: bytes.len() as u64 });
+        }
+    }
+    for (kinds, remedy) in [(ARCHIVES, "pack its files as ZIP"), (PHOTOGRAPHS, "save it as JPEG first")] {
+        let found =
+            kinds.iter().find(|(at, mark, _)| bytes.get(*at..).is_some_and(|rest| rest.starts_with(mark)));
+        if let Some((_, _, kind)) = found
+            && (super::text::encoding(bytes).is_none() || !start.is_ascii())
+        {
+            return Err(ExtractError::Unsupported { kind, remedy });
         }
     }
     if named == Some(Named::Message) || is_message(start) || is_web_archive(start) {

@@ -10,6 +10,7 @@
 
 mod activity;
 mod answer;
+mod archives;
 mod candidates;
 mod embedding;
 mod images;
@@ -28,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use domain::citation::PageKind;
 use domain::tool::{MachineTool, ToolFacts};
 use domain::unread::{UNREAD_MAX, UnreadFile};
 use futures_util::StreamExt;
@@ -37,6 +39,7 @@ use tokio::time::Instant;
 
 use activity::{Activity, Searching};
 use answer::{failed, find};
+use archives::Narrowed;
 use embedding::QueryVectors;
 
 pub use images::PendingImage;
@@ -364,6 +367,18 @@ impl Library {
             Ok(outcome) => outcome,
             Err(_) if time < FAIR_TIME => return Ok(Turn::Over(todo)),
             Err(_) => Err(ExtractionProblem::too_slow(time)),
+        };
+        let outcome = match outcome {
+            Err(problem) if problem.ended_reader() && PageKind::of(&file.path) == PageKind::File => {
+                match archives::without_culprit(&todo) {
+                    Narrowed::To(pages) => {
+                        return Ok(Turn::More(IndexQueue { pages: Some(pages), ..todo }));
+                    }
+                    Narrowed::Skip { page, of } => Ok(archives::skipped(page, of, &problem)),
+                    Narrowed::None => Err(problem),
+                }
+            }
+            outcome => outcome,
         };
         let found = file.clone();
         let known = self.with_index(move |index| index.add(&found, outcome.as_ref(), seconds())).await?;

@@ -79,6 +79,12 @@ pub struct ExtractionProblem {
 }
 
 impl ExtractionProblem {
+    /// Returns true if the process that read the document was ended.
+    pub(super) const fn ended_reader(&self) -> bool {
+        use UnreadReason::{Broken, TooMuchMemory, TooSlow};
+        self.passing && matches!(self.reason, Broken | TooMuchMemory | TooSlow)
+    }
+
     /// Creates the problem of a document that was not read in time.
     #[must_use]
     pub fn too_slow(time: Duration) -> Self {

@@ -6,7 +6,7 @@ use domain::indexing::IndexState;
 use domain::unread::UnreadReason;
 
 use super::tests::{Fixture, paths};
-use super::{Batch, ExtractionProblem, Index};
+use super::{Batch, ExtractionProblem, Index, Wanted};
 use crate::documents::Span;
 use crate::documents::passages::Piece;
 
@@ -83,4 +83,40 @@ async fn pages_whose_passages_do_not_fit_are_not_said_to_be_read() {
     let indexing = states[0].1;
     assert_eq!((indexing.state, indexing.reason), (IndexState::Partial, Some(UnreadReason::Long)));
     assert_eq!(indexing.pages.map(|pages| (pages.read, pages.of)), Some((2_000, 3_001)));
+}
+
+#[tokio::test]
+async fn one_file_of_an_archive_that_ends_its_reader_does_not_keep_others_from_being_read() {
+    for (of, culprits) in [(20, vec![5, 13]), (3, vec![1]), (1, vec![1]), (9, vec![9])] {
+        let fixture = Fixture::with(&[("files.zip", "pages")]);
+        let read = |wanted: Wanted| {
+            let (first, last) = wanted.pages.unwrap_or((1, of));
+            let last = last.min(of);
+            let ends = culprits.iter().any(|culprit| (first..=last).contains(culprit));
+            let piece =
+                |page| Piece { page: Some(page), lines: None, heading: None, text: format!("apple{page}") };
+            let batch = Batch {
+                pieces: (first..=last).map(piece).collect(),
+                span: Some(Span { first, last, of }),
+                holds_files: true,
+                ..Batch::default()
+            };
+            let text = "it needs too much memory".to_owned();
+            let problem = ExtractionProblem { reason: UnreadReason::TooMuchMemory, text, passing: true };
+            async move { if ends { Err(problem) } else { Ok(batch) } }
+        };
+        fixture.library.touch([]);
+        fixture.library.keep_up(read).await;
+        let states = fixture.library.states().await;
+        let indexing = states[0].1;
+        assert_eq!((indexing.state, indexing.reason), (IndexState::Partial, Some(UnreadReason::InnerFiles)));
+        assert_eq!(indexing.pages.map(|pages| (pages.read, pages.of)), Some((of, of)));
+        for page in 1..=of {
+            let text = format!("apple{page}");
+            let found = fixture.search(&text).await.passages;
+            let is_found = found.iter().any(|passage| passage.text == text);
+            assert_eq!(is_found, !culprits.contains(&page), "{page} of {of}");
+        }
+        assert!(!fixture.search("memory").await.passages.is_empty(), "the others say why");
+    }
 }
