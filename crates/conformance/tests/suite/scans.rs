@@ -1,8 +1,14 @@
 //! Scanned pages and images are recognized by the machine's `tesseract`, cited by page, and searched like other documents.
 
+use std::io::{Cursor, Write};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use conformance::api::{path_of, reader};
 use conformance::{Expect, Options, Say, Service, poll};
 use serde_json::json;
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
 
 use crate::streams::{Stage, stage};
 use crate::unread::document;
@@ -37,6 +43,49 @@ fn a_scan_that_stands_on_its_head_is_read() {
     let answer = api.completed(&api.accepted(&ask));
     let text = answer["text"].as_str().expect("text");
     assert!(text.contains("15 800"), "{text}");
+}
+
+#[test]
+fn a_scan_in_an_archive_that_is_attached_to_a_message_or_not_is_quoted_with_its_place() {
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    for name in ["minutes.docx", "scanned.pdf", "locked.pdf"] {
+        archive.start_file(format!("papers/{name}"), SimpleFileOptions::default()).expect("a file");
+        archive.write_all(&document(name)).expect("its content");
+    }
+    let archive = archive.finish().expect("an archive").into_inner();
+    let message = format!(
+        "Subject: Papers\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=\"b\"\r\n\r\n--b\r\n\
+         Content-Type: application/zip\r\nContent-Disposition: attachment; filename=\"papers.zip\"\r\n\
+         Content-Transfer-Encoding: base64\r\n\r\n{}\r\n--b--\r\n",
+        STANDARD.encode(&archive)
+    );
+    let expected =
+        json!({ "path": "/uploads/papers.zip", "page": 2, "pageName": "papers/scanned.pdf, page 1" });
+    for (name, content, expected) in [
+        ("papers.zip", archive, expected),
+        ("papers.eml", message.into_bytes(), json!({ "path": "/uploads/papers.eml", "lines": [2, 2] })),
+    ] {
+        let service = Service::start(Options::default());
+        let api = service.api(&service.account());
+        let path = path_of(api.upload(name, &content));
+        let indexing = poll::until("the scan is read", || {
+            let indexing = api.list("/uploads").expect_status(200).json()["entries"][0]["indexing"].clone();
+            (indexing["state"] == "partial").then_some(indexing)
+        });
+        assert_eq!(indexing["reason"], "inner_files", "one of the files needs a password: {indexing}");
+        let ask = json!({ "input": "Kolik činí nájemné?", "model": reader(&api), "filePaths": [path] });
+        let answer = api.completed(&api.accepted(&ask));
+        let text = answer["text"].as_str().expect("text");
+        assert!(
+            text.contains("15 800") && text.contains("some of the files in it could not be read"),
+            "{text}"
+        );
+        let parts = answer["parts"].as_array().expect("parts");
+        let part = parts.iter().find(|part| part["type"] == "TEXT").expect("a text");
+        let mut source = part["citations"][0]["source"].clone();
+        source.as_object_mut().expect("a source").retain(|field, _| field != "type");
+        assert_eq!(source, expected, "{answer}");
+    }
 }
 
 #[test]
