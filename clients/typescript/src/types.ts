@@ -105,12 +105,14 @@ export interface CreatedDirectory {
   path: string;
 }
 
-/** A place in a file of the workspace: its `page`, or the first and last of its `lines`, where it has them. */
+/** A place in a file of the workspace: its `page`, the first and last of its `lines`, or both, where it has them. */
 export interface FileSource {
   type: "FILE";
   path: string;
   page?: number;
   lines?: [number, number];
+  /** The name of the sheet, or of the file in an archive, that the page is. */
+  pageName?: string;
 }
 
 /** A page of the web. */

@@ -115,7 +115,7 @@ impl UnreadImages {
         *count = count.saturating_add(images);
     }
 
-    /// Counts images by the reasons of others.
+    /// Adds the counts of others.
     pub fn add_all(&mut self, others: Self) {
         others.by_reason().for_each(|(reason, images)| self.add(reason, images));
     }
@@ -201,6 +201,8 @@ impl UnreadReason {
     pub fn of_code(code: &str) -> Option<Self> {
         match code.split_once(':') {
             Some(("images", counts)) => UnreadImages::parse(counts).map(Self::Images),
+            // Of an earlier release, which read only the names of the files.
+            None if code == "archive" => Some(Self::InnerFiles),
             _ => Self::ALL.into_iter().find(|reason| reason.code() == code),
         }
     }
@@ -285,6 +287,14 @@ fn name(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_code_of_an_earlier_release_is_known() {
+        assert_eq!(UnreadReason::of_code("archive"), Some(UnreadReason::InnerFiles));
+        for reason in UnreadReason::ALL {
+            assert_eq!(UnreadReason::of_code(reason.code()), Some(reason));
+        }
+    }
 
     fn file(path: &str, reason: UnreadReason) -> UnreadFile {
         UnreadFile { path: path.to_owned(), reason }

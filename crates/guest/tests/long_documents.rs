@@ -1,10 +1,13 @@
 //! Documents that are too long to be read at once, through the built program's workers.
 
+#[path = "support/archive.rs"]
+mod archive;
 #[expect(dead_code, reason = "each test file uses its part")]
 mod support;
 
 use std::path::PathBuf;
 
+use archive::archive;
 use guest::index::Library;
 use guest::tools::Spares;
 use serde_json::json;
@@ -144,6 +147,63 @@ async fn an_attached_file_that_breaks_its_reader_takes_no_other_with_it() {
             output.unread.iter().map(|unread| (unread.path.as_str(), unread.reason.as_str())).collect();
         assert_eq!(unread, [("/large.txt", "too_much_memory"), ("/locked.pdf", "encrypted")]);
         assert!(output.text.contains("/large.txt: it needs more than the 40 MiB"), "{}", output.text);
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_an_archive_that_breaks_its_reader_takes_no_other_with_it() {
+    let mut machine = machine();
+    machine.limits.memory_bytes = 40 << 20;
+    let large = vec![b'a'; 48 << 20];
+    let names: Vec<String> = (1..=9).map(|number| format!("{number}.txt")).collect();
+    let text = |name: &str| format!("The code word of {name} is heron{}.", name.trim_end_matches(".txt"));
+    let texts: Vec<String> = names.iter().map(|name| text(name)).collect();
+    let content =
+        |number: usize| if [1, 6].contains(&number) { &large[..] } else { texts[number - 1].as_bytes() };
+    let files = names.iter().zip(1..).map(|(name, number)| (name.as_str(), content(number)));
+    machine.put("files.zip", archive(files));
+    let arguments = json!({ "query": "code word heron", "paths": ["/files.zip"], "limit": 20 });
+    let mut found = machine.call("search", arguments.clone()).await;
+    for _ in 0..9 {
+        if found.unread.iter().all(|file| file.reason != "indexing") {
+            break;
+        }
+        found = machine.call("search", arguments.clone()).await;
+    }
+    let reasons: Vec<&str> = found.unread.iter().map(|file| file.reason.as_str()).collect();
+    assert_eq!(reasons, ["inner_files"], "{}", found.text);
+    for number in [2, 3, 4, 5, 7, 8, 9] {
+        let word = format!("heron{number}.");
+        let is_found =
+            found.passages.iter().any(|passage| passage.page == Some(number) && passage.text.contains(&word));
+        assert!(is_found, "{number}: {:?}", found.passages);
+    }
+    // Attaching it, which ends a worker each time, does not say that nothing of it was read.
+    let attached = json!({ "paths": ["/files.zip"], "text_max_bytes": 10_000 });
+    for _ in 0..2 {
+        let output = machine.call("attached_files", attached.clone()).await;
+        let reasons: Vec<&str> = output.unread.iter().map(|file| file.reason.as_str()).collect();
+        assert_eq!(reasons, ["inner_files"], "{}", output.text);
+    }
+    assert!(!machine.call("search", arguments).await.passages.is_empty());
+}
+
+#[tokio::test]
+async fn an_archive_that_the_index_has_is_read_with_its_lines() {
+    let machine = machine();
+    machine.put(
+        "papers.zip",
+        archive([("a.txt", "First line.\n\nThe code word is heron."), ("b.txt", "Last.")]),
+    );
+    for _ in 0..2 {
+        let output = machine.call("read", json!({ "path": "papers.zip" })).await;
+        assert!(output.text.starts_with("/papers.zip: archive, 2 files. Shown whole."), "{}", output.text);
+        let places: Vec<_> = output.passages.iter().map(|passage| (passage.page, passage.lines)).collect();
+        assert!(
+            places.contains(&(Some(1), Some((1, 3)))) && places.contains(&(Some(2), Some((1, 1)))),
+            "{places:?}"
+        );
+        assert!(!machine.call("search", json!({ "query": "heron" })).await.passages.is_empty());
     }
 }
 

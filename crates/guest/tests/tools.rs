@@ -25,25 +25,6 @@ async fn every_tool_of_the_table_is_run() {
 }
 
 #[tokio::test]
-async fn read_gives_passages_with_their_pages() {
-    let machine = Machine::new();
-    machine.put_fixture("lease.pdf");
-    for path in ["/lease.pdf", "lease.pdf", "/workspace/lease.pdf"] {
-        let output = machine.call("read", json!({ "path": path })).await;
-        assert!(!output.failed, "{}", output.text);
-        assert_eq!(output.text, "/lease.pdf: PDF, 2 pages. Shown whole.");
-        let notice = output.passages.iter().find(|passage| passage.text.contains("Výpovědní doba")).unwrap();
-        assert_eq!((notice.path.as_str(), notice.page, notice.lines), ("/lease.pdf", Some(2), None));
-    }
-    let second = machine.call("read", json!({ "path": "lease.pdf", "first_page": 2 })).await;
-    assert!(second.passages.iter().all(|passage| passage.page == Some(2)) && !second.passages.is_empty());
-    let third = machine.call("read", json!({ "path": "lease.pdf", "first_page": 3 })).await;
-    assert!(third.failed && third.text.contains("2 pages"), "{}", third.text);
-}
-
-/// Deciphering takes random bytes, which the static program that runs in machines has of `/dev/urandom`. `make test`
-/// names that program; the one beside the tests has them of the kernel directly.
-#[tokio::test]
 async fn read_gives_the_files_of_an_archive_with_their_names() {
     let machine = Machine::new();
     let long = "All keys are returned on the day of moving out, before noon at the latest.\n".repeat(600);
@@ -77,6 +58,25 @@ async fn read_gives_the_files_of_an_archive_with_their_names() {
     assert_eq!(names, expected);
 }
 
+#[tokio::test]
+async fn read_gives_passages_with_their_pages() {
+    let machine = Machine::new();
+    machine.put_fixture("lease.pdf");
+    for path in ["/lease.pdf", "lease.pdf", "/workspace/lease.pdf"] {
+        let output = machine.call("read", json!({ "path": path })).await;
+        assert!(!output.failed, "{}", output.text);
+        assert_eq!(output.text, "/lease.pdf: PDF, 2 pages. Shown whole.");
+        let notice = output.passages.iter().find(|passage| passage.text.contains("Výpovědní doba")).unwrap();
+        assert_eq!((notice.path.as_str(), notice.page, notice.lines), ("/lease.pdf", Some(2), None));
+    }
+    let second = machine.call("read", json!({ "path": "lease.pdf", "first_page": 2 })).await;
+    assert!(second.passages.iter().all(|passage| passage.page == Some(2)) && !second.passages.is_empty());
+    let third = machine.call("read", json!({ "path": "lease.pdf", "first_page": 3 })).await;
+    assert!(third.failed && third.text.contains("2 pages"), "{}", third.text);
+}
+
+/// Deciphering takes random bytes, which the static program that runs in machines has of `/dev/urandom`. `make test`
+/// names that program; the one beside the tests has them of the kernel directly.
 #[tokio::test]
 async fn an_encrypted_pdf_that_needs_no_password_is_read() {
     let mut machine = Machine::new();

@@ -128,12 +128,16 @@ class CreatedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """A place in a file of the workspace: its `page`, or its first and last of `lines`, where it has them."""
+    """A place in a file of the workspace: its `page`, its first and last of `lines`, or both, where it has them.
+
+    `page_name` is the name of the sheet, or of the file in an archive, that the page is.
+    """
 
     type: Literal["FILE"]
     path: str
     page: int | None = None
     lines: list[int] | None = None
+    page_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ use super::indexing::unread_text;
 use super::passage::MarkedText;
 use super::sheet::Sheet;
 use crate::cited::CitedPassage;
+use crate::links::shown_name;
 use crate::texts::Texts;
 use crate::visit::User;
 
@@ -177,7 +178,7 @@ fn view(
         let title = texts.with("document-page", "page", number.to_string());
         let picture = Picture {
             address: format!("{href}?drawn={number}&version={version}"),
-            alt: format!("{title}, {}", file.name),
+            alt: format!("{title}, {}", shown_name(&file.name)),
             width,
             height,
             size: *size,
@@ -198,7 +199,7 @@ fn view(
             pages.push(PageView {
                 title: text.page.map(|page| {
                     let title = texts.with(unit, "page", page.to_string());
-                    text.name.as_ref().map_or(title.clone(), |name| format!("{title} · {name}"))
+                    text.name.as_ref().map_or(title.clone(), |name| format!("{title} · {}", shown_name(name)))
                 }),
                 picture: None,
                 text: MarkedText::default(),
@@ -225,7 +226,7 @@ fn view(
     let last = first.saturating_add(PAGES_MAX - 1).min(total);
     let (last, is_range, range) = match preview.unit.as_str() {
         "file" => {
-            let last = numbers.iter().flatten().copied().max().unwrap_or(last);
+            let last = numbers.iter().flatten().copied().max().unwrap_or(first);
             (last, first > 1 || last < total, "document-range-files")
         }
         _ => {

@@ -16,7 +16,7 @@ pub(super) const LISTED_MAX: usize = 10_000;
 /// The least sides of an image whose text is recognized, in pixels: smaller ones are symbols and signs.
 const WIDTH_MIN: u32 = 200;
 const HEIGHT_MIN: u32 = 60;
-/// The most pixels of one image, and of all images of a document together.
+/// The most pixels of one image that is no file of its own, and of all such images of a document together.
 const PIXELS_MAX: u64 = 25_000_000;
 const TOTAL_PIXELS_MAX: u64 = 200_000_000;
 /// The largest image in bytes, and the beginning that has its sides.
@@ -60,6 +60,10 @@ pub(super) fn retain_recognizable(archive: &mut Archive<'_>, document: &mut Extr
     let (mut images_left, mut pixels_left) = (IMAGES_MAX, TOTAL_PIXELS_MAX);
     let mut unread = UnreadImages::NONE;
     document.images.retain(|image| {
+        // It would be taken for a part of a file inside the document.
+        if image.is_of_inner() {
+            return false;
+        }
         let pixels = match pixels(archive, &image.part) {
             Ok(pixels) => pixels,
             Err(reason) => {
@@ -75,7 +79,7 @@ pub(super) fn retain_recognizable(archive: &mut Archive<'_>, document: &mut Extr
         }
         left.is_some()
     });
-    document.unread_images = unread;
+    document.unread_images.add_all(unread);
 }
 
 /// Returns the number of pixels of an image that may show text; `None` if the part is none.
@@ -84,17 +88,19 @@ fn pixels(archive: &mut Archive<'_>, part: &str) -> Result<Option<u64>, UnreadIm
     if ImageKind::of(&head).is_none() && has_name_of_kind(part) {
         return Err(UnreadImage::Failed);
     }
-    pixels_of(&head, archive.declared_bytes(part))
+    match pixels_of(&head, PIXELS_MAX) {
+        Ok(Some(_)) if archive.declared_bytes(part) > IMAGE_MAX_BYTES => Err(UnreadImage::TooLarge),
+        pixels => pixels,
+    }
 }
 
-/// Returns what an image inside a document may show; `None` of other files.
+/// Returns an image file as a document whose only part is the image, if it may show text; `None` of other files.
 pub(super) fn of_image(bytes: &[u8]) -> Option<Extracted> {
     let mut image = Extracted::empty(Format::Text);
     let pixels = match ImageKind::of(bytes) {
-        Some(_) => pixels_of(bytes, bytes.len() as u64),
+        Some(_) => pixels_of(bytes, super::PIXELS_MAX),
         // The program that recognizes text bounds the others itself.
         None if !detect::is_image(bytes) => return None,
-        None if bytes.len() as u64 > IMAGE_MAX_BYTES => Err(UnreadImage::TooLarge),
         None => Ok(Some(0)),
     };
     match pixels {
@@ -108,15 +114,14 @@ pub(super) fn of_image(bytes: &[u8]) -> Option<Extracted> {
 }
 
 /// Returns the number of pixels of an image that may show text, by its beginning; `None` if it is none.
-fn pixels_of(head: &[u8], bytes: u64) -> Result<Option<u64>, UnreadImage> {
+fn pixels_of(head: &[u8], pixels_max: u64) -> Result<Option<u64>, UnreadImage> {
     let Some(kind) = ImageKind::of(head) else { return Ok(None) };
     let (width, height) = kind.sides(head).ok_or(UnreadImage::Failed)?;
     if width < WIDTH_MIN || height < HEIGHT_MIN {
         return Ok(None);
     }
     let pixels = u64::from(width) * u64::from(height);
-    let fits = pixels <= PIXELS_MAX && bytes <= IMAGE_MAX_BYTES;
-    if fits { Ok(Some(pixels)) } else { Err(UnreadImage::TooLarge) }
+    if pixels <= pixels_max { Ok(Some(pixels)) } else { Err(UnreadImage::TooLarge) }
 }
 
 /// Returns true if the name promises an image of a kind that is recognized.

@@ -18,49 +18,67 @@ use super::{
 
 /// The line in place of attachments that are not read.
 const TOO_MANY: &str = "(further attachments are not read: there are too many)";
-/// The most lines of a message that may begin parts of it or are its head, and the most messages in it.
-const PARTS_MAX: usize = 100_000;
+/// The most lines of a message that may begin parts of it, and the most of its head.
+const PARTS_MAX: usize = 500_000;
+/// The most parts of a message that say that they are messages.
 const MESSAGES_MAX: usize = 1_000;
-/// The longest line of a head in which the kind of a part is looked for, in bytes.
-const HEAD_LINE_MAX_BYTES: usize = 200;
 /// The most recipients that are shown.
 const ADDRESSES_MAX: usize = 50;
 /// The largest stream of a message of Outlook, in bytes.
 const STREAM_MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The kinds of files that hold messages, as attachments are named by.
-const EML: char = 'e';
-const MAILBOX: char = 'b';
-const OUTLOOK: char = 'o';
+/// The kinds of files that hold messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Eml,
+    Mailbox,
+    Outlook,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Eml, Self::Mailbox, Self::Outlook];
+
+    /// Returns the letter by which names of attachments begin.
+    const fn letter(self) -> char {
+        match self {
+            Self::Eml => 'e',
+            Self::Mailbox => 'b',
+            Self::Outlook => 'o',
+        }
+    }
+}
 
 /// The messages of a file as they are written, with their attachments.
 struct Messages<'a> {
     writer: Writer,
-    kind: char,
+    kind: Kind,
     /// The numbers of the attachment that is written, in its message, and of the messages that it lies in.
     at: Vec<u32>,
-    /// The number of attachments that were met.
-    met: u32,
+    /// The number of attachments so far, and of messages that are not read.
+    count: u32,
     nesting: Nesting<'a>,
 }
 
 /// Reads a message in the Internet's format.
 pub(super) fn eml(bytes: &[u8], nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
     let message = parse(bytes)?;
-    let mut messages = Messages::new(EML, nesting);
+    let mut messages = Messages::new(Kind::Eml, nesting);
     messages.write(&message, nesting.depth);
     Ok(messages.writer.finish(Format::Message))
 }
 
 /// Reads a mailbox: messages one after the other.
 pub(super) fn mailbox(bytes: &[u8], nesting: Nesting<'_>) -> Extracted {
-    let mut messages = Messages::new(MAILBOX, nesting);
+    let mut messages = Messages::new(Kind::Mailbox, nesting);
     for (number, message) in (1..).zip(MessageIterator::new(bytes).flatten()) {
         messages.writer.end_heading();
         messages.at.push(number);
         match parse(message.contents()) {
             Ok(message) => messages.write(&message, nesting.depth),
-            Err(error) => messages.refuse(&format!("(not read: {error})")),
+            Err(error) => {
+                messages.count += 1;
+                messages.refuse(&format!("(not read: {error})"));
+            }
         }
         messages.at.pop();
         if messages.writer.is_full() {
@@ -70,15 +88,20 @@ pub(super) fn mailbox(bytes: &[u8], nesting: Nesting<'_>) -> Extracted {
     messages.writer.finish(Format::Message)
 }
 
-/// Parses a message, unless it has so many parts that they would fill the memory, or the stack.
+/// Parses a message, unless it says to have so many parts that they would fill the memory, or the stack. Encoded messages inside it
+/// are not looked at.
 fn parse(bytes: &[u8]) -> Result<Message<'_>, ExtractError> {
-    let (mut parts, mut messages, mut is_head) = (0, 0, true);
+    const KIND: &[u8] = b"content-type:";
+    let (mut parts, mut messages, mut is_head, mut is_kind) = (0, 0, true, false);
     for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
         is_head &= !line.trim_ascii().is_empty();
         parts += usize::from(line.starts_with(b"--"));
-        let is_short = line.len() <= HEAD_LINE_MAX_BYTES;
-        messages +=
-            usize::from(is_short && line.to_ascii_lowercase().windows(6).any(|word| word == b"rfc822"));
+        is_kind = line.get(..KIND.len()).is_some_and(|start| start.eq_ignore_ascii_case(KIND))
+            || is_kind && line.starts_with(b" ")
+            || is_kind && line.starts_with(b"\t");
+        let line = if is_kind { line.to_ascii_lowercase() } else { Vec::new() };
+        let has = |kind: &[u8]| line.windows(kind.len()).any(|word| word == kind);
+        messages += usize::from(has(b"rfc822") || has(b"global") || has(b"digest"));
         if parts > PARTS_MAX || is_head && number > PARTS_MAX {
             return Err(ExtractError::TooManyParts { bound: PARTS_MAX });
         }
@@ -96,8 +119,8 @@ fn attachments<'a>(message: &'a Message<'a>) -> impl Iterator<Item = &'a Message
 }
 
 impl<'a> Messages<'a> {
-    fn new(kind: char, nesting: Nesting<'a>) -> Self {
-        Self { writer: Writer::new(), kind, at: Vec::new(), met: 0, nesting }
+    fn new(kind: Kind, nesting: Nesting<'a>) -> Self {
+        Self { writer: Writer::new(), kind, at: Vec::new(), count: 0, nesting }
     }
 
     fn write(&mut self, message: &Message<'_>, depth: u32) {
@@ -138,7 +161,7 @@ impl<'a> Messages<'a> {
 
     /// Begins an attachment. Returns false if it is not read.
     fn begin_attachment(&mut self, number: u32) -> bool {
-        self.met += 1;
+        self.count += 1;
         let is_read = !self.writer.is_full() && self.nesting.take_attachment();
         if is_read {
             self.at.push(number);
@@ -161,7 +184,7 @@ impl<'a> Messages<'a> {
 
     /// Says once in a row why attachments are not read.
     fn refuse(&mut self, why: &str) {
-        self.writer.unread_file(self.met);
+        self.writer.unread_file(self.count);
         self.writer.line_once(why);
     }
 
@@ -176,7 +199,7 @@ impl<'a> Messages<'a> {
         let document = match document {
             Ok(document) => document,
             Err(_) if is_signature(name) => return,
-            Err(_) => return self.writer.unread_file(self.met),
+            Err(_) => return self.writer.unread_file(self.count),
         };
         let has_lines = document.pages.is_none();
         for image in images_of_inner(&self.name_of_attachment(), &document) {
@@ -187,32 +210,31 @@ impl<'a> Messages<'a> {
         }
         self.writer.unread_images(document.unread_images);
         if !document.is_whole() {
-            self.writer.unread_file(self.met);
+            self.writer.unread_file(self.count);
         }
     }
 
     /// Names the attachment that is written as [`attachment`] finds it: `e2.1`.
     fn name_of_attachment(&self) -> String {
         let numbers: Vec<String> = self.at.iter().map(u32::to_string).collect();
-        format!("{}{}", self.kind, numbers.join("."))
+        format!("{}{}", self.kind.letter(), numbers.join("."))
     }
 }
 
 /// Returns the content of an attachment by the name that the reader gave it.
 pub(super) fn attachment(file: &[u8], name: &str) -> Option<Vec<u8>> {
     let mut letters = name.chars();
-    let kind = letters.next()?;
+    let letter = letters.next()?;
     let number = |number: &str| number.parse::<usize>().ok()?.checked_sub(1);
     let at: Vec<usize> = letters.as_str().split('.').map(number).collect::<Option<_>>()?;
-    match kind {
-        EML => attached(&parse(file).ok()?, &at),
-        MAILBOX => {
+    match Kind::ALL.into_iter().find(|kind| kind.letter() == letter)? {
+        Kind::Eml => attached(&parse(file).ok()?, &at),
+        Kind::Mailbox => {
             let (message, at) = at.split_first()?;
             let message = MessageIterator::new(file).flatten().nth(*message)?;
             attached(&parse(message.contents()).ok()?, at)
         }
-        OUTLOOK => Outlook::open(file).ok()?.attached(&at),
-        _ => None,
+        Kind::Outlook => Outlook::open(file).ok()?.attached(&at),
     }
 }
 
@@ -243,7 +265,7 @@ fn address_line(addresses: &Address<'_>) -> Option<String> {
 
 /// Reads a message of Outlook, whose properties are streams named by their number and type.
 pub(super) fn msg(bytes: &[u8], nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
-    let mut messages = Messages::new(OUTLOOK, nesting);
+    let mut messages = Messages::new(Kind::Outlook, nesting);
     Outlook::open(bytes)?.write(&mut messages, nesting.depth);
     Ok(messages.writer.finish(Format::Message))
 }

@@ -81,7 +81,7 @@ const CHANGED_READERS: &[(i64, &[&str])] = &[(
     6,
     &[
         "docx", "docm", "xlsx", "xlsm", "xls", "pptx", "pptm", "odt", "ods", "odp", "eml", "msg", "mbox",
-        "zip",
+        "mht", "mhtml", "zip",
     ],
 )];
 
@@ -256,11 +256,19 @@ pub struct Bounds {
     pub text_max_bytes: usize,
     /// The time after which no further page is begun. At least one page is read.
     pub until: Option<Instant>,
+    /// True if the first page may be read in part in this time, where a page is a whole file.
+    pub may_cut: bool,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { first_page: 1, last_page: u32::MAX, text_max_bytes: OUTPUT_MAX_BYTES, until: None }
+        Self {
+            first_page: 1,
+            last_page: u32::MAX,
+            text_max_bytes: OUTPUT_MAX_BYTES,
+            until: None,
+            may_cut: false,
+        }
     }
 }
 
@@ -282,7 +290,7 @@ pub struct Segment {
 /// A file in an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InnerFile {
-    /// Its name with its folders, on one line.
+    /// Its name with its folders, on one line. Of a long one the beginning is left out.
     pub name: String,
     /// The page of it that the text is on, in the words of its format, if it has pages: `slide 3`.
     pub page: Option<String>,
@@ -434,7 +442,8 @@ impl Nesting<'_> {
         if let Some(image) = embedded_images::of_image(bytes) {
             return Ok(image);
         }
-        let extracted = extract_content(path, bytes, bounds, self.deeper());
+        // One document inside another does not end the reading of all.
+        let extracted = guarded("inner", || extract_content(path, bytes, bounds, self.deeper()));
         extracted.map_err(|error| format!("(not read: {error})"))
     }
 

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::path::Path;
 
+use domain::unread::{UnreadImage, UnreadImages};
 use quick_xml::events::{BytesStart, Event};
 
 use super::archive::{Archive, unpacking};
@@ -118,6 +119,14 @@ impl Embedded {
         }
         Ok(embedded)
     }
+}
+
+/// Returns the images of a document inside this one, none of which is recognized.
+fn images_of(chunk: &Extracted) -> UnreadImages {
+    let images = u32::try_from(chunk.images.len() + chunk.scans.len()).unwrap_or(u32::MAX);
+    let mut unread = chunk.unread_images;
+    unread.add(UnreadImage::Failed, images);
+    unread
 }
 
 /// Returns true if the document records where Word broke its pages when it was last saved.
@@ -271,7 +280,10 @@ impl Body {
             "relIds" => self.drawing(element, "dm"),
             "altChunk" => {
                 let chunk = attribute(element, "id").and_then(|id| self.embedded.chunks.remove(&id));
-                chunk.iter().for_each(|chunk| self.writer.embedded(chunk));
+                if let Some(chunk) = chunk {
+                    self.writer.embedded(&chunk);
+                    self.writer.unread_images(chunk.map_or(UnreadImages::NONE, |chunk| images_of(&chunk)));
+                }
             }
             // In drawings, and in those of earlier versions.
             "blip" => self.image(attribute(element, "embed")),

@@ -12,20 +12,23 @@ use super::embedded_images::{LISTED_MAX, images_of_inner};
 use super::output::{SEGMENTS_MAX, clean_line};
 use super::passages::heading_in;
 use super::{
-    ATTACHMENTS_MAX, Bounds, EmbeddedImage, ExtractError, Extracted, Format, InnerFile, Nesting, PAGES_MAX,
-    Segment, Span,
+    ATTACHMENTS_MAX, Bounds, EmbeddedImage, ExtractError, Extracted, Format, InnerFile, Nesting,
+    OUTPUT_MAX_BYTES, PAGES_MAX, Segment, Span,
 };
 
 /// The longest name of a file that is shown, in bytes.
-const NAME_MAX_BYTES: usize = 200;
-/// A file that is not read to its end in this time is read in part.
-const MUCH_TIME: Duration = Duration::from_secs(5);
+const NAME_MAX_BYTES: usize = 120;
+/// The first file is read in part only if this much time was left when it was begun, or the caller wants no more.
+const PARTIAL_READ_TIME_MIN: Duration = Duration::from_secs(5);
+/// The end of a file that is read in part.
+const CUT: &str = "(the rest is not read: it takes too long)";
 /// The line in place of files of an archive inside another document.
 const TOO_MANY_ATTACHED: &str = "(not read: there are too many)";
 /// The line in place of files that come after as much as is unpacked of an archive.
 const TOTAL_EXCEEDED: &str = "(not read: the files before it are too large together)";
 
-/// Reads the files of an archive within bounds: at least one, each whole.
+/// Reads files of an archive within bounds, each whole. A file for which the time does not suffice is left to the next call; if it is
+/// the first one and had much time, it is read in part.
 ///
 /// # Errors
 /// Fails if all files are encrypted.
@@ -38,12 +41,12 @@ pub(super) fn extract(
     if !files.is_empty() && files.iter().all(|file| file.is_encrypted) {
         return Err(ExtractError::Encrypted("ZIP"));
     }
-    let is_cut = files.len() > PAGES_MAX as usize || archive.lacks_files();
+    let is_cut = files.len() > PAGES_MAX as usize;
     files.truncate(PAGES_MAX as usize);
     let of = u32::try_from(files.len()).unwrap_or(PAGES_MAX);
     let (first, last) = (bounds.first_page.max(1), bounds.last_page.min(of));
-    let has_much_time =
-        bounds.until.is_none_or(|until| until.saturating_duration_since(Instant::now()) >= MUCH_TIME);
+    let time_left = bounds.until.map(|until| until.saturating_duration_since(Instant::now()));
+    let may_cut = bounds.may_cut || time_left.is_none_or(|left| left >= PARTIAL_READ_TIME_MIN);
     let mut pages = Pages::default();
     let mut unpacked_bytes = 0_u64;
     let mut read = first - 1;
@@ -65,13 +68,14 @@ pub(super) fn extract(
         } else {
             content(&mut archive, file, bounds, nesting)
         };
-        // A file for which the time does not suffice is read in the next part, unless this one had much.
-        let is_broken_off = |inner: &Extracted| inner.span.is_some_and(|span| span.last < span.of);
-        if (page > first || !has_much_time) && content.as_ref().is_ok_and(is_broken_off) {
+        if (page > first || !may_cut) && content.as_ref().is_ok_and(is_broken_off) {
             break;
         }
         pages.add(page, file, content);
         read = page;
+    }
+    if read >= of && of > 0 && archive.lacks_files() {
+        pages.unread.push(of);
     }
     let Pages { segments, unread, images, unread_images, bytes: _ } = pages;
     Ok(Extracted {
@@ -108,8 +112,14 @@ fn content(
         _ => return Err(TOO_MANY_ATTACHED.to_owned()),
     };
     let bytes = archive.content(file.index).map_err(refused)?;
-    let bounds = Bounds { until: bounds.until, ..Bounds::default() };
+    let text_max_bytes = if bounds.may_cut { bounds.text_max_bytes } else { OUTPUT_MAX_BYTES };
+    let bounds = Bounds { until: bounds.until, text_max_bytes, ..Bounds::default() };
     nesting.extract(Path::new(&file.name), &bytes, &bounds)
+}
+
+/// Returns true if the time did not suffice for a document.
+fn is_broken_off(document: &Extracted) -> bool {
+    document.span.is_some_and(|span| span.last < span.of)
 }
 
 /// The parts of an archive that were read.
@@ -127,7 +137,7 @@ struct Pages {
 
 impl Pages {
     fn add(&mut self, page: u32, file: &ArchivedFile, content: Result<Extracted, String>) {
-        let name = shown_name(&file.name);
+        let name = title_of(&file.name);
         let mut title = name.clone();
         if let Err(why) = &content {
             self.unread.push(page);
@@ -149,6 +159,7 @@ impl Pages {
         if !document.is_whole() {
             self.unread.push(page);
         }
+        let is_cut = is_broken_off(&document);
         let word = document.format.page_word();
         let page_title = |inner: Option<u32>| inner.map(|inner| format!("{word} {inner}"));
         let room = LISTED_MAX.saturating_sub(self.images.len());
@@ -172,7 +183,7 @@ impl Pages {
         for segment in document.segments {
             let (name, inner_page, format) = match &segment.inner {
                 Some(deeper) => {
-                    (shown_name(&format!("{name}/{}", deeper.name)), deeper.page.clone(), deeper.format)
+                    (title_of(&format!("{name}/{}", deeper.name)), deeper.page.clone(), deeper.format)
                 }
                 None => (name.to_owned(), page_title(segment.page), document.format),
             };
@@ -185,6 +196,16 @@ impl Pages {
                 inner: Some(Rc::new(InnerFile { name, page: inner_page, format })),
             });
         }
+        if is_cut {
+            let inner = InnerFile { name: name.to_owned(), page: None, format: Format::Archive };
+            self.push(Segment {
+                page: Some(page),
+                lines: None,
+                heading: None,
+                text: CUT.to_owned(),
+                inner: Some(Rc::new(inner)),
+            });
+        }
     }
 
     fn push(&mut self, segment: Segment) {
@@ -193,9 +214,9 @@ impl Pages {
     }
 }
 
-/// Returns a file's name on one line.
-fn shown_name(name: &str) -> String {
-    let name = clean_line(name);
+/// Returns a file's name on one line, without the beginning of a long one.
+fn title_of(name: &str) -> String {
+    let name = clean_line(&name.replace('\t', " "));
     if name.is_empty() {
         return "unnamed".to_owned();
     }

@@ -23,6 +23,8 @@ pub(super) struct Activity {
     seen: watch::Sender<Revision>,
     named: Mutex<BTreeSet<String>>,
     files: Mutex<Arc<[Found]>>,
+    /// The files that could not be read again.
+    put_off: Mutex<BTreeSet<String>>,
 }
 
 /// The revision of the states of files.
@@ -45,6 +47,7 @@ impl Default for Activity {
             seen: watch::Sender::new(Revision { number: first_revision(), working: 0, walked: false }),
             named: Mutex::default(),
             files: Mutex::new(Arc::new([])),
+            put_off: Mutex::default(),
         }
     }
 }
@@ -106,6 +109,16 @@ impl Activity {
     /// Returns the hidden files that are read.
     pub(super) fn named(&self) -> Vec<String> {
         self.named.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    /// Has a file that was read before not be read again by this instance of the agent.
+    pub(super) fn put_off_until_restart(&self, path: &str) {
+        self.put_off.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned());
+    }
+
+    /// Returns the files that are not read again.
+    pub(super) fn put_off(&self) -> BTreeSet<String> {
+        self.put_off.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits until something may have changed. Cancel safe.

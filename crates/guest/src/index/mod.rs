@@ -10,7 +10,6 @@
 
 mod activity;
 mod answer;
-mod archives;
 mod candidates;
 mod embedding;
 mod images;
@@ -24,12 +23,11 @@ mod text;
 mod vectors;
 mod walk;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use domain::citation::PageKind;
 use domain::tool::{MachineTool, ToolFacts};
 use domain::unread::{UNREAD_MAX, UnreadFile};
 use futures_util::StreamExt;
@@ -39,7 +37,6 @@ use tokio::time::Instant;
 
 use activity::{Activity, Searching};
 use answer::{failed, find};
-use archives::Narrowed;
 use embedding::QueryVectors;
 
 pub use images::PendingImage;
@@ -132,7 +129,7 @@ impl Scope {
 
     /// Returns true if this work is not left to the background.
     fn reads(&self, file: &Found, todo: &IndexQueue) -> bool {
-        self.background || !todo.anew && (todo.images == 0 || self.wants(&file.path))
+        self.background || !todo.reread && (todo.images == 0 || self.wants(&file.path))
     }
 
     fn wants(&self, path: &str) -> bool {
@@ -217,11 +214,12 @@ impl Library {
     {
         let _one_at_a_time = self.updating.lock().await;
         let (workspace, mut named) = (self.workspace.clone(), scope.named.clone());
+        let put_off = self.activity.put_off();
         named.extend(self.activity.named());
         let (files, mut changed, cut) = self
             .with_index(move |index| {
                 let walk = walk(&workspace, &named);
-                let changed = changes(index, &workspace, &walk.files)?;
+                let changed = changes(index, &workspace, &walk.files, &put_off)?;
                 Ok((walk.files, changed, walk.cut))
             })
             .await?;
@@ -234,7 +232,7 @@ impl Library {
         }
         let _working = self.activity.work();
         // Reads the files that the question names first, then small files, images inside them, and last what was read before.
-        changed.sort_by_key(|(file, todo)| (todo.anew, todo.images, file.stamp.size, file.path.clone()));
+        changed.sort_by_key(|(file, todo)| (todo.reread, todo.images, file.stamp.size, file.path.clone()));
         let (wanted, mut rest): (VecDeque<_>, VecDeque<_>) =
             changed.into_iter().partition(|(file, _)| scope.wants(&file.path));
         if scope.wanted_only {
@@ -368,18 +366,9 @@ impl Library {
             Err(_) if time < FAIR_TIME => return Ok(Turn::Over(todo)),
             Err(_) => Err(ExtractionProblem::too_slow(time)),
         };
-        let outcome = match outcome {
-            Err(problem) if problem.ended_reader() && PageKind::of(&file.path) == PageKind::File => {
-                match archives::without_culprit(&todo) {
-                    Narrowed::To(pages) => {
-                        return Ok(Turn::More(IndexQueue { pages: Some(pages), ..todo }));
-                    }
-                    Narrowed::Skip { page, of } => Ok(archives::skipped(page, of, &problem)),
-                    Narrowed::None => Err(problem),
-                }
-            }
-            outcome => outcome,
-        };
+        if todo.reread && outcome.is_err() {
+            self.activity.put_off_until_restart(&file.path);
+        }
         let found = file.clone();
         let known = self.with_index(move |index| index.add(&found, outcome.as_ref(), seconds())).await?;
         self.activity.progress();
@@ -457,6 +446,7 @@ fn changes(
     index: &mut Index,
     workspace: &Path,
     present: &[Found],
+    put_off: &BTreeSet<String>,
 ) -> Result<Vec<(Found, IndexQueue)>, IndexError> {
     let known = index.files()?;
     let paths: std::collections::HashSet<&str> = present.iter().map(|file| file.path.as_str()).collect();
@@ -474,8 +464,12 @@ fn changes(
     let now = seconds();
     let todo = |file: &Found| match known.get(&file.path) {
         Some((known, _)) => {
-            let todo = known.todo(&file.stamp, now);
-            todo.or_else(|| known.is_read_anew(&file.path).then(IndexQueue::anew))
+            let is_reread = known.stamp == file.stamp && known.is_reread(&file.path);
+            // Images of what is read again would be read twice.
+            if is_reread && !put_off.contains(&file.path) {
+                return Some(IndexQueue::reread());
+            }
+            known.todo(&file.stamp, now)
         }
         None => Some(IndexQueue::whole()),
     };

@@ -79,10 +79,13 @@ pub struct ExtractionProblem {
 }
 
 impl ExtractionProblem {
-    /// Returns true if the process that read the document was ended.
-    pub(super) const fn ended_reader(&self) -> bool {
-        use UnreadReason::{Broken, TooMuchMemory, TooSlow};
-        self.passing && matches!(self.reason, Broken | TooMuchMemory | TooSlow)
+    /// Creates the problem of a document that was read and has no text.
+    pub(super) fn no_text(span: Option<Span>) -> Self {
+        let text = match span {
+            Some(span) => format!("its {} pages hold no text, probably scanned images", span.of),
+            None => "it holds no text".to_owned(),
+        };
+        Self { reason: UnreadReason::NoText, text, passing: false }
     }
 
     /// Creates the problem of a document that was not read in time.
@@ -129,24 +132,24 @@ pub struct IndexQueue {
     pub reached: Option<(u32, u32)>,
     /// The number of images inside it to read, after everything else.
     pub images: u32,
-    /// True of a document that was read, and is read anew when nothing else is left to read.
-    pub anew: bool,
+    /// True of a document that was read, and is read again when nothing else is left to read.
+    pub reread: bool,
 }
 
 impl IndexQueue {
     /// Returns the work for a document of which nothing has been read.
     pub(super) const fn whole() -> Self {
-        Self { pages: None, attempts: 0, reached: None, images: 0, anew: false }
+        Self { pages: None, attempts: 0, reached: None, images: 0, reread: false }
     }
 
     /// Returns true for what is read when nothing else is left.
     pub(super) const fn comes_last(&self) -> bool {
-        self.anew || self.images > 0
+        self.reread || self.images > 0
     }
 
-    /// Returns the work for a document that is read anew.
-    pub(super) const fn anew() -> Self {
-        Self { anew: true, ..Self::whole() }
+    /// Returns the work for a document that is read again.
+    pub(super) const fn reread() -> Self {
+        Self { reread: true, ..Self::whole() }
     }
 }
 
@@ -207,16 +210,19 @@ impl IndexedFile {
         FileIndexing { state, reason, pages }
     }
 
-    /// Returns true if the current reader version may succeed where the recorded one failed.
+    /// Returns true if the current reader version may succeed where the recorded one failed, and nothing is lost by trying. A version
+    /// below 0 is that of a file that is to be read.
     #[must_use]
     pub fn is_outdated(&self) -> bool {
-        self.reader != READER_VERSION && (self.problem.is_some() || !self.complete)
+        let has_text = self.reader >= 0 && self.complete && self.text_bytes > 0;
+        self.reader != READER_VERSION && !has_text && (self.problem.is_some() || !self.complete)
     }
 
-    /// Returns true if the file, of this path, was read, and the current readers read it in another way.
+    /// Returns true if the file, of this path, has text, and the current readers may have more or another of it.
     #[must_use]
-    pub fn is_read_anew(&self, path: &str) -> bool {
-        self.complete && !self.is_outdated() && self.reader < reader_of(path)
+    pub fn is_reread(&self, path: &str) -> bool {
+        let is_changed = self.problem.is_some() || self.reader < reader_of(path);
+        self.complete && self.text_bytes > 0 && (0..READER_VERSION).contains(&self.reader) && is_changed
     }
 
     /// Returns the remaining work for the file's current state; `None` if there is none, or none before the next

@@ -86,37 +86,32 @@ async fn pages_whose_passages_do_not_fit_are_not_said_to_be_read() {
 }
 
 #[tokio::test]
-async fn one_file_of_an_archive_that_ends_its_reader_does_not_keep_others_from_being_read() {
-    for (of, culprits) in [(20, vec![5, 13]), (3, vec![1]), (1, vec![1]), (9, vec![9])] {
-        let fixture = Fixture::with(&[("files.zip", "pages")]);
-        let read = |wanted: Wanted| {
-            let (first, last) = wanted.pages.unwrap_or((1, of));
-            let last = last.min(of);
-            let ends = culprits.iter().any(|culprit| (first..=last).contains(culprit));
-            let piece =
-                |page| Piece { page: Some(page), lines: None, heading: None, text: format!("apple{page}") };
-            let batch = Batch {
-                pieces: (first..=last).map(piece).collect(),
-                span: Some(Span { first, last, of }),
-                holds_files: true,
-                ..Batch::default()
-            };
-            let text = "it needs too much memory".to_owned();
-            let problem = ExtractionProblem { reason: UnreadReason::TooMuchMemory, text, passing: true };
-            async move { if ends { Err(problem) } else { Ok(batch) } }
-        };
+async fn what_was_read_before_stays_if_it_cannot_be_read_now_and_is_tried_again_later() {
+    let fixture = Fixture::with(&[("a.docx", "an apple"), ("part.docx", "a pear")]);
+    let partly = |wanted: Wanted| async {
+        let is_part = wanted.file.ends_with("part.docx");
+        let batch = fixture.lines_of(wanted).await?;
+        Ok(Batch { cut: is_part, ..batch })
+    };
+    fixture.library.touch([]);
+    fixture.library.keep_up(partly).await;
+    date_back(&fixture);
+    let slow = || ExtractionProblem::too_slow(Duration::from_secs(40));
+    for _ in 0..3 {
         fixture.library.touch([]);
-        fixture.library.keep_up(read).await;
-        let states = fixture.library.states().await;
-        let indexing = states[0].1;
-        assert_eq!((indexing.state, indexing.reason), (IndexState::Partial, Some(UnreadReason::InnerFiles)));
-        assert_eq!(indexing.pages.map(|pages| (pages.read, pages.of)), Some((of, of)));
-        for page in 1..=of {
-            let text = format!("apple{page}");
-            let found = fixture.search(&text).await.passages;
-            let is_found = found.iter().any(|passage| passage.text == text);
-            assert_eq!(is_found, !culprits.contains(&page), "{page} of {of}");
-        }
-        assert!(!fixture.search("memory").await.passages.is_empty(), "the others say why");
+        let tried = fixture.library.keep_up(|wanted| async {
+            fixture.lines_of(wanted).await?;
+            Err(slow())
+        });
+        tokio::time::timeout(Duration::from_secs(60), tried).await.unwrap();
     }
+    assert_eq!(fixture.read_since(), ["a.docx", "part.docx"], "each once by this agent");
+    let states = fixture.library.states().await;
+    let outcomes: Vec<_> = states.iter().map(|(_, indexing)| (indexing.state, indexing.reason)).collect();
+    assert_eq!(outcomes, [(IndexState::Indexed, None), (IndexState::Partial, Some(UnreadReason::Long))]);
+    assert_eq!(paths(&fixture.search("apple").await), ["/a.docx"]);
+    assert_eq!(paths(&fixture.search("pear").await), ["/part.docx"]);
+    let fixture = fixture.restarted();
+    keep_up(&fixture).await;
+    assert_eq!(fixture.read_since(), ["a.docx", "part.docx"], "the next agent tries again");
 }

@@ -214,13 +214,20 @@ impl Index {
         let transaction = self.connection.transaction()?;
         let same = row_of(&transaction, &file.path)?
             .filter(|(_, known)| known.stamp == file.stamp && !known.is_outdated());
-        let anew = same.as_ref().is_some_and(|(_, known)| known.is_read_anew(&file.path));
+        let is_reread = same.as_ref().is_some_and(|(_, known)| known.is_reread(&file.path));
         let known = match (outcome, same) {
-            (Ok(batch), same) => add_batch(&transaction, file, same.filter(|_| !anew), batch)?,
+            (Ok(batch), same) => add_batch(&transaction, file, same.filter(|_| !is_reread), batch)?,
             // What was read before stays.
-            (Err(_), Some((id, mut known))) if anew => {
-                known.reader = READER_VERSION;
-                update_file(&transaction, id, &known)?;
+            (Err(problem), Some((id, mut known))) if is_reread => {
+                if known.retry_at.is_some() {
+                    known.attempts = known.attempts.saturating_add(1);
+                    known.retry_at = Some(retry_at(now, known.attempts));
+                }
+                // Otherwise the next agent tries it again.
+                if !problem.passing || known.retry_at.is_some() {
+                    known.reader = READER_VERSION;
+                    update_file(&transaction, id, &known)?;
+                }
                 known
             }
             (Err(problem), same) => add_problem(&transaction, file, same, problem, now)?,
@@ -244,14 +251,15 @@ impl Index {
         let Some((runs, of)) = known.pages.filter(|_| known.stamp == *stamp) else { return Ok(None) };
         let Some(through) = runs.end_of(page) else { return Ok(None) };
         let mut statement = self.connection.prepare(
-            "SELECT page, heading, text FROM passage WHERE file = ?1 AND page BETWEEN ?2 AND ?3
-             ORDER BY page, id LIMIT ?4",
+            "SELECT page, heading, text, first_line, last_line FROM passage
+             WHERE file = ?1 AND page BETWEEN ?2 AND ?3 ORDER BY page, id LIMIT ?4",
         )?;
         let at_most = i64::try_from(at_most).unwrap_or(i64::MAX);
         let rows = statement.query_map(params![id, page, through, at_most], |row| {
             let heading: String = row.get(1)?;
             let heading = (!heading.is_empty()).then_some(heading);
-            Ok(Piece { page: row.get(0)?, lines: None, heading, text: row.get(2)? })
+            let lines: (Option<u32>, Option<u32>) = (row.get(3)?, row.get(4)?);
+            Ok(Piece { page: row.get(0)?, lines: lines.0.zip(lines.1), heading, text: row.get(2)? })
         })?;
         Ok(Some(Stored { pieces: rows.collect::<Result<_, _>>()?, through, of }))
     }
@@ -466,7 +474,7 @@ fn add_batch(
     } else if !known.complete {
         None
     } else if own == 0 && file.stamp.size > 0 {
-        Some(no_text(batch.span))
+        Some(ExtractionProblem::no_text(batch.span))
     } else if is_long || batch.cut {
         problem(
             UnreadReason::Long,
@@ -539,14 +547,6 @@ pub(super) fn update_file(
         ],
     )?;
     Ok(())
-}
-
-fn no_text(span: Option<Span>) -> ExtractionProblem {
-    let text = match span {
-        Some(span) => format!("its {} pages hold no text, probably scanned images", span.of),
-        None => "it holds no text".to_owned(),
-    };
-    ExtractionProblem { reason: UnreadReason::NoText, text, passing: false }
 }
 
 /// Adds pieces to those of a file, if the index has room for them.

@@ -72,6 +72,7 @@ fn describe(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) 
     let bounds = Bounds {
         text_max_bytes: *room + 1,
         until: Some(Instant::now() + READ_TIME_MAX),
+        may_cut: true,
         ..Bounds::default()
     };
     let document = match extract_part(&path, file, &bounds) {

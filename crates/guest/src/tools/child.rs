@@ -95,6 +95,13 @@ pub(crate) struct WorkerError {
     pub(crate) reason: Option<UnreadReason>,
 }
 
+impl WorkerError {
+    /// Returns true if the document ended its worker.
+    pub(super) fn is_crash(&self) -> bool {
+        matches!(self.reason, Some(UnreadReason::TooMuchMemory | UnreadReason::Broken))
+    }
+}
+
 impl From<String> for WorkerError {
     fn from(text: String) -> Self {
         Self { text, reason: None }

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use domain::citation::PageKind;
 use domain::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
 use protocol::tool::{
     AttachedArguments, FoundUnread, IMAGES_MAX, OUTPUT_PASSAGES_MAX, ReadArguments, ToolOutput,
@@ -17,7 +18,8 @@ use super::path::{self, plain};
 use super::read::{self, Shown};
 use super::request::Task;
 use super::{FILE_TIME_MAX, Limits, ocr, readers};
-use crate::documents::Format;
+use crate::documents::passages::Piece;
+use crate::documents::{Format, PAGES_MAX, Span};
 use crate::index::{Batch, ExtractionProblem, Found, Wanted};
 
 /// The timeout of reading all attached files, of one of them, and of reading those for the index that are not shown.
@@ -91,7 +93,10 @@ async fn stored(arguments: &ReadArguments, found: Option<&Found>, limits: &Limit
     let shown = Shown {
         name: found.path.clone(),
         path: PathBuf::from(found.path.trim_start_matches('/')),
-        format: Format::Pdf,
+        format: match PageKind::of(&found.path) {
+            PageKind::File => Format::Archive,
+            _ => Format::Pdf,
+        },
         pages: Some(stored.of),
         lines: None,
         next_page: (stored.through < stored.of).then_some(stored.through + 1),
@@ -117,21 +122,75 @@ pub(super) async fn extract(wanted: Wanted, limits: &Limits) -> Result<Batch, Ex
         return ocr::read_image(inside, image, limits).await;
     }
     let (pages, time) = (wanted.pages, wanted.time);
-    let piece_max_bytes = crate::index::PIECE_MAX_BYTES;
     let began = Instant::now();
-    let task = Task::Extract { path: inside.clone(), piece_max_bytes, pages, time };
-    let extracted = match readers::extract(task, limits, FILE_TIME_MAX).await {
-        Ok(Answer::Batch(batch)) => batch.map_err(|error| {
+    let mut outcome = extract_pages(&inside, pages, time, limits).await;
+    if let Err(error) = &outcome
+        && error.is_crash()
+        && PageKind::of(&inside) == PageKind::File
+    {
+        outcome = without_crash(&inside, pages, time, limits).await.unwrap_or(outcome);
+    }
+    // The worker's problem may be caused by load on the machine.
+    let extracted = outcome.unwrap_or_else(|WorkerError { text, reason }| {
+        Err(ExtractionProblem { reason: reason.unwrap_or(UnreadReason::Broken), text, passing: true })
+    });
+    ocr::add_text(&inside, extracted, began, time, limits).await
+}
+
+/// Extracts passages of some pages in a worker.
+///
+/// # Errors
+/// Fails if the worker was ended.
+async fn extract_pages(
+    path: &str,
+    pages: Option<(u32, u32)>,
+    time: Duration,
+    limits: &Limits,
+) -> Result<Result<Batch, ExtractionProblem>, WorkerError> {
+    let piece_max_bytes = crate::index::PIECE_MAX_BYTES;
+    let task = Task::Extract { path: path.to_owned(), piece_max_bytes, pages, time };
+    match readers::extract(task, limits, FILE_TIME_MAX).await? {
+        Answer::Batch(batch) => Ok(batch.map_err(|error| {
             let reason = UnreadReason::of_code(&error.reason).unwrap_or(UnreadReason::Broken);
             ExtractionProblem { reason, text: plain(&error.text), passing: false }
-        }),
-        Ok(_) => Err(passing("the worker gave an answer of another kind")),
-        // The worker's problem may be caused by load on the machine.
-        Err(WorkerError { text, reason }) => {
-            Err(ExtractionProblem { reason: reason.unwrap_or(UnreadReason::Broken), text, passing: true })
+        })),
+        _ => Err(WorkerError { text: "the worker gave an answer of another kind".to_owned(), reason: None }),
+    }
+}
+
+/// Reads the first files of those of an archive that a worker does not survive: as many as it does, or none but the first one, which is
+/// left out. Returns `None` if nothing is known of the archive.
+async fn without_crash(
+    path: &str,
+    pages: Option<(u32, u32)>,
+    time: Duration,
+    limits: &Limits,
+) -> Option<Result<Result<Batch, ExtractionProblem>, WorkerError>> {
+    // No file is unpacked for the number of files.
+    let beyond = extract_pages(path, Some((PAGES_MAX + 1, PAGES_MAX + 1)), time, limits).await;
+    let of = beyond.ok()?.ok()?.span?.of;
+    let (first, mut last) = pages.unwrap_or((1, of));
+    last = last.min(of);
+    loop {
+        let outcome = extract_pages(path, Some((first, last)), time, limits).await;
+        match &outcome {
+            Err(error) if error.is_crash() && first < last => last = first + (last - first) / 2,
+            Err(error) if error.is_crash() => return Some(Ok(Ok(left_out(first, of, &error.text)))),
+            _ => return Some(outcome),
         }
-    };
-    ocr::add_text(&inside, extracted, began, time, limits).await
+    }
+}
+
+/// Returns what is known of a file of an archive that no worker survives.
+fn left_out(page: u32, of: u32, why: &str) -> Batch {
+    let text = format!("(file {page} is not read: {why})");
+    Batch {
+        pieces: vec![Piece { page: Some(page), lines: None, heading: Some(format!("file {page}")), text }],
+        span: Some(Span { first: page, last: page, of }),
+        holds_files: true,
+        unread_files: vec![page],
+        ..Batch::default()
+    }
 }
 
 fn inside(file: &Path, limits: &Limits) -> Option<String> {
@@ -151,6 +210,8 @@ pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> 
             (Some(library), Some(found)) => library.problem(&found.path, found.stamp).await,
             _ => None,
         };
+        // Its worker may have been ended by one of the files in it.
+        let partial = problem.clone().filter(|problem| problem.reason == UnreadReason::InnerFiles);
         // An image may be shown, and so may a document of which a part is searched.
         let problem = problem.filter(|problem| {
             use UnreadReason::{Image, Images, InnerFiles, Long, NoText, ScannedPages};
@@ -176,6 +237,10 @@ pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> 
                     text: "the worker gave an answer of another kind".to_owned(),
                     passing: true,
                 }),
+                Err(error) if partial.is_some() && error.is_crash() => {
+                    not_shown.push(path.clone());
+                    partial.map_or(Ok(ToolOutput::default()), Err)
+                }
                 Err(error) => {
                     let reason = error.reason.unwrap_or(UnreadReason::Broken);
                     let problem = ExtractionProblem { reason, text: error.text, passing: true };

@@ -53,6 +53,7 @@ pub(super) fn read(jail: &Jail, request: &PreviewRequest) -> Preview {
         last_page: first_page.saturating_add(PAGES_MAX - 1),
         text_max_bytes: TEXT_MAX_BYTES,
         until: Some(Instant::now() + PAGES_TIME_MAX),
+        may_cut: true,
     };
     let Ok(again) = file.try_clone() else { return unreadable(UnreadReason::Broken) };
     let extracted = extract_part(&path, again, &bounds);

@@ -58,6 +58,7 @@ pub(crate) fn read(jail: &Jail, arguments: &ReadArguments) -> Result<(ToolOutput
         first_page: arguments.first_page.unwrap_or(1).max(1),
         text_max_bytes: PAGES_MAX_BYTES,
         until: Some(Instant::now() + PAGES_TIME_MAX),
+        may_cut: true,
         ..Bounds::default()
     };
     let mut document = match extract_part(&path, file, &bounds) {
@@ -79,8 +80,9 @@ pub(crate) fn read(jail: &Jail, arguments: &ReadArguments) -> Result<(ToolOutput
         let unread = if is_empty { Vec::new() } else { vec![FoundUnread::from(&unread)] };
         return Ok((ToolOutput { unread, ..done(text) }, None));
     }
-    // Scans are left to the index, which has their text recognized.
-    let batch = document.span.filter(|_| document.scans.is_empty());
+    // Scans are left to the index, which has their text recognized, and files of an archive, which it reads whole.
+    let is_kept = document.scans.is_empty() && document.format != Format::Archive;
+    let batch = document.span.filter(|_| is_kept);
     let batch = batch.map(|_| batch_of(&document, PIECE_MAX_BYTES));
     if !document.scans.is_empty() {
         let pages: Vec<String> = document.scans.iter().take(SCANS_NAMED_MAX).map(u32::to_string).collect();
