@@ -14,6 +14,8 @@ use crate::poll;
 
 /// The name of the member that identifies an element in the protocol.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+/// The most tries to start a driver.
+const STARTS_MAX: u32 = 5;
 /// The line by which the driver says that it listens.
 const STARTED: &str = "ChromeDriver was started successfully on port ";
 /// The longest asynchronous script.
@@ -84,6 +86,23 @@ pub struct WebDriver {
 #[derive(Debug, Clone)]
 pub struct Element(String);
 
+/// Starts a driver and returns it with its port; `None` if it ends at once.
+fn start_driver() -> Option<(Child, String)> {
+    let mut command = Command::new("chromedriver");
+    command.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut driver = command.spawn().expect("chromedriver: `make tools` installs it");
+    let mut lines = BufReader::new(driver.stdout.take().expect("a pipe")).lines();
+    let port =
+        lines.find_map(|line| Some(line.ok()?.strip_prefix(STARTED)?.trim_end_matches('.').to_owned()));
+    let Some(port) = port else {
+        let _ = driver.wait();
+        return None;
+    };
+    // The driver goes on writing, so somebody has to read.
+    thread::spawn(move || lines.count());
+    Some((driver, port))
+}
+
 impl WebDriver {
     /// Starts a browser.
     ///
@@ -92,17 +111,9 @@ impl WebDriver {
     #[must_use]
     pub fn start(view: View) -> Self {
         let profile = tempfile::Builder::new().prefix("browser-").tempdir().expect("a temporary folder");
-        let mut command = Command::new("chromedriver");
-        command.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut driver = command.spawn().expect("chromedriver: `make tools` installs it");
-        let mut lines = BufReader::new(driver.stdout.take().expect("a pipe")).lines();
-        let port = lines.find_map(|line| {
-            let port = line.ok()?.strip_prefix(STARTED)?.trim_end_matches('.').to_owned();
-            Some(port)
-        });
-        let address = format!("127.0.0.1:{}", port.expect("a port"));
-        // The driver goes on writing, so somebody has to read.
-        thread::spawn(move || lines.count());
+        // It chooses a port for IPv4 and ends if another program has the same one for IPv6.
+        let (driver, port) = (0..STARTS_MAX).find_map(|_| start_driver()).expect("a port");
+        let address = format!("127.0.0.1:{port}");
         let mut browser = Self { driver, address, session: String::new(), _profile: profile };
         browser.begin();
         browser.look(view);

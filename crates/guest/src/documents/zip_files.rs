@@ -12,8 +12,8 @@ use super::embedded_images::{LISTED_MAX, images_of_inner};
 use super::output::{SEGMENTS_MAX, clean_line};
 use super::passages::heading_in;
 use super::{
-    ATTACHMENTS_MAX, Bounds, EmbeddedImage, ExtractError, Extracted, Format, InnerFile, Nesting,
-    OUTPUT_MAX_BYTES, PAGES_MAX, Segment, Span,
+    ATTACHMENTS_MAX, Bounds, EmbeddedImage, ExtractError, Extracted, Format, InnerFile, Nesting, PAGES_MAX,
+    Segment, Span,
 };
 
 /// The longest name of a file that is shown, in bytes.
@@ -77,17 +77,8 @@ pub(super) fn extract(
     if read >= of && of > 0 && archive.lacks_files() {
         pages.unread.push(of);
     }
-    let Pages { segments, unread, images, unread_images, bytes: _ } = pages;
-    Ok(Extracted {
-        segments,
-        pages: Some(of),
-        truncated: is_cut && read >= of,
-        span: Some(Span { first, last: read, of }),
-        unread_files: unread,
-        images,
-        unread_images,
-        ..Extracted::empty(Format::Archive)
-    })
+    let span = Span { first, last: read, of };
+    Ok(Extracted { truncated: is_cut && read >= of, ..pages.into_document(span) })
 }
 
 /// Reads a file.
@@ -112,8 +103,7 @@ fn content(
         _ => return Err(TOO_MANY_ATTACHED.to_owned()),
     };
     let bytes = archive.content(file.index).map_err(refused)?;
-    let text_max_bytes = if bounds.may_cut { bounds.text_max_bytes } else { OUTPUT_MAX_BYTES };
-    let bounds = Bounds { until: bounds.until, text_max_bytes, ..Bounds::default() };
+    let bounds = Bounds { until: bounds.until, ..Bounds::default() };
     nesting.extract(Path::new(&file.name), &bytes, &bounds)
 }
 
@@ -205,6 +195,18 @@ impl Pages {
                 text: CUT.to_owned(),
                 inner: Some(Rc::new(inner)),
             });
+        }
+    }
+
+    fn into_document(self, span: Span) -> Extracted {
+        Extracted {
+            segments: self.segments,
+            pages: Some(span.of),
+            span: Some(span),
+            unread_files: self.unread,
+            images: self.images,
+            unread_images: self.unread_images,
+            ..Extracted::empty(Format::Archive)
         }
     }
 

@@ -465,6 +465,14 @@ mod tests {
     }
 
     #[test]
+    fn places_written_before_pages_had_names_are_read() {
+        let form: PlaceForm<'_> =
+            serde_json::from_str(r#"{"file":{"path":"/a.pdf","page":3}}"#).expect("a place");
+        let place = Place::File { path: "/a.pdf".to_owned(), page: Some(3), lines: None, page_name: None };
+        assert_eq!(Place::from(form), place);
+    }
+
+    #[test]
     fn entries_round_trip_and_contain_no_nul() {
         let step = Step {
             blocks: vec![
