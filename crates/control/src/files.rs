@@ -72,7 +72,7 @@ impl Files {
         Ok(asked.await)
     }
 
-    /// Returns a page of a PDF as a PNG, which the account's machine draws. `None` if it cannot.
+    /// Returns a page of a PDF or an image as a PNG or JPEG, which the account's machine draws. `None` if it cannot.
     ///
     /// # Errors
     /// [`PublicCode::KeyScope`](crate::PublicCode::KeyScope).

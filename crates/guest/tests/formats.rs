@@ -113,6 +113,7 @@ fn samples() -> Vec<Sample> {
         sample(&["WebP"], fixture("code_word.webp"), "falcon", "page"),
         sample(&["TIFF"], fixture("code_word.tiff"), "lizard", "page"),
         sample(&["BMP"], fixture("code_word.bmp"), "walrus", "page"),
+        sample(&["HEIC"], fixture("code_word.heic"), "heron", "page"),
     ]
 }
 

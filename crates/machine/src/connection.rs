@@ -219,17 +219,17 @@ impl GuestConnection {
         }
     }
 
-    /// Asks the guest for a picture of a page: a PNG within the limits of [`protocol::preview`].
+    /// Asks the guest for a picture of a page: a PNG or JPEG within the limits of [`protocol::preview`].
     ///
     /// # Errors
-    /// See [`ConnectionError`]; [`ConnectionError::Foreign`] if the page cannot be drawn, and for anything but a PNG.
+    /// See [`ConnectionError`]; [`ConnectionError::Foreign`] if the page cannot be drawn, and for anything else.
     pub async fn page_picture(&self, asked: &PageRequest) -> Result<Bytes, ConnectionError> {
         let body = timeout(PREVIEW_TIMEOUT, self.post(PAGE_PATH, asked, PICTURE_MAX_BYTES)).await;
-        let png = body.map_err(|_| ConnectionError::Silent)??;
-        if is_picture(&png) {
-            Ok(png)
+        let picture = body.map_err(|_| ConnectionError::Silent)??;
+        if is_picture(&picture) {
+            Ok(picture)
         } else {
-            Err(ConnectionError::Foreign("its picture is no PNG within the limits".to_owned()))
+            Err(ConnectionError::Foreign("its picture is no PNG or JPEG within the limits".to_owned()))
         }
     }
 
@@ -276,9 +276,10 @@ impl GuestConnection {
     }
 }
 
-/// Returns true of a PNG whose header has sides within the limits.
-fn is_picture(png: &[u8]) -> bool {
-    let sides = (ImageKind::of(png) == Some(ImageKind::Png)).then(|| ImageKind::Png.sides(png)).flatten();
+/// Returns true of a PNG or JPEG whose header has sides within the limits.
+fn is_picture(picture: &[u8]) -> bool {
+    let kind = ImageKind::of(picture).filter(|kind| matches!(kind, ImageKind::Png | ImageKind::Jpeg));
+    let sides = kind.and_then(|kind| kind.sides(picture));
     sides.is_some_and(|(width, height)| {
         let is_side = |side: u32| (1..=PICTURE_SIDE_MAX).contains(&side);
         is_side(width) && is_side(height) && u64::from(width) * u64::from(height) <= PICTURE_PIXELS_MAX

@@ -1,7 +1,7 @@
 //! Previews of documents for their owner: the text of pages, and pages as pictures.
 //!
 //! Documents are untrusted, so only the machine parses them. `POST /preview` asks for the text of some pages of a document
-//! and the sizes of its pages; `POST /preview/page` asks for a page of a PDF as a PNG, also for a model. Both are repeatable. The host
+//! and the sizes of its pages; `POST /preview/page` asks for a page of a PDF or an image as a PNG or JPEG, also for a model. Both are repeatable. The host
 //! treats replies as untrusted. Agents of earlier releases know neither path.
 
 use domain::unread::UnreadReason;

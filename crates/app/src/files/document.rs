@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use control::UseCaseError;
 use control::preview::{CitedOnPage, Mark, PAGES_MAX, PageSize, Preview};
 use domain::citation::{PageKind, Place};
+use domain::image::ImageKind;
 use domain::unread::UnreadReason;
 use http_common::Holder;
 use sha2::{Digest, Sha256};
@@ -120,7 +121,7 @@ impl FilePages {
         })
     }
 
-    /// Sends a page of a PDF as a picture that the machine draws.
+    /// Sends a page of a PDF or an image as a picture that the machine draws.
     pub(super) async fn drawn(
         &self,
         user: &User,
@@ -139,9 +140,10 @@ impl FilePages {
         };
         let picture = picture.map_err(|error| user.failed(error))?;
         let Some(picture) = picture else { return Err(StatusCode::SERVICE_UNAVAILABLE.into_response()) };
+        let kind = ImageKind::of(&picture).unwrap_or(ImageKind::Png);
         let mut response = picture.into_response();
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("image/png"));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind.mime()));
         let kept = HeaderValue::from_static("private, max-age=31536000, immutable");
         headers.insert(header::CACHE_CONTROL, kept);
         Ok(response)

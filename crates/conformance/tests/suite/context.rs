@@ -1,8 +1,12 @@
 //! The context of a model: attached files, images, and exchanges that exceed its limits.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use conformance::api::{encoded, parts_of, path_of};
 use conformance::{Account, Api, Expect, Options, Say, Service, Vendor};
 use serde_json::{Value, json};
+
+use crate::unread::document;
 
 const MODEL: &str = "[[model]]\nid = \"stand-in\"\nvendor = \"openai\"\n";
 
@@ -104,6 +108,36 @@ fn images_are_shown_to_models_that_see() {
     vendor.will([Say::text("Gone.")]);
     asked(&api, "And now?", &[], Some(&answer));
     assert_eq!(images(&vendor.requests()[2]), 1, "the one that was read");
+}
+
+/// Returns the width and height in the frame header of a baseline JPEG.
+fn sides_of_jpeg(jpeg: &[u8]) -> (u16, u16) {
+    let frame = jpeg.windows(2).position(|marker| marker == [0xff, 0xc0]).expect("a frame header");
+    let number = |at: usize| u16::from_be_bytes([jpeg[frame + at], jpeg[frame + at + 1]]);
+    (number(7), number(5))
+}
+
+#[test]
+fn photographs_are_shown_upright_and_as_vendors_accept_them() {
+    let (vendor, _service, api, _folder) = stage("sees_images = true\n");
+    let names = ["code_word.heic", "turned.jpg", "pages.tiff"];
+    let paths = names.map(|name| uploaded(&api, name, &document(name)));
+    let view = json!({ "path": paths[2], "first_page": 2 });
+    vendor.will([Say::Call { tool: "view".to_owned(), arguments: view }]);
+    vendor.will([Say::text("Seen.")]);
+    let answer = asked(&api, "What do they show?", &paths, None);
+    assert_eq!(answer["text"], "Seen.", "{answer}");
+    let requests = vendor.requests();
+    let sides = |request: &Value| -> Vec<(u16, u16)> {
+        let text = request.to_string();
+        let images = text.split("data:image/jpeg;base64,").skip(1);
+        let jpeg = |image: &str| STANDARD.decode(image.split('"').next().expect("its end")).expect("base64");
+        images.map(|image| sides_of_jpeg(&jpeg(image))).collect()
+    };
+    assert_eq!(sides(&requests[0]), [(500, 80), (500, 80), (300, 120)]);
+    assert_eq!(sides(&requests[1]).len(), 4, "the second page was viewed");
+    let told = user_text(&requests[0]);
+    assert!(told.contains("pages.tiff: TIFF image, 300 x 120 pixels; the first of 2 pages"), "{told}");
 }
 
 #[test]

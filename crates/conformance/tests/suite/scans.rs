@@ -33,6 +33,17 @@ fn a_scan_is_indexed_and_quoted_with_its_page() {
 }
 
 #[test]
+fn a_photograph_of_a_phone_is_read() {
+    let service = Service::start(Options::default());
+    let api = service.api(&service.account());
+    let path = path_of(api.upload("IMG_0001.HEIC", &document("code_word.heic")));
+    let ask = json!({ "input": "What is the code word?", "model": reader(&api), "filePaths": [path] });
+    let answer = api.completed(&api.accepted(&ask));
+    let text = answer["text"].as_str().expect("text");
+    assert!(text.contains("heron") && !text.contains("could not be read"), "{text}");
+}
+
+#[test]
 fn a_scan_that_stands_on_its_head_is_read() {
     let upright = b"q 595.68 0 0 841.92 0 0 cm /I Do Q";
     let turned = replaced(&document("scanned.pdf"), upright, b"q -595 0 0 -841 595 841 cm /I Do Q");

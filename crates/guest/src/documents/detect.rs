@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::archive::Archive;
+use super::image_file::ImageFormat;
 use super::{ExtractError, Format, parts};
 
 /// A detected format.
@@ -43,13 +44,7 @@ const PDF_MARK_WITHIN_BYTES: usize = 1024;
 const KIND_MAX_BYTES: u64 = 200;
 /// Signatures of files that are not documents, with their descriptions.
 const MAGIC: &[(&[u8], &str)] = &[
-    (b"\x89PNG\r\n\x1a\n", "PNG image"),
-    (b"\xff\xd8\xff", "JPEG image"),
-    (b"GIF8", "GIF image"),
-    (b"BM", "BMP image"),
-    (b"II*\0", "TIFF image"),
-    (b"MM\0*", "TIFF image"),
-    (b"RIFF", "WebP image, sound or video"),
+    (b"RIFF", "sound or video"),
     (b"\x7fELF", "ELF program"),
     (b"MZ", "Windows program"),
     (b"SQLite format 3\0", "SQLite database"),
@@ -74,12 +69,8 @@ const ARCHIVES: &[(usize, &[u8], &str)] = &[
     (0, b"Rar!", "a RAR archive"),
     (257, b"ustar", "a tar archive"),
 ];
-/// Signatures of photographs that are not recognized, at the place of their kind.
-const PHOTOGRAPHS: &[(usize, &[u8], &str)] = &[
-    (4, b"ftyphei", "a HEIC photograph"),
-    (4, b"ftypmif1", "a HEIC photograph"),
-    (4, b"ftypavif", "an AVIF image"),
-];
+/// Signatures of images that are not recognized, with their places.
+const IMAGES: &[(usize, &[u8], &str)] = &[(4, b"ftypavif", "an AVIF image")];
 
 /// The meaning of an extension, where the content may be that of several formats.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -141,20 +132,9 @@ pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, E
     if bytes.starts_with(b"{\\rtf") {
         return Ok(Content::Rtf);
     }
-    if let Some((_, kind)) = MAGIC.iter().find(|(magic, _)| bytes.starts_with(magic)) {
-        // A text may begin with a short signature, too.
-        if super::text::encoding(bytes).is_none() || !start.is_ascii() {
-            return Err(ExtractError::Binary { kind, size: bytes.len() as u64 });
-        }
-    }
-    for (kinds, remedy) in [(ARCHIVES, "pack its files as ZIP"), (PHOTOGRAPHS, "save it as JPEG first")] {
-        let found =
-            kinds.iter().find(|(at, mark, _)| bytes.get(*at..).is_some_and(|rest| rest.starts_with(mark)));
-        if let Some((_, _, kind)) = found
-            && (super::text::encoding(bytes).is_none() || !start.is_ascii())
-        {
-            return Err(ExtractError::Unsupported { kind, remedy });
-        }
+    // A text may begin with a short signature, too.
+    if super::text::encoding(bytes).is_none() || !start.is_ascii() {
+        no_document(bytes)?;
     }
     if named == Some(Named::Message) || is_message(start) || is_web_archive(start) {
         return Ok(Content::Eml);
@@ -171,10 +151,25 @@ pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, E
     }))
 }
 
+/// Fails for a file that is no document by its signature.
+fn no_document(bytes: &[u8]) -> Result<(), ExtractError> {
+    let magic = || MAGIC.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, kind)| *kind);
+    if let Some(kind) = ImageFormat::of(bytes).map(ImageFormat::name).or_else(magic) {
+        return Err(ExtractError::Binary { kind, size: bytes.len() as u64 });
+    }
+    for (kinds, remedy) in [(ARCHIVES, "pack its files as ZIP"), (IMAGES, "save it as JPEG first")] {
+        let found =
+            kinds.iter().find(|(at, mark, _)| bytes.get(*at..).is_some_and(|rest| rest.starts_with(mark)));
+        if let Some((_, _, kind)) = found {
+            return Err(ExtractError::Unsupported { kind, remedy });
+        }
+    }
+    Ok(())
+}
+
 /// Returns true for an image of a kind that is known.
 pub(super) fn is_image(bytes: &[u8]) -> bool {
-    MAGIC.iter().any(|(magic, kind)| kind.ends_with(" image") && bytes.starts_with(magic))
-        && super::text::encoding(bytes).is_none()
+    ImageFormat::of(bytes).is_some() && super::text::encoding(bytes).is_none()
 }
 
 /// Returns true for a PDF, which may begin with something else. An archive or message may as well begin with a PDF that lies

@@ -7,6 +7,7 @@ use domain::unread::{UnreadImage, UnreadImages};
 use serde::{Deserialize, Serialize};
 
 use super::archive::Archive;
+use super::image_file::{ImageFile, ImageFormat};
 use super::{ExtractError, Extracted, Format, detect, mail};
 
 /// The maximum number of images of a document whose text is recognized.
@@ -85,10 +86,10 @@ pub(super) fn retain_recognizable(archive: &mut Archive<'_>, document: &mut Extr
 /// Returns the number of pixels of an image that may show text; `None` if the part is none.
 fn pixels(archive: &mut Archive<'_>, part: &str) -> Result<Option<u64>, UnreadImage> {
     let Some(head) = beginning(archive, part, HEAD_BYTES)? else { return Ok(None) };
-    if ImageKind::of(&head).is_none() && has_name_of_kind(part) {
-        return Err(UnreadImage::Failed);
-    }
-    match pixels_of(&head, PIXELS_MAX) {
+    let Some(kind) = ImageKind::of(&head) else {
+        return if has_name_of_kind(part) { Err(UnreadImage::Failed) } else { Ok(None) };
+    };
+    match pixels_of(kind.sides(&head).ok_or(UnreadImage::Failed)?, PIXELS_MAX) {
         Ok(Some(_)) if archive.declared_bytes(part) > IMAGE_MAX_BYTES => Err(UnreadImage::TooLarge),
         pixels => pixels,
     }
@@ -97,11 +98,12 @@ fn pixels(archive: &mut Archive<'_>, part: &str) -> Result<Option<u64>, UnreadIm
 /// Returns an image file as a document whose only part is the image, if it may show text; `None` of other files.
 pub(super) fn of_image(bytes: &[u8]) -> Option<Extracted> {
     let mut image = Extracted::empty(Format::Text);
-    let pixels = match ImageKind::of(bytes) {
-        Some(_) => pixels_of(bytes, super::PIXELS_MAX),
-        // The program that recognizes text bounds the others itself.
-        None if !detect::is_image(bytes) => return None,
-        None => Ok(Some(0)),
+    let file = ImageFile::open(bytes).filter(|_| detect::is_image(bytes))?;
+    let pixels = match file.sides(1) {
+        Some(sides) => pixels_of(sides, file.format.pixels_max()),
+        // The program that recognizes text reads more kinds of them.
+        None if matches!(file.format, ImageFormat::Tiff | ImageFormat::Bmp) => Ok(Some(0)),
+        None => Err(UnreadImage::Failed),
     };
     match pixels {
         Ok(Some(_)) => {
@@ -113,10 +115,8 @@ pub(super) fn of_image(bytes: &[u8]) -> Option<Extracted> {
     Some(image)
 }
 
-/// Returns the number of pixels of an image that may show text, by its beginning; `None` if it is none.
-fn pixels_of(head: &[u8], pixels_max: u64) -> Result<Option<u64>, UnreadImage> {
-    let Some(kind) = ImageKind::of(head) else { return Ok(None) };
-    let (width, height) = kind.sides(head).ok_or(UnreadImage::Failed)?;
+/// Returns the number of pixels of an image with these sides if it may show text.
+fn pixels_of((width, height): (u32, u32), pixels_max: u64) -> Result<Option<u64>, UnreadImage> {
     if width < WIDTH_MIN || height < HEIGHT_MIN {
         return Ok(None);
     }

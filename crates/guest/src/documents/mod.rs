@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use detect::extensions;
 pub use embedded_images::EmbeddedImage;
 pub(crate) use embedded_images::IMAGES_MAX;
+pub(crate) use image_file::{ImageFile, ImageFormat};
 
 mod archive;
 mod book;
@@ -33,6 +34,7 @@ mod embedded_images;
 mod epub;
 mod form_field;
 mod html;
+mod image_file;
 mod legacy;
 mod mail;
 mod marks;
@@ -70,20 +72,17 @@ const ATTACHMENTS_MAX: u32 = 50;
 /// How deep documents in documents are read.
 const NESTING_MAX: u32 = 3;
 /// The most pixels of an image whose text is recognized.
-pub(crate) const PIXELS_MAX: u64 = 100_000_000;
+const PIXELS_MAX: u64 = 100_000_000;
 /// The line in place of a document that is not read.
 const TOO_DEEP: &str = "(not read: too many documents inside each other)";
 /// The version of the readers: documents that failed with another version are read again.
-pub const READER_VERSION: i64 = 6;
+pub const READER_VERSION: i64 = 7;
 /// The versions since which files of some extensions are read in another way, in ascending order: those that an earlier version
 /// has read are read again, too.
-const CHANGED_READERS: &[(i64, &[&str])] = &[(
-    6,
-    &[
-        "docx", "docm", "xlsx", "xlsm", "xls", "pptx", "pptm", "odt", "ods", "odp", "eml", "msg", "mbox",
-        "mht", "mhtml", "zip",
-    ],
-)];
+const CHANGED_READERS: &[(i64, &[&str])] = &[
+    (6, &["docx", "docm", "xlsx", "xlsm", "xls", "pptx", "pptm", "odt", "ods", "odp", "mht", "mhtml"]),
+    (7, &["eml", "msg", "mbox", "zip"]),
+];
 
 /// Returns the version since which a file of this name is read as it is now.
 pub(crate) fn reader_of(path: &str) -> i64 {
@@ -477,15 +476,25 @@ pub(crate) fn embedded_image(document: &[u8], image: &EmbeddedImage) -> Option<(
         return Some((rendered, Some(dpi)));
     }
     if image.part.is_empty() {
-        return Some((document.to_vec(), None));
+        return Some((recognizable_image(document.to_vec())?, None));
     }
     Some((embedded_images::content(document, &image.part)?, None))
 }
 
-/// Returns the sizes of pages of a PDF, from `first` on, counted from 1, at most `max`; `None` of other formats.
+/// Returns an image file as text recognition takes it; `None` if it cannot be decoded.
+pub(crate) fn recognizable_image(bytes: Vec<u8>) -> Option<Vec<u8>> {
+    image_file::for_recognition(bytes)
+}
+
+/// Returns the sizes of pages of a PDF or an image, from `first` on, counted from 1, at most `max`; `None` of other formats.
 pub(crate) fn page_sizes(bytes: &[u8], first: u32, max: u32) -> Option<Vec<PageSize>> {
-    detect::is_pdf(bytes).then_some(())?;
-    Some(picture::sizes(&pdf::load(bytes).ok()?, first, max))
+    Some(match DrawnDocument::open(bytes)?.ok()? {
+        DrawnDocument::Pdf(document) => picture::sizes(&document, first, max),
+        DrawnDocument::Image(image) => {
+            let size = |page| image.sides(page).map(|(width, height)| PageSize { width, height });
+            (first..=image.pages()).take(max as usize).map_while(size).collect()
+        }
+    })
 }
 
 /// Returns the areas of a passage on a page of a PDF, counted from 1; none of other formats.
@@ -495,27 +504,45 @@ pub(crate) fn marks(bytes: &[u8], page: u32, passage: &str) -> Vec<Mark> {
 }
 
 /// A document whose pages can be drawn.
-pub(crate) struct DrawnDocument(Pdf);
+pub(crate) enum DrawnDocument<'a> {
+    Pdf(Pdf),
+    Image(ImageFile<'a>),
+}
 
-impl DrawnDocument {
-    /// Opens a PDF; `None` of other formats.
+impl<'a> DrawnDocument<'a> {
+    /// Opens a PDF or an image; `None` of other formats.
     ///
     /// # Errors
     /// [`ExtractError::Encrypted`], [`ExtractError::Broken`].
-    pub(crate) fn open(bytes: &[u8]) -> Option<Result<Self, ExtractError>> {
-        detect::is_pdf(bytes).then(|| pdf::load(bytes).map(Self))
+    pub(crate) fn open(bytes: &'a [u8]) -> Option<Result<Self, ExtractError>> {
+        if detect::is_pdf(bytes) {
+            return Some(pdf::load(bytes).map(Self::Pdf));
+        }
+        ImageFile::open(bytes).map(|image| Ok(Self::Image(image)))
+    }
+
+    /// Returns the name of the format.
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::Pdf(_) => Format::Pdf.name(),
+            Self::Image(image) => image.format.name(),
+        }
     }
 
     /// Returns the number of pages.
     pub(crate) fn pages(&self) -> u32 {
-        picture::count(&self.0)
+        match self {
+            Self::Pdf(document) => picture::count(document),
+            Self::Image(image) => image.pages(),
+        }
     }
 
-    /// Draws a page, counted from 1, as a PNG. Returns `None` if there is no such page or it cannot be drawn.
+    /// Draws a page, counted from 1, as a PNG or JPEG. Returns `None` if there is no such page or it cannot be drawn.
     pub(crate) fn draw(&self, page: u32, viewer: Viewer) -> Option<Vec<u8>> {
-        match viewer {
-            Viewer::Person => picture::draw(&self.0, page, PageSize::picture),
-            Viewer::Model => picture::draw_for_model(&self.0, page),
+        match (self, viewer) {
+            (Self::Pdf(document), Viewer::Person) => picture::draw(document, page, PageSize::picture),
+            (Self::Pdf(document), Viewer::Model) => picture::draw_for_model(document, page),
+            (Self::Image(image), viewer) => image.draw(page, viewer),
         }
     }
 }

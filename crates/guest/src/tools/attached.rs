@@ -8,7 +8,6 @@ use std::path::Component;
 use std::time::{Duration, Instant};
 
 use domain::unread::{UnreadFile, UnreadReason};
-use protocol::session::image_out;
 use protocol::tool::{
     ATTACHED_MAX_BYTES, AttachedArguments, FoundUnread, IMAGES_MAX, OUTPUT_PASSAGES_MAX, ToolOutput,
 };
@@ -16,7 +15,8 @@ use protocol::tool::{
 use super::PIECE_MAX_BYTES;
 use super::jail::Jail;
 use super::path::{display_path, parse, plain};
-use super::read::{extent, image, passage};
+use super::read::{extent, passage};
+use super::shown_image::{NotShown, ShownImage, shown_image};
 use crate::documents::passages::split;
 use crate::documents::{Bounds, extract_part};
 
@@ -53,18 +53,17 @@ fn describe(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) 
     };
     let name = display_path(&path);
     let bytes = file.metadata().map_or(0, |metadata| metadata.len());
-    match image(&name, &file) {
-        Some(Ok((found, _))) if output.images.len() >= IMAGES_MAX => {
-            return format!("{}: {}; not shown, there are too many", found.path, found.kind.mime());
+    match shown_image(&name, &file) {
+        Some(Ok(ShownImage { description, .. })) if output.images.len() >= IMAGES_MAX => {
+            return format!("{name}: {description}; not shown, there are too many");
         }
-        Some(Ok((found, (width, height)))) => {
-            let description = format!("{name}: {}, {width} x {height} pixels", found.kind.mime());
-            output.images.push(image_out(&found));
-            return description;
+        Some(Ok(ShownImage { image, description })) => {
+            output.images.push(image);
+            return format!("{name}: {description}");
         }
-        Some(Err(why)) => {
-            unread(&name, UnreadReason::TooLarge);
-            return format!("{name}: an image that can't be shown: {why}");
+        Some(Err(NotShown { reason, why })) => {
+            unread(&name, reason);
+            return format!("{name}: {why}");
         }
         None => {}
     }
@@ -176,7 +175,7 @@ mod tests {
         let unread: Vec<_> =
             output.unread.iter().map(|unread| (unread.path.as_str(), unread.reason.as_str())).collect();
         let missing = [("/gone", "missing")];
-        let known = [("/wide.png", "too_large"), ("/odd.bin", "unknown_form")];
+        let known = [("/wide.png", "broken"), ("/odd.bin", "unknown_form")];
         assert_eq!(unread, [&known[..], &missing].concat());
         assert!(attached_files(&files, 0).passages.is_empty());
     }

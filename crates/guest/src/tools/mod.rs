@@ -30,6 +30,7 @@ mod recognized_words;
 mod request;
 mod role;
 mod shell;
+mod shown_image;
 mod spare;
 mod supervise;
 mod view;

@@ -1,21 +1,17 @@
 //! `read`: returns a document as numbered passages, one part per call.
 
-use std::fs::File;
-use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use domain::image::{IMAGE_MAX_BYTES, ImageKind, ImageRef};
 use domain::unread::{UnreadFile, UnreadReason};
 use protocol::tool::{FoundPassage, FoundUnread, PASSAGES_MAX, ReadArguments, ToolOutput};
-
-use protocol::session::image_out;
 
 use super::PIECE_MAX_BYTES;
 use super::child::Unreadable;
 use super::jail::Jail;
 use super::output::done;
 use super::path::{display_path, plain};
+use super::shown_image::{self, shown_image};
 use crate::documents::passages::{Piece, page_name, split};
 use crate::documents::{Bounds, Extracted, Format, Segment, extract_part};
 use crate::index::Batch;
@@ -25,8 +21,6 @@ const READ_MAX_BYTES: usize = 32 * 1024;
 /// The text after which no further page of a paged document is read, in bytes: twice the output of a call, so that
 /// the next page is known.
 const PAGES_MAX_BYTES: usize = 2 * READ_MAX_BYTES;
-/// The number of bytes that determine whether a file is an image.
-const IMAGE_MARK_BYTES: usize = 16;
 /// The timeout of reading further pages when the pages read so far do not fill a call.
 const PAGES_TIME_MAX: Duration = Duration::from_secs(20);
 
@@ -50,8 +44,8 @@ pub(crate) struct Shown {
 pub(crate) fn read(jail: &Jail, arguments: &ReadArguments) -> Result<(ToolOutput, Option<Batch>), String> {
     let (path, file) = jail.file(&arguments.path).map_err(|error| error.to_string())?;
     let name = display_path(&path);
-    if let Some(found) = image(&name, &file) {
-        return Ok((shown_image(&name, found)?, None));
+    if let Some(found) = shown_image(&name, &file) {
+        return Ok((shown_image::output(&name, found)?, None));
     }
     let is_empty = file.metadata().is_ok_and(|metadata| metadata.len() == 0);
     let bounds = Bounds {
@@ -135,30 +129,6 @@ pub(crate) fn output(shown: Shown, arguments: &ReadArguments) -> Result<ToolOutp
 
 /// The most scanned pages that are named.
 const SCANS_NAMED_MAX: usize = 20;
-
-/// An image with its width and height in pixels, or the reason why it cannot be shown.
-type Found = Result<(ImageRef, (u32, u32)), String>;
-
-/// Returns the image in a file, or `None` if it is not an image.
-pub(crate) fn image(name: &str, mut file: &File) -> Option<Found> {
-    let mut bytes = vec![0; IMAGE_MARK_BYTES];
-    let read = file.read(&mut bytes);
-    let back = file.rewind();
-    bytes.truncate(read.ok().filter(|_| back.is_ok())?);
-    let kind = ImageKind::of(&bytes)?;
-    bytes.clear();
-    file.take(IMAGE_MAX_BYTES as u64 + 1).read_to_end(&mut bytes).ok()?;
-    let image = ImageRef::of(name, &bytes).map_err(|why| why.to_string());
-    Some(image.map(|image| (image, kind.sides(&bytes).unwrap_or_default())))
-}
-
-/// Returns the result that shows an image, or the reason why it cannot be shown.
-pub(super) fn shown_image(name: &str, found: Found) -> Result<ToolOutput, String> {
-    let (image, (width, height)) =
-        found.map_err(|why| format!("{name} is an image that can't be shown: {why}"))?;
-    let text = format!("{name}: {}, {width} x {height} pixels.", image.kind.mime());
-    Ok(ToolOutput { text, images: vec![image_out(&image)], ..ToolOutput::default() })
-}
 
 /// Returns the passages of a document or of some of its pages, for the index.
 pub(crate) fn batch(

@@ -5,14 +5,15 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use domain::image::ImageKind;
 use serde::{Deserialize, Serialize};
 
 use super::jail::Jail;
 use super::recognized_words;
 use super::supervise::PATH;
 use crate::documents::passages::{Piece, split};
-use crate::documents::{EmbeddedImage, INPUT_MAX_BYTES, PIXELS_MAX, embedded_image, recognized, render_scan};
+use crate::documents::{
+    EmbeddedImage, INPUT_MAX_BYTES, ImageFile, embedded_image, recognizable_image, recognized, render_scan,
+};
 
 /// The most text of a page or image that is kept, in bytes.
 const TEXT_MAX_BYTES: u64 = 512 * 1024;
@@ -60,11 +61,10 @@ pub(super) fn recognize(
     let (image, dpi) = match page {
         Some(page) => render_scan(&bytes, page).ok_or("the page cannot be rendered")?,
         None => {
-            let sides = ImageKind::of(&bytes).and_then(|kind| kind.sides(&bytes));
-            if sides.is_some_and(|(width, height)| u64::from(width) * u64::from(height) > PIXELS_MAX) {
+            if ImageFile::open(&bytes).is_some_and(|image| image.is_too_large()) {
                 return Err("the image has too many pixels".to_owned());
             }
-            (bytes, 0)
+            (recognizable_image(bytes).ok_or("the image cannot be decoded")?, 0)
         }
     };
     let resolution = dpi.to_string();

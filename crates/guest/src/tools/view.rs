@@ -14,11 +14,10 @@ use protocol::tool::{FoundImage, FoundUnread, ToolOutput, VIEW_PAGES_MAX, ViewAr
 use super::jail::Jail;
 use super::path::{display_path, plain};
 use super::preview::bytes;
-use super::read::{extent, image, shown_image};
+use super::read::extent;
+use super::shown_image::{self, PICTURE_TIME_MAX};
 use crate::documents::{DrawnDocument, ExtractError, Format, INPUT_MAX_BYTES};
 
-/// The longest time in which a page is drawn: half of what a worker has when the page is drawn again.
-const PAGE_TIME_MAX: Duration = Duration::from_secs(5);
 /// No page is begun after this time.
 const PAGES_TIME_MAX: Duration = Duration::from_secs(20);
 
@@ -26,9 +25,6 @@ const PAGES_TIME_MAX: Duration = Duration::from_secs(20);
 pub(super) fn view(jail: &Jail, arguments: &ViewArguments) -> Result<ToolOutput, String> {
     let (path, file) = jail.file(&arguments.path).map_err(|error| error.to_string())?;
     let name = display_path(&path);
-    if let Some(found) = image(&name, &file) {
-        return shown_image(&name, found);
-    }
     let size = file.metadata().map_or(0, |metadata| metadata.len());
     if size > INPUT_MAX_BYTES {
         return Ok(unreadable(name, &ExtractError::TooLarge { size }));
@@ -38,6 +34,9 @@ pub(super) fn view(jail: &Jail, arguments: &ViewArguments) -> Result<ToolOutput,
         return Err(format!("{name} is neither a PDF nor an image that can be shown; use read"));
     };
     match opened {
+        Ok(DrawnDocument::Image(image)) if image.pages() == 1 => {
+            shown_image::output(&name, shown_image::of_bytes(&name, &content))
+        }
         Ok(document) => shown_pages(&name, &document, arguments),
         Err(error) => Ok(unreadable(name, &error)),
     }
@@ -51,12 +50,12 @@ fn unreadable(name: String, error: &ExtractError) -> ToolOutput {
 
 fn shown_pages(
     name: &str,
-    document: &DrawnDocument,
+    document: &DrawnDocument<'_>,
     arguments: &ViewArguments,
 ) -> Result<ToolOutput, String> {
     let count = document.pages();
     let first = arguments.first_page.unwrap_or(1).max(1);
-    let about = format!("{name}: {}{}", Format::Pdf.name(), extent(Format::Pdf, Some(count), None));
+    let about = format!("{name}: {}{}", document.name(), extent(Format::Pdf, Some(count), None));
     if first > count {
         return Err(format!("{about}; there is no page {first}"));
     }
@@ -79,12 +78,12 @@ fn shown_pages(
 }
 
 /// Draws a page and returns a reference to its picture, with its width and height.
-fn picture(name: &str, document: &DrawnDocument, page: u32) -> Option<(FoundImage, (u32, u32))> {
+fn picture(name: &str, document: &DrawnDocument<'_>, page: u32) -> Option<(FoundImage, (u32, u32))> {
     let began = Instant::now();
-    let png = document.draw(page, Viewer::Model)?;
-    let in_time = began.elapsed() < PAGE_TIME_MAX;
-    let sides = ImageKind::Png.sides(&png)?;
-    let image = ImageRef::of_page(name, page, &png).ok()?;
+    let picture = document.draw(page, Viewer::Model)?;
+    let in_time = began.elapsed() < PICTURE_TIME_MAX;
+    let sides = ImageKind::of(&picture)?.sides(&picture)?;
+    let image = ImageRef::of_page(name, page, &picture).ok()?;
     in_time.then(|| (image_out(&image), sides))
 }
 
