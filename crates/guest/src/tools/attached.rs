@@ -16,7 +16,7 @@ use super::PIECE_MAX_BYTES;
 use super::jail::Jail;
 use super::path::{display_path, parse, plain};
 use super::read::{extent, passage};
-use super::shown_image::{NotShown, ShownImage, shown_image};
+use super::shown_image::{ImageError, ShownImage, shown_image};
 use crate::documents::passages::split;
 use crate::documents::{Bounds, extract_part};
 
@@ -61,7 +61,7 @@ fn describe(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) 
             output.images.push(image);
             return format!("{name}: {description}");
         }
-        Some(Err(NotShown { reason, why })) => {
+        Some(Err(ImageError { reason, why })) => {
             unread(&name, reason);
             return format!("{name}: {why}");
         }

@@ -27,13 +27,13 @@ pub(super) struct ShownImage {
 }
 
 /// The reason why an image cannot be shown.
-pub(super) struct NotShown {
+pub(super) struct ImageError {
     pub(super) reason: UnreadReason,
     pub(super) why: String,
 }
 
 /// Returns the image in a file, or `None` if it is not an image.
-pub(super) fn shown_image(name: &str, mut file: &File) -> Option<Result<ShownImage, NotShown>> {
+pub(super) fn shown_image(name: &str, mut file: &File) -> Option<Result<ShownImage, ImageError>> {
     let mut bytes = Vec::new();
     file.take(IMAGE_MARK_BYTES).read_to_end(&mut bytes).ok()?;
     file.rewind().ok()?;
@@ -45,16 +45,16 @@ pub(super) fn shown_image(name: &str, mut file: &File) -> Option<Result<ShownIma
 }
 
 /// Returns the result of a tool that shows an image.
-pub(super) fn output(name: &str, shown: Result<ShownImage, NotShown>) -> Result<ToolOutput, String> {
-    let shown = shown.map_err(|NotShown { why, .. }| format!("{name}: {why}"))?;
+pub(super) fn output(name: &str, shown: Result<ShownImage, ImageError>) -> Result<ToolOutput, String> {
+    let shown = shown.map_err(|ImageError { why, .. }| format!("{name}: {why}"))?;
     let text = format!("{name}: {}.", shown.description);
     Ok(ToolOutput { text, images: vec![shown.image], ..ToolOutput::default() })
 }
 
 /// Returns the image with these bytes.
-pub(super) fn of_bytes(name: &str, bytes: &[u8]) -> Result<ShownImage, NotShown> {
+pub(super) fn of_bytes(name: &str, bytes: &[u8]) -> Result<ShownImage, ImageError> {
     let not_shown =
-        |reason, why: &str| Err(NotShown { reason, why: format!("an image that can't be shown: {why}") });
+        |reason, why: &str| Err(ImageError { reason, why: format!("an image that can't be shown: {why}") });
     if bytes.len() as u64 > INPUT_MAX_BYTES {
         return not_shown(UnreadReason::TooLarge, &format!("it has more than {INPUT_MAX_BYTES} bytes"));
     }
