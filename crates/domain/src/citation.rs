@@ -54,7 +54,7 @@ impl PageKind {
             Some("xlsx" | "xlsm" | "xlsb" | "xls" | "ods") => Self::Sheet,
             Some("pptx" | "ppt" | "odp" | "odg") => Self::Slide,
             Some("epub") => Self::Section,
-            Some("zip") => Self::File,
+            Some("zip" | "asice" | "asics" | "sce" | "scs" | "bdoc") => Self::File,
             _ => Self::Page,
         }
     }

@@ -107,6 +107,33 @@ fn samples() -> Vec<Sample> {
         sample(&["`.zip`"], ("texts.zip", archive([("a.txt", "A siskin.")])), "siskin", "file and line"),
         sample(&["`.zip`"], ("scans.zip", archive([fixture("scanned.pdf")])), "nájemné", "file"),
         sample(&["`.zip`"], ("images.zip", archive([fixture("code_word.png")])), "heron", "file"),
+        sample(&["`.zfo`"], fixture("data_message.zfo"), "dotaci", "line"),
+        sample(&["`.p7m`"], fixture("signed.pdf.p7m"), "nájemné", "as what is signed"),
+        sample(&["`.asice`"], ("a.asice", signed_archive(fixture("scanned.pdf"))), "nájemné", "file"),
+        sample(
+            &["`.asice`", "`.asics`"],
+            ("a.asics", signed_archive(("a.txt", b"A wheatear.".to_vec()))),
+            "wheatear",
+            "file and line",
+        ),
+        sample(
+            &["`.asice`", "`.sce`"],
+            ("a.sce", signed_archive(("a.txt", b"A whinchat.".to_vec()))),
+            "whinchat",
+            "file and line",
+        ),
+        sample(
+            &["`.asice`", "`.scs`"],
+            ("a.scs", signed_archive(("a.txt", b"A dipper.".to_vec()))),
+            "dipper",
+            "file and line",
+        ),
+        sample(
+            &["`.asice`", "`.bdoc`"],
+            ("a.bdoc", signed_archive(("a.txt", b"A fieldfare.".to_vec()))),
+            "fieldfare",
+            "file and line",
+        ),
         sample(&["PNG"], fixture("code_word.png"), "heron", "page"),
         sample(&["JPEG"], fixture("code_word.jpg"), "otter", "page"),
         sample(&["GIF"], fixture("code_word.gif"), "badger", "page"),
@@ -115,6 +142,10 @@ fn samples() -> Vec<Sample> {
         sample(&["BMP"], fixture("code_word.bmp"), "walrus", "page"),
         sample(&["HEIC"], fixture("code_word.heic"), "heron", "page"),
     ]
+}
+
+fn signed_archive(file: (&str, Vec<u8>)) -> Vec<u8> {
+    archive([file, ("META-INF/signatures001.xml", b"<signature/>".to_vec()), ("mimetype", b"asic".to_vec())])
 }
 
 fn message_of_outlook(text: &str) -> Vec<u8> {

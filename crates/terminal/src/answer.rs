@@ -251,7 +251,9 @@ fn page_in_words(path: &str, (page, name): (u32, Option<&str>), lines: Option<(u
         Some("xlsx" | "xlsm" | "xlsb" | "xls" | "ods") => {
             (format!("sheet {}", name.unwrap_or(&number)), "row")
         }
-        Some("zip") => (name.map_or_else(|| format!("file {page}"), str::to_owned), "line"),
+        Some("zip" | "asice" | "asics" | "sce" | "scs" | "bdoc") => {
+            (name.map_or_else(|| format!("file {page}"), str::to_owned), "line")
+        }
         Some("pptx" | "ppt" | "odp" | "odg") => return format!("slide {page}"),
         Some("epub") => return format!("section {page}"),
         _ => return format!("page {page}"),

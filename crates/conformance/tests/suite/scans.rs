@@ -57,6 +57,27 @@ fn a_scan_that_stands_on_its_head_is_read() {
 }
 
 #[test]
+fn what_a_signature_encloses_is_read_with_its_scans_and_images() {
+    let service = Service::start(Options::default());
+    let api = service.api(&service.account());
+    for (name, question, expected, place) in [
+        ("signed.pdf.p7m", "Kolik činí nájemné?", "15 800", json!({ "page": 1 })),
+        ("data_message.zfo", "Do kdy má být doplněna žádost o dotaci?", "do 15 dnů", json!({})),
+        ("data_message.zfo", "What is the code word?", "heron", json!({})),
+    ] {
+        let path = path_of(api.upload(name, &document(name)));
+        let ask = json!({ "input": question, "model": reader(&api), "filePaths": [path] });
+        let answer = api.completed(&api.accepted(&ask));
+        let text = answer["text"].as_str().expect("text");
+        assert!(text.contains(expected) && !text.contains("could not be read"), "{text}");
+        let parts = answer["parts"].as_array().expect("parts");
+        let part = parts.iter().find(|part| part["type"] == "TEXT").expect("a text");
+        let source = &part["citations"][0]["source"];
+        assert_eq!((&source["path"], &source["page"]), (&json!(path), &place["page"]), "{answer}");
+    }
+}
+
+#[test]
 fn a_scan_in_an_archive_that_is_attached_to_a_message_or_not_is_quoted_with_its_place() {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     for name in ["minutes.docx", "scanned.pdf", "locked.pdf"] {

@@ -90,11 +90,13 @@ impl<'a> Archive<'a> {
         index.and_then(|index| self.zip.by_index_raw(index).ok()).map_or(0, |entry| entry.size())
     }
 
-    /// Returns the files, without those that operating systems add.
+    /// Returns the files, without those that operating systems add, and those of the signatures of a signed archive (ASiC).
     pub(super) fn files(&mut self) -> Vec<ArchivedFile> {
         let names: Vec<String> = self.zip.file_names_raw().map(decoded_name).collect();
+        let is_signed = names.iter().any(|name| is_signature(name));
+        let is_hidden = |name: &str| is_of_system(name) || is_signed && is_of_signature(name);
         let mut files = Vec::new();
-        for (index, name) in names.into_iter().enumerate().filter(|(_, name)| !is_of_system(name)) {
+        for (index, name) in names.into_iter().enumerate().filter(|(_, name)| !is_hidden(name)) {
             let (bytes, is_encrypted) = match self.zip.by_index_raw(index) {
                 Ok(entry) if !entry.is_file() => continue,
                 Ok(entry) => (entry.size(), entry.encrypted()),
@@ -151,6 +153,21 @@ fn decoded_name(name: &[u8]) -> String {
         None => char::from(*byte),
     };
     std::str::from_utf8(name).map_or_else(|_| name.iter().map(letter).collect(), str::to_owned)
+}
+
+/// Returns true for the name of a signature or time stamp of a signed archive, by ETSI EN 319 162-1.
+fn is_signature(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let Some(name) = name.strip_prefix("meta-inf/") else { return false };
+    let has = |word: &str, ends: &[&str]| name.contains(word) && ends.iter().any(|end| name.ends_with(end));
+    has("signature", &[".xml", ".p7s"])
+        || has("timestamp", &[".tst"])
+        || has("evidencerecord", &[".xml", ".ers"])
+}
+
+/// Returns true for the name of a file that is there for the signatures alone.
+fn is_of_signature(name: &str) -> bool {
+    name == "mimetype" || name.to_ascii_lowercase().starts_with("meta-inf/")
 }
 
 /// Returns true for files that macOS and Windows add to folders.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::archive::Archive;
 use super::image_file::ImageFormat;
-use super::{ExtractError, Format, parts};
+use super::{ExtractError, Format, data_box, parts, signed};
 
 /// A detected format.
 pub(super) enum Content<'a> {
@@ -24,6 +24,10 @@ pub(super) enum Content<'a> {
     /// Messages one after the other in a file.
     Mailbox,
     Msg,
+    /// A message of a data box.
+    DataBox,
+    /// A file inside a signature.
+    Signed,
     Archive(Archive<'a>),
     Html,
     Plain(Format),
@@ -131,6 +135,12 @@ pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, E
     }
     if bytes.starts_with(b"{\\rtf") {
         return Ok(Content::Rtf);
+    }
+    if signed::is_cms(bytes) {
+        return Ok(Content::Signed);
+    }
+    if data_box::is_message(start) {
+        return Ok(Content::DataBox);
     }
     // A text may begin with a short signature, too.
     if super::text::encoding(bytes).is_none() || !start.is_ascii() {

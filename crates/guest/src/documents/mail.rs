@@ -13,7 +13,7 @@ use super::embedded_images::images_of_inner;
 use super::output::Writer;
 use super::{
     Bounds, EmbeddedImage, ExtractError, Extracted, Format, INPUT_MAX_BYTES, NESTING_MAX, Nesting, TOO_DEEP,
-    html,
+    data_box, html,
 };
 
 /// The line in place of attachments that are not read.
@@ -33,10 +33,11 @@ enum Kind {
     Eml,
     Mailbox,
     Outlook,
+    DataBox,
 }
 
 impl Kind {
-    const ALL: [Self; 3] = [Self::Eml, Self::Mailbox, Self::Outlook];
+    const ALL: [Self; 4] = [Self::Eml, Self::Mailbox, Self::Outlook, Self::DataBox];
 
     /// Returns the letter by which names of attachments begin.
     const fn letter(self) -> char {
@@ -44,13 +45,14 @@ impl Kind {
             Self::Eml => 'e',
             Self::Mailbox => 'b',
             Self::Outlook => 'o',
+            Self::DataBox => 'd',
         }
     }
 }
 
 /// The messages of a file as they are written, with their attachments.
-struct Messages<'a> {
-    writer: Writer,
+pub(super) struct Messages<'a> {
+    pub(super) writer: Writer,
     kind: Kind,
     /// The numbers of the attachment that is written, in its message, and of the messages that it lies in.
     at: Vec<u32>,
@@ -123,6 +125,11 @@ impl<'a> Messages<'a> {
         Self { writer: Writer::new(), kind, at: Vec::new(), count: 0, nesting }
     }
 
+    /// Creates a message of a data box.
+    pub(super) fn of_data_box(nesting: Nesting<'a>) -> Self {
+        Self::new(Kind::DataBox, nesting)
+    }
+
     fn write(&mut self, message: &Message<'_>, depth: u32) {
         if let Some(subject) = message.subject() {
             self.writer.heading(&format!("Subject: {subject}"));
@@ -155,12 +162,12 @@ impl<'a> Messages<'a> {
                     self.attach(name, content, depth);
                 }
             }
-            self.at.pop();
+            self.end_attachment();
         }
     }
 
     /// Begins an attachment. Returns false if it is not read.
-    fn begin_attachment(&mut self, number: u32) -> bool {
+    pub(super) fn begin_attachment(&mut self, number: u32) -> bool {
         self.count += 1;
         let is_read = !self.writer.is_full() && self.nesting.take_attachment();
         if is_read {
@@ -169,6 +176,10 @@ impl<'a> Messages<'a> {
             self.refuse(TOO_MANY);
         }
         is_read
+    }
+
+    pub(super) fn end_attachment(&mut self) {
+        self.at.pop();
     }
 
     /// Begins a message inside another. Returns false if it lies too deep.
@@ -189,7 +200,7 @@ impl<'a> Messages<'a> {
     }
 
     /// Writes the text of an attachment, or why it has none.
-    fn attach(&mut self, name: &str, content: &[u8], depth: u32) {
+    pub(super) fn attach(&mut self, name: &str, content: &[u8], depth: u32) {
         let heading = format!("Attachment: {name}");
         self.writer.heading(&heading);
         let (heading, title_line) = (self.writer.present_heading(), self.writer.last_line());
@@ -235,6 +246,7 @@ pub(super) fn attachment(file: &[u8], name: &str) -> Option<Vec<u8>> {
             attached(&parse(message.contents()).ok()?, at)
         }
         Kind::Outlook => Outlook::open(file).ok()?.attached(&at),
+        Kind::DataBox => data_box::attachment(file, *at.first().filter(|_| at.len() == 1)?),
     }
 }
 
@@ -322,7 +334,7 @@ impl<'a> Outlook<'a> {
             }
             if messages.begin_attachment(number + 1) {
                 self.write_attachment(messages, depth);
-                messages.at.pop();
+                messages.end_attachment();
             }
         }
         self.folder = folder;

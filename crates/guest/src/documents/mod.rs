@@ -16,11 +16,10 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use domain::unread::{UnreadImages, UnreadReason};
-use hayro_interpret::hayro_syntax::Pdf;
-use protocol::preview::{Mark, PageSize, Viewer};
 use serde::{Deserialize, Serialize};
 
 pub use detect::extensions;
+pub(crate) use drawn::{DrawnDocument, marks, page_sizes};
 pub use embedded_images::EmbeddedImage;
 pub(crate) use embedded_images::IMAGES_MAX;
 pub(crate) use image_file::{ImageFile, ImageFormat};
@@ -29,7 +28,9 @@ mod archive;
 mod book;
 mod chart;
 mod clause;
+mod data_box;
 mod detect;
+mod drawn;
 mod embedded_images;
 mod epub;
 mod form_field;
@@ -53,6 +54,7 @@ mod rtf;
 mod scan;
 mod sheet;
 mod sheet_notes;
+mod signed;
 mod slides;
 mod text;
 mod word;
@@ -81,7 +83,7 @@ pub const READER_VERSION: i64 = 7;
 /// has read are read again, too.
 const CHANGED_READERS: &[(i64, &[&str])] = &[
     (6, &["docx", "docm", "xlsx", "xlsm", "xls", "pptx", "pptm", "odt", "ods", "odp", "mht", "mhtml"]),
-    (7, &["eml", "msg", "mbox", "zip"]),
+    (7, &["eml", "msg", "mbox", "zip", "asice", "asics", "sce", "scs", "bdoc"]),
 ];
 
 /// Returns the version since which a file of this name is read as it is now.
@@ -454,6 +456,14 @@ impl Nesting<'_> {
     }
 }
 
+/// Returns what the signatures of a file enclose; other files as they are.
+pub(crate) fn without_signatures(bytes: Vec<u8>) -> Vec<u8> {
+    if !signed::is_cms(&bytes) {
+        return bytes;
+    }
+    signed::enclosed(&bytes).map(std::borrow::Cow::into_owned).unwrap_or(bytes)
+}
+
 /// Renders the images of a page of a PDF, counted from 1, as a portable graymap, and returns it with its pixels per inch.
 pub(crate) fn render_scan(bytes: &[u8], page: u32) -> Option<(Vec<u8>, u32)> {
     let rendered = scan::render(&pdf::load(bytes).ok()?, page, None)?;
@@ -464,7 +474,7 @@ pub(crate) fn render_scan(bytes: &[u8], page: u32) -> Option<(Vec<u8>, u32)> {
 /// Returns an image inside a document, with its pixels per inch if they are known; `None` if it cannot be recognized.
 pub(crate) fn embedded_image(document: &[u8], image: &EmbeddedImage) -> Option<(Vec<u8>, Option<u32>)> {
     if let Some((file, image)) = embedded_images::in_inner(document, &image.part) {
-        return embedded_image(&file, &image);
+        return embedded_image(&without_signatures(file), &image);
     }
     if detect::is_pdf(document) {
         let page = image.page?;
@@ -484,67 +494,6 @@ pub(crate) fn embedded_image(document: &[u8], image: &EmbeddedImage) -> Option<(
 /// Returns an image file as text recognition takes it; `None` if it cannot be decoded.
 pub(crate) fn recognizable_image(bytes: Vec<u8>) -> Option<Vec<u8>> {
     image_file::for_recognition(bytes)
-}
-
-/// Returns the sizes of pages of a PDF or an image, from `first` on, counted from 1, at most `max`; `None` of other formats.
-pub(crate) fn page_sizes(bytes: &[u8], first: u32, max: u32) -> Option<Vec<PageSize>> {
-    Some(match DrawnDocument::open(bytes)?.ok()? {
-        DrawnDocument::Pdf(document) => picture::sizes(&document, first, max),
-        DrawnDocument::Image(image) => {
-            let size = |page| image.sides(page).map(|(width, height)| PageSize { width, height });
-            (first..=image.pages()).take(max as usize).map_while(size).collect()
-        }
-    })
-}
-
-/// Returns the areas of a passage on a page of a PDF, counted from 1; none of other formats.
-pub(crate) fn marks(bytes: &[u8], page: u32, passage: &str) -> Vec<Mark> {
-    let document = detect::is_pdf(bytes).then(|| pdf::load(bytes).ok()).flatten();
-    document.map(|document| marks::find(&document, page, passage)).unwrap_or_default()
-}
-
-/// A document whose pages can be drawn.
-pub(crate) enum DrawnDocument<'a> {
-    Pdf(Pdf),
-    Image(ImageFile<'a>),
-}
-
-impl<'a> DrawnDocument<'a> {
-    /// Opens a PDF or an image; `None` of other formats.
-    ///
-    /// # Errors
-    /// [`ExtractError::Encrypted`], [`ExtractError::Broken`].
-    pub(crate) fn open(bytes: &'a [u8]) -> Option<Result<Self, ExtractError>> {
-        if detect::is_pdf(bytes) {
-            return Some(pdf::load(bytes).map(Self::Pdf));
-        }
-        ImageFile::open(bytes).map(|image| Ok(Self::Image(image)))
-    }
-
-    /// Returns the name of the format.
-    pub(crate) const fn name(&self) -> &'static str {
-        match self {
-            Self::Pdf(_) => Format::Pdf.name(),
-            Self::Image(image) => image.format.name(),
-        }
-    }
-
-    /// Returns the number of pages.
-    pub(crate) fn pages(&self) -> u32 {
-        match self {
-            Self::Pdf(document) => picture::count(document),
-            Self::Image(image) => image.pages(),
-        }
-    }
-
-    /// Draws a page, counted from 1, as a PNG or JPEG. Returns `None` if there is no such page or it cannot be drawn.
-    pub(crate) fn draw(&self, page: u32, viewer: Viewer) -> Option<Vec<u8>> {
-        match (self, viewer) {
-            (Self::Pdf(document), Viewer::Person) => picture::draw(document, page, PageSize::picture),
-            (Self::Pdf(document), Viewer::Model) => picture::draw_for_model(document, page),
-            (Self::Image(image), viewer) => image.draw(page, viewer),
-        }
-    }
 }
 
 /// Returns the document of recognized text on one page; `None` if there is none.
@@ -576,6 +525,13 @@ fn extract_content(
         Content::Eml => guarded("message", || mail::eml(bytes, nesting)),
         Content::Mailbox => guarded("message", || Ok(mail::mailbox(bytes, nesting))),
         Content::Msg => guarded("message", || mail::msg(bytes, nesting)),
+        Content::DataBox => guarded("message", || data_box::extract(bytes, nesting)),
+        Content::Signed => {
+            let content = signed::enclosed(bytes)?;
+            // The name of what is signed stands before the extension, unless it is the text of a mail.
+            let path = path.with_extension(if signed::is_mail(&content) { "eml" } else { "" });
+            guarded("CMS", || extract_content(&path, &content, bounds, nesting))
+        }
         Content::Archive(archive) => guarded("ZIP", || zip_files::extract(archive, bounds, nesting)),
         // Images of a page are no parts of its file.
         Content::Html => guarded("HTML", || Ok(Extracted { images: Vec::new(), ..html::extract(bytes) })),

@@ -16,6 +16,7 @@ use super::jail::Jail;
 use super::request::Task;
 use crate::documents::{
     Bounds, DrawnDocument, Format, INPUT_MAX_BYTES, Segment, extract_part, marks, page_sizes,
+    without_signatures,
 };
 
 /// No page is begun after this time, and the timeouts of a worker.
@@ -111,11 +112,11 @@ pub(super) fn draw(jail: &Jail, request: &PageRequest) -> Option<String> {
     (png.len() <= PICTURE_MAX_BYTES).then(|| domain::hex::encode(&png))
 }
 
-/// Returns the bytes of a file, as far as documents are read.
+/// Returns the bytes of a file, as far as documents are read; of a signed one, those of what it encloses.
 pub(super) fn bytes(file: std::fs::File) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(INPUT_MAX_BYTES).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
+    Some(without_signatures(bytes))
 }
 
 #[cfg(test)]

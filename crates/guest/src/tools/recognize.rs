@@ -13,6 +13,7 @@ use super::supervise::PATH;
 use crate::documents::passages::{Piece, split};
 use crate::documents::{
     EmbeddedImage, INPUT_MAX_BYTES, ImageFile, embedded_image, recognizable_image, recognized, render_scan,
+    without_signatures,
 };
 
 /// The most text of a page or image that is kept, in bytes.
@@ -121,7 +122,7 @@ fn content(jail: &Jail, path: &str) -> Result<Vec<u8>, String> {
     let (_, file) = jail.file(path).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
     file.take(INPUT_MAX_BYTES).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    Ok(bytes)
+    Ok(without_signatures(bytes))
 }
 
 /// Runs the program with this input and returns the beginning of its output.

@@ -30,11 +30,13 @@ pub(super) fn view(jail: &Jail, arguments: &ViewArguments) -> Result<ToolOutput,
         return Ok(unreadable(name, &ExtractError::TooLarge { size }));
     }
     let content = bytes(file).ok_or_else(|| format!("{name} cannot be read"))?;
+    // The host shows a file as it is, so an image inside a signature is drawn.
+    let is_signed = content.len() as u64 != size;
     let Some(opened) = DrawnDocument::open(&content) else {
         return Err(format!("{name} is neither a PDF nor an image that can be shown; use read"));
     };
     match opened {
-        Ok(DrawnDocument::Image(image)) if image.pages() == 1 => {
+        Ok(DrawnDocument::Image(image)) if image.pages() == 1 && !is_signed => {
             shown_image::output(&name, shown_image::of_bytes(&name, &content))
         }
         Ok(document) => shown_pages(&name, &document, arguments),
