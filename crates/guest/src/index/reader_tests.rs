@@ -13,7 +13,7 @@ use crate::documents::passages::Piece;
 /// Has all documents been read by an earlier release.
 fn date_back(fixture: &Fixture) {
     let index = Index::open(fixture.index.path()).unwrap();
-    index.connection().execute("UPDATE file SET reader = reader - 1", []).unwrap();
+    index.connection().execute("UPDATE file SET reader = 1", []).unwrap();
     drop(index);
     fixture.read_since();
 }
