@@ -18,6 +18,7 @@ from causerie import (
     Causerie,
     FileSource,
     NotFoundError,
+    PermissionDeniedError,
     TextPart,
     UserMessage,
 )
@@ -58,6 +59,13 @@ def test_files_come_from_paths_bytes_and_open_files(client: Causerie, tmp_path: 
     assert (tmp_path / "saved").read_bytes() == LEASE
     temporary = client.files.upload(LEASE, name="t.txt", temporary=True)
     assert "/.tmp/" in temporary.path
+    assert client.files.download("/py/../py/" + uploaded[2].name) == LEASE
+    for outside in ("..", "../vm", "/py/../../chats/1"):
+        for call in (client.files.download, client.files.delete, client.directories.list, client.directories.create):
+            with pytest.raises(PermissionDeniedError):
+                call(outside)
+    with pytest.raises(NotFoundError):
+        client.chats.get("..")
     client.files.delete(temporary.path)
     client.files.delete("/py", recursive=True)
     with pytest.raises(NotFoundError):

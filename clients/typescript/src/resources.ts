@@ -214,11 +214,11 @@ function uniqueName(): string {
 }
 
 function chatPath(chatId: string): string {
-  return `/chats/${encodeURIComponent(chatId)}`;
+  return `/chats/${segment(chatId)}`;
 }
 
 function answerPath(chatId: string, messageId: string): string {
-  return `${chatPath(chatId)}/messages/${encodeURIComponent(messageId)}`;
+  return `${chatPath(chatId)}/messages/${segment(messageId)}`;
 }
 
 function held(wait = 0): number {
@@ -229,10 +229,25 @@ function prefer(wait: number | undefined): Record<string, string> {
   return wait ? { prefer: `wait=${held(wait)}` } : {};
 }
 
-/** Encodes a path of the workspace. Bytes of names that are not UTF-8 come percent-encoded; those stay. */
+/**
+ * Encodes a path of the workspace. Bytes of names that are not UTF-8 come percent-encoded; those stay.
+ *
+ * `fetch` resolves `..` in URLs, which would lead to another operation. A path that has it is sent as one segment, so that the
+ * service resolves it, and refuses what is outside.
+ */
 export function inUrl(path: string): string {
-  const encoded = path.replace(/^\/+/, "").split("/").map(encodeURIComponent).join("/");
-  return `/${isUtf8(path) ? encoded : encoded.replaceAll("%25", "%")}`;
+  const shown = (name: string) => (isUtf8(path) ? name : name.replaceAll("%25", "%"));
+  const encoded = path.replace(/^\/+/, "").split("/").map((name) => shown(encodeURIComponent(name)));
+  return `/${encoded.some(isDots) ? [...encoded, ""].join("%2F") : encoded.join("/")}`;
+}
+
+function segment(identifier: string): string {
+  const encoded = encodeURIComponent(identifier);
+  return isDots(encoded) ? `${encoded}%2F` : encoded;
+}
+
+function isDots(name: string): boolean {
+  return [".", ".."].includes(name.replaceAll(/%2e/gi, "."));
 }
 
 function isUtf8(path: string): boolean {

@@ -154,7 +154,14 @@ test("frames are the same however the bytes are cut", () => {
 });
 
 test("every name survives its URL", () => {
-  const paths = ["/uploads/a b.txt", "á/100 %.txt", "/what?#.txt", "/a%20b", "/caf%E9 1", ""];
-  const urls = ["/uploads/a%20b.txt", "/%C3%A1/100%20%25.txt", "/what%3F%23.txt", "/a%2520b", "/caf%E9%201", "/"];
+  const paths = ["/uploads/a b.txt", "á/100 %.txt", "/what?#.txt", "/a%20b", "/caf%E9 1", "", "a/..b/.c"];
+  const urls = ["/uploads/a%20b.txt", "/%C3%A1/100%20%25.txt", "/what%3F%23.txt", "/a%2520b", "/caf%E9%201", "/", "/a/..b/.c"];
   assert.deepEqual(paths.map(inUrl), urls);
+});
+
+test("no path leaves the operation that it is given to", () => {
+  for (const path of ["..", "../vm/stop", "a/../../chats/1", "./b", "caf%E9/%2e%2E/x", "/.."]) {
+    const { pathname } = new URL(`http://host/api/v1/files${inUrl(path)}`);
+    assert.ok(pathname.startsWith("/api/v1/files/") && pathname.includes("%2F"), pathname);
+  }
 });

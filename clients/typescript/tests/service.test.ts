@@ -4,7 +4,7 @@ import { mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { AuthenticationError, BadRequestError, Causerie, NotFoundError, type FileSource } from "../src/index.js";
+import { AuthenticationError, BadRequestError, Causerie, NotFoundError, PermissionDeniedError, type FileSource } from "../src/index.js";
 import { fileFromPath } from "../src/node.js";
 
 const client = new Causerie();
@@ -46,6 +46,12 @@ test("files come from paths, blobs and bytes", async () => {
   }
   const temporary = await client.files.upload(bytes, { name: "t.txt", temporary: true });
   assert.match(temporary.path, /\/\.tmp\//);
+  assert.equal(text(await client.files.download("/ts/../ts/bytes.txt")), LEASE);
+  for (const outside of ["..", "../vm", "/ts/../../chats/1"]) {
+    await assert.rejects(client.files.download(outside), PermissionDeniedError);
+    await assert.rejects(client.directories.create(outside), PermissionDeniedError);
+  }
+  await assert.rejects(client.chats.get(".."), NotFoundError);
   await client.files.delete(temporary.path);
   await client.files.delete("/ts", { recursive: true });
   await assert.rejects(client.directories.list("/ts"), NotFoundError);

@@ -117,7 +117,7 @@ impl Client {
     /// # Errors
     /// [`Error::Refused`] with 404 if it does not exist.
     pub async fn collect(&self, chat_id: &str, message_id: &str) -> Result<Answer, Error> {
-        let path = format!("/chats{}/messages{}", path::in_url(chat_id), path::in_url(message_id));
+        let path = format!("/chats{}/messages{}", path::segment(chat_id), path::segment(message_id));
         self.json(self.request(Method::GET, &path)).await
     }
 
@@ -126,21 +126,21 @@ impl Client {
     /// # Errors
     /// As [`Client::collect`].
     pub async fn collect_json(&self, chat_id: &str, message_id: &str) -> Result<serde_json::Value, Error> {
-        let path = format!("/chats{}/messages{}", path::in_url(chat_id), path::in_url(message_id));
+        let path = format!("/chats{}/messages{}", path::segment(chat_id), path::segment(message_id));
         self.json(self.request(Method::GET, &path)).await
     }
 
     /// Streams the states of the answer up to the completed one, each newer than the one before (section 6).
     #[must_use]
     pub fn stream(&self, answer: &Answer) -> States {
-        let (chat, message) = (path::in_url(&answer.chat_id), path::in_url(&answer.id));
+        let (chat, message) = (path::segment(&answer.chat_id), path::segment(&answer.id));
         States::new(self.clone(), format!("/chats{chat}/messages{message}/events"), true)
     }
 
     /// Streams the states of all answers of a conversation, for as long as it exists (section 6).
     #[must_use]
     pub fn watch(&self, chat_id: &str) -> States {
-        States::new(self.clone(), format!("/chats{}/events", path::in_url(chat_id)), false)
+        States::new(self.clone(), format!("/chats{}/events", path::segment(chat_id)), false)
     }
 
     /// Stops the conversation's answer in progress.
@@ -148,7 +148,7 @@ impl Client {
     /// # Errors
     /// [`Error::Refused`] with 404 if the conversation does not exist.
     pub async fn stop(&self, chat_id: &str) -> Result<Chat, Error> {
-        self.json(self.request(Method::POST, &format!("/chats{}/stop", path::in_url(chat_id)))).await
+        self.json(self.request(Method::POST, &format!("/chats{}/stop", path::segment(chat_id)))).await
     }
 
     /// Returns a page of conversations, pinned first, then most recent first.
@@ -164,7 +164,7 @@ impl Client {
     /// # Errors
     /// [`Error::Refused`] with 404 if the conversation does not exist.
     pub async fn chat(&self, chat_id: &str) -> Result<ChatDetail, Error> {
-        self.json(self.request(Method::GET, &format!("/chats{}", path::in_url(chat_id)))).await
+        self.json(self.request(Method::GET, &format!("/chats{}", path::segment(chat_id)))).await
     }
 
     /// As [`Client::chats`], as the service's JSON object.
@@ -180,7 +180,7 @@ impl Client {
     /// # Errors
     /// As [`Client::chat`].
     pub async fn chat_json(&self, chat_id: &str) -> Result<serde_json::Value, Error> {
-        self.json(self.request(Method::GET, &format!("/chats{}", path::in_url(chat_id)))).await
+        self.json(self.request(Method::GET, &format!("/chats{}", path::segment(chat_id)))).await
     }
 
     /// Deletes a conversation with its answers.
@@ -189,7 +189,7 @@ impl Client {
     /// [`Error::Refused`] with 404 if the conversation does not exist.
     pub async fn delete_chat(&self, chat_id: &str) -> Result<(), Error> {
         self.answer(
-            self.request(Method::DELETE, &format!("/chats{}", path::in_url(chat_id))).timeout(CALL_TIMEOUT),
+            self.request(Method::DELETE, &format!("/chats{}", path::segment(chat_id))).timeout(CALL_TIMEOUT),
         )
         .await
         .map(|_| ())

@@ -157,13 +157,19 @@ def delete_chat(chat_id: str) -> Call[None]:
 
 
 def in_url(path: str) -> str:
-    """Encodes a path of the workspace. Bytes of names that are not UTF-8 come percent-encoded; those stay."""
+    """Encodes a path of the workspace. Bytes of names that are not UTF-8 come percent-encoded; those stay.
+
+    Libraries resolve `..` in URLs, which would lead to another operation. A path that has it is sent as one segment, so that the
+    service resolves it, and refuses what is outside.
+    """
+    path = path.lstrip("/")
     try:
         unquote_to_bytes(path).decode()
-        safe = "/"
+        safe = ""
     except UnicodeDecodeError:
-        safe = "/%"
-    return "/" + quote(path.lstrip("/"), safe=safe)
+        safe = "%"
+    encoded = [quote(name, safe=safe) for name in path.split("/")]
+    return "/" + ("%2F".join([*encoded, ""]) if any(map(_is_dots, encoded)) else "/".join(encoded))
 
 
 def _answer_path(chat_id: str, message_id: str) -> str:
@@ -171,7 +177,12 @@ def _answer_path(chat_id: str, message_id: str) -> str:
 
 
 def _segment(identifier: str) -> str:
-    return quote(identifier, safe="")
+    encoded = quote(identifier, safe="")
+    return encoded + "%2F" if _is_dots(encoded) else encoded
+
+
+def _is_dots(name: str) -> bool:
+    return name.lower().replace("%2e", ".") in (".", "..")
 
 
 def _language(language: str | None) -> Mapping[str, str]:
