@@ -130,7 +130,7 @@ answer-insufficient-credits = Kredity účtu došly.
 answer-spending-limit = Klíč, se kterým byla otázka položena, vyčerpal svůj limit.
 answer-machine-failed = Stroj účtu selhal. Zeptejte se znovu později.
 answer-too-many-steps = Odpověď měla příliš mnoho kroků.
-answer-output-exhausted = Model vyčerpal svůj výstup bez odpovědi.
+answer-output-exhausted = Odpověď není úplná: model dosáhl limitu svého výstupu.
 answer-model-refused = Model odmítl odpovědět.
 answer-internal = Služba selhala. Zeptejte se znovu později.
 

@@ -129,7 +129,7 @@ answer-insufficient-credits = The credits of the account ran out.
 answer-spending-limit = The key with which this was asked has reached its limit.
 answer-machine-failed = The machine of the account failed. Ask again later.
 answer-too-many-steps = The answer took too many steps.
-answer-output-exhausted = The model used up its output without an answer.
+answer-output-exhausted = The answer is not complete: the model reached the limit of its output.
 answer-model-refused = The model declined to answer.
 answer-internal = The service failed. Ask again later.
 

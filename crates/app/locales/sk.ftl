@@ -130,7 +130,7 @@ answer-insufficient-credits = Kredity účtu sa minuli.
 answer-spending-limit = Kľúč, s ktorým bola otázka položená, vyčerpal svoj limit.
 answer-machine-failed = Stroj účtu zlyhal. Opýtajte sa znova neskôr.
 answer-too-many-steps = Odpoveď mala príliš veľa krokov.
-answer-output-exhausted = Model vyčerpal svoj výstup bez odpovede.
+answer-output-exhausted = Odpoveď nie je úplná: model dosiahol limit svojho výstupu.
 answer-model-refused = Model odmietol odpovedať.
 answer-internal = Služba zlyhala. Opýtajte sa znova neskôr.
 

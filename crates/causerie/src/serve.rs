@@ -123,6 +123,9 @@ async fn say_what_next(running: &Running, scheme: &str) {
     let Running { service, address, data, .. } = running;
     let url = format!("{scheme}://{}", local_address(*address));
     let entries = service.catalog.entries();
+    if let Some(missing) = service.catalog.missing_default() {
+        tracing::warn!("models.default names {missing}, and no vendor has a model of this name");
+    }
     if let Some(model) = entries.iter().find(|entry| entry.default) {
         tracing::info!("questions are answered by {} unless they name another model", model.id);
     }

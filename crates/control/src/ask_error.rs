@@ -38,7 +38,7 @@ pub(crate) enum AskError {
         outage: String,
     },
     /// The model has no such setting, or the setting has no such value.
-    #[error("{} is no setting of this model; {}", Excerpt(asked), settings(valid))]
+    #[error("{} is neither a setting of this model nor a value of one; {}", Excerpt(asked), settings(valid))]
     UnknownSetting {
         /// The requested name or value.
         asked: String,

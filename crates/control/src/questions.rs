@@ -353,7 +353,7 @@ impl Questions {
             let conversation = self.store.read(move |tx| conversations::summary(tx, account, id)).await?;
             let model =
                 self.catalog.resolve(Some(&conversation.model)).or_else(|| self.catalog.resolve(None));
-            let model = model.ok_or_else(|| self.unknown_model(&conversation.model))?;
+            let model = model.ok_or_else(|| self.unknown_model(Some(&conversation.model)))?;
             let target = match request.place {
                 AskPlace::BranchOf(answer) => Target::BranchOf { conversation: id, answer },
                 AskPlace::Next | AskPlace::Version(_) => Target::Existing(id),
@@ -376,20 +376,19 @@ impl Questions {
     /// Returns the model that the question names, or the default, and checks the settings.
     fn chosen_model(&self, request: &AskRequest) -> Result<ModelEntry, AskError> {
         let asked = request.model.as_deref();
-        let model =
-            self.catalog.resolve(asked).ok_or_else(|| self.unknown_model(asked.unwrap_or_default()))?.entry;
+        let model = self.catalog.resolve(asked).ok_or_else(|| self.unknown_model(asked))?.entry;
         check_settings(&model, &request.settings)?;
         Ok(model)
     }
 
-    /// Returns the error for an unknown model, or for an absent default if `asked` is empty. A vendor whose model
+    /// Returns the error for an unknown model, or for an absent default if none is asked for. A vendor whose model
     /// discovery failed may have the model.
-    fn unknown_model(&self, asked: &str) -> AskError {
-        if asked.is_empty() {
+    fn unknown_model(&self, asked: Option<&str>) -> AskError {
+        let Some(asked) = asked else {
             let outage = self.catalog.outage();
             let outage = outage.unwrap_or_else(|| "none is configured as the default".to_owned());
             return AskError::NoModel { outage };
-        }
+        };
         if let Some(outage) = self.catalog.outage_of(asked) {
             return AskError::NoModel { outage };
         }

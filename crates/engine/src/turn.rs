@@ -540,7 +540,14 @@ impl TurnRunner {
                 Box::pin(futures_util::stream::iter([Err(gone)]))
             }
         };
-        self.model_stream = Some(ModelStream { number, attempt, stream, jitter });
+        self.model_stream = Some(ModelStream {
+            number,
+            attempt,
+            stream,
+            jitter,
+            answer: self.store.fence.answer,
+            model: self.store.model.clone(),
+        });
     }
 
     /// Records the first output and the trace.

@@ -328,6 +328,13 @@ impl Catalog {
         best_first.iter().map(|model| self.entry(model, vendor)).collect()
     }
 
+    /// Returns the configured default if no model has this name, so that another one is the default.
+    #[must_use]
+    pub fn missing_default(&self) -> Option<&str> {
+        let wanted = self.config.default_model.as_deref()?;
+        self.entries().iter().all(|entry| entry.id != wanted).then_some(wanted)
+    }
+
     fn set(&self, mut entries: Vec<ModelEntry>) {
         if entries.is_empty() || !self.config.only_configured {
             entries.push(reader_entry());

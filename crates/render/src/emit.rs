@@ -90,11 +90,12 @@ impl Writer<'_> {
                 end
             }
             NodeValue::HtmlBlock(html) => {
-                if html.literal.trim_start().starts_with("<!--") {
+                let shown = without_comments(&html.literal);
+                if shown.is_empty() {
                     ""
                 } else {
                     let end = self.open("<p>", "</p>");
-                    self.escaped(html.literal.trim_end());
+                    self.escaped(&shown);
                     end
                 }
             }
@@ -257,6 +258,20 @@ impl Writer<'_> {
     fn escaped(&mut self, text: &str) {
         escape(text, &mut self.out);
     }
+}
+
+/// Returns HTML without its comments; an unclosed one is text.
+fn without_comments(html: &str) -> String {
+    let mut out = String::new();
+    let mut rest = html;
+    while let Some(start) = rest.find("<!--")
+        && let Some(length) = rest[start..].find("-->")
+    {
+        out.push_str(&rest[..start]);
+        rest = &rest[start + length + "-->".len()..];
+    }
+    out.push_str(rest);
+    out.trim().to_owned()
 }
 
 fn escape(text: &str, out: &mut String) {

@@ -527,3 +527,15 @@ proptest! {
         prop_assert_eq!(incremental(&text, &sizes, false), html(&text), "{}", text);
     }
 }
+
+#[test]
+fn comments_hide_nothing_but_themselves() {
+    for (markdown, expected) in [
+        ("<!-- note -->The rent is due.\n\nNext.", "<p>The rent is due.</p>\n<p>Next.</p>"),
+        ("<!-- a --> one <!-- b --> two", "<p>one  two</p>"),
+        ("<!-- only -->\n\nText.", "<p>Text.</p>"),
+        ("<!-- never closed\nThe rent.", "<p>&lt;!-- never closed\nThe rent.</p>"),
+    ] {
+        assert_eq!(html(markdown).trim(), expected, "{markdown}");
+    }
+}

@@ -188,7 +188,7 @@ const fn use_case_meaning(code: PublicCode) -> (&'static str, &'static str) {
         }
         PublicCode::UnknownSetting => (
             "the model has no such setting, or the setting no such value",
-            "\"MAX\" is no setting of this model; valid values: LOW, MEDIUM, HIGH",
+            "\"MAX\" is neither a setting of this model nor a value of one; valid values: LOW, MEDIUM, HIGH",
         ),
         PublicCode::UnknownJurisdiction => {
             ("there is no such jurisdiction", "there is no jurisdiction \"XX\"; valid values: CZ, SK, EU")

@@ -126,7 +126,7 @@ const fn answer_remedy(code: ErrorCode) -> &'static str {
             "The agent took as many steps as it may. Continue the conversation, or ask for less at once."
         }
         ErrorCode::OutputExhausted => {
-            "The model spent its whole output before it said anything. Choose less reasoning effort, or another model."
+            "The model reached the limit of its output; the text is what it wrote. Ask it to go on, choose less reasoning effort, or another model."
         }
         ErrorCode::ModelRefused => "The model declined to answer. Put the question in other words.",
         ErrorCode::Internal => "The service failed. Ask again; if it fails again, tell the operator.",

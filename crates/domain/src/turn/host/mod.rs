@@ -260,9 +260,14 @@ impl Turn {
         if !self.committing.is_empty() || self.instance.is_none() || !self.pending().is_empty() {
             return;
         }
-        if matches!(self.log.last(), Some(LogEntry::Step { .. })) {
-            self.ending = Some(Ending::Done);
-            self.end(Ending::Done, effects);
+        if let Some(LogEntry::Step { step, .. }) = self.log.last() {
+            if step.stop == StopReason::OutputFull {
+                let message =
+                    "The answer is not complete: it reached the most that the model may write in one step.";
+                self.fail(ErrorCode::OutputExhausted, message);
+            }
+            let ending = self.ending.get_or_insert(Ending::Done).clone();
+            self.end(ending, effects);
         } else if self.next() >= self.setup.steps_max {
             let message = "The answer was ended: it took more steps than allowed.";
             self.fail(ErrorCode::TooManySteps, message);

@@ -181,6 +181,27 @@ fn a_step_that_thinks_until_it_may_put_out_no_more_ends_the_answer_at_once() {
 }
 
 #[test]
+fn an_answer_that_reaches_the_limit_of_output_keeps_its_text_and_says_so() {
+    let mut turn = turn();
+    turn.begin();
+    turn.on(Event::Connected(InstanceId::from_random(1)));
+    turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
+    let delta = |event| Event::ModelDelta { number: 0, attempt: 0, event };
+    turn.on(delta(StepEvent::Text("The rent is seven hun".to_owned())));
+    turn.on(delta(StepEvent::Finished { stop: StopReason::OutputFull, usage: None }));
+    let effects = turn.on(Event::StepCommitted { number: 0, summary: false });
+    let completion = effects.iter().find_map(|effect| match effect {
+        Effect::Complete(completion) => Some(completion),
+        _ => None,
+    });
+    let completion = completion.expect("it ends");
+    let Ending::Failed(error) = &completion.ending else { unreachable!("{:?}", completion.ending) };
+    assert_eq!(error.code, ErrorCode::OutputExhausted);
+    let text = completion.answer.text();
+    assert!(text.starts_with("The rent is seven hun\n\nThe answer is not complete"), "{text}");
+}
+
+#[test]
 fn effectful_calls_of_the_host_run_one_after_another_and_never_twice() {
     let call = |id: &str, tool: &str| Call {
         id: id.to_owned(),
