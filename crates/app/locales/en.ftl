@@ -17,6 +17,7 @@ sign-out = Sign out
 sign-in = Sign in
 sign-in-lead = Conversations with your documents.
 sign-in-hint = No account or password? Ask the operator of this service.
+sign-in-ended = Your session has ended. Sign in again.
 sign-in-denied = The email or the password is wrong.
 sign-in-no-licence = The licence of this account has ended. Ask the operator of this service.
 sign-in-provider-unavailable = The identity provider does not answer. Try again later.

@@ -20,8 +20,10 @@ pub(crate) struct Frame {
     pub(crate) assets: &'static Addresses,
     pub(crate) email: String,
     pub(crate) is_operator: bool,
-    /// The path of the page, to which the choice of a language returns.
-    pub(crate) path: String,
+    /// The path of the page.
+    path: String,
+    /// The path and query of the page, to which the choice of a language returns.
+    pub(crate) page: String,
     pub(crate) conversations: Vec<Entry>,
 }
 
@@ -51,20 +53,20 @@ impl Frame {
             is_open: summary.open_answer.is_some(),
         });
         // A refused change is shown at the path of its form, which is no page.
-        let path = current.map_or_else(|| user.visitor.path.clone(), paths::conversation);
+        let path = match current.map_or_else(|| user.visitor.path.clone(), paths::conversation).as_str() {
+            paths::ASK => paths::HOME.to_owned(),
+            paths::NEW_FOLDER => paths::FILES.to_owned(),
+            paths::CHANGE_EMAIL | paths::CHANGE_PASSWORD | paths::DELETE_ACCOUNT => paths::ACCOUNT.to_owned(),
+            path => path.to_owned(),
+        };
+        let is_of_page = path == user.visitor.path;
         Ok(Self {
             texts: user.visitor.texts,
             assets: user.visitor.assets,
             email: user.signed_in.email.clone(),
             is_operator: user.signed_in.role == Role::Operator,
-            path: match path.as_str() {
-                paths::ASK => paths::HOME.to_owned(),
-                paths::NEW_FOLDER => paths::FILES.to_owned(),
-                paths::CHANGE_EMAIL | paths::CHANGE_PASSWORD | paths::DELETE_ACCOUNT => {
-                    paths::ACCOUNT.to_owned()
-                }
-                _ => path,
-            },
+            page: if is_of_page { user.visitor.page.clone() } else { path.clone() },
+            path,
             conversations: entries.collect(),
         })
     }

@@ -93,11 +93,39 @@ pub(crate) fn cards(conversation: ConversationId, answer: MessageId) -> String {
     format!("/c/{conversation}/{answer}/sources/")
 }
 
-/// Returns the path if it leads to a page of this application, so that nobody is sent to another site after signing in.
-pub(crate) fn own(path: &str) -> Option<&str> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
-    let own = path.starts_with('/') && !path.starts_with("//") && path.bytes().all(plain);
-    (own && path != SIGN_IN).then_some(path)
+/// The longest address to return to, in bytes.
+const RETURN_MAX_BYTES: usize = 2048;
+
+/// Returns the path and query if they lead to a page of this application, so that nobody is sent to another site after signing in.
+pub(crate) fn own(address: &str) -> Option<&str> {
+    // A cookie can hold these, too.
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~%?=&+:!$()*@".contains(&byte);
+    let own = address.starts_with('/') && !address.starts_with("//") && address.bytes().all(plain);
+    let is_sign_in = address.split('?').next() == Some(SIGN_IN);
+    (own && !is_sign_in && address.len() <= RETURN_MAX_BYTES).then_some(address)
+}
+
+/// Returns the address of a page from which the visitor goes on to `next`, and that says what was done.
+pub(crate) fn with_next(path: &str, next: Option<&str>, done: Option<&str>) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    for (name, value) in [("next", next), ("done", done)] {
+        if let Some(value) = value {
+            query.append_pair(name, value);
+        }
+    }
+    let query = query.finish();
+    if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
+}
+
+/// The change that leads to the page for signing in when a session has ended.
+pub(crate) const SESSION_ENDED: &str = "ended";
+
+/// Returns the page that a form belongs to, by the path of the form; `None` of the start.
+pub(crate) fn page_of_form(path: &str) -> Option<&str> {
+    const CONVERSATIONS: &str = "/c/";
+    let rest = path.strip_prefix(CONVERSATIONS)?;
+    let id = rest.split('/').next()?;
+    path.get(..CONVERSATIONS.len() + id.len())
 }
 
 #[cfg(test)]
@@ -106,7 +134,13 @@ mod tests {
 
     #[test]
     fn only_own_pages_are_returned_to() {
-        for path in ["/", "/keys", "/c/0190c8a0-0000-7000-8000-000000000000"] {
+        for path in [
+            "/",
+            "/keys",
+            "/c/0190c8a0-0000-7000-8000-000000000000",
+            "/files/uploads/a%20%C3%A1.pdf?view&page=3",
+            "/history?q=rent+2",
+        ] {
             assert_eq!(own(path), Some(path));
         }
         for path in [
@@ -115,11 +149,23 @@ mod tests {
             "//evil.example",
             "/\\evil.example",
             "https://evil.example",
-            "/a?b",
+            "/a;b",
             "/a\r\nb",
             SIGN_IN,
+            "/sign-in?next=/keys",
+            &"/a".repeat(2000),
         ] {
             assert_eq!(own(path), None, "{path}");
         }
+    }
+
+    #[test]
+    fn signing_in_leads_back_to_the_page() {
+        assert_eq!(with_next(SIGN_IN, None, None), "/sign-in");
+        let next = with_next(SIGN_IN, Some("/files/a%20b?view&page=2"), None);
+        assert_eq!(next, "/sign-in?next=%2Ffiles%2Fa%2520b%3Fview%26page%3D2");
+        let next = with_next(SIGN_IN, page_of_form("/c/0190c8a0/ask"), Some(SESSION_ENDED));
+        assert_eq!(next, "/sign-in?next=%2Fc%2F0190c8a0&done=ended");
+        assert_eq!((page_of_form("/ask"), page_of_form("/c/0190c8a0")), (None, Some("/c/0190c8a0")));
     }
 }

@@ -67,6 +67,8 @@ struct SignInPage<'a> {
     languages: [(Language, bool); 3],
     /// The text of the button that leads to the identity provider.
     provider: Option<&'a str>,
+    /// The address of that button.
+    elsewhere: String,
     email: &'a str,
     next: &'a str,
     /// The change that led here.
@@ -80,7 +82,7 @@ pub(crate) struct Query {
     /// The page to return to.
     #[serde(default)]
     next: String,
-    /// `deleted` after the account was deleted.
+    /// `deleted` after the account was deleted, [`paths::SESSION_ENDED`] after a session has ended.
     #[serde(default)]
     done: String,
 }
@@ -113,7 +115,11 @@ pub(crate) async fn show(
     if visitor.user.is_some() {
         return Redirect::to(paths::own(&query.next).unwrap_or(paths::HOME)).into_response();
     }
-    let done = (query.done == "deleted").then(|| visitor.texts.get("account-deleted"));
+    let done = match query.done.as_str() {
+        "deleted" => Some(visitor.texts.get("account-deleted")),
+        paths::SESSION_ENDED => Some(visitor.texts.get("sign-in-ended")),
+        _ => None,
+    };
     pages.form(&visitor, "", &query.next, done, None)
 }
 
@@ -174,6 +180,11 @@ impl SignInPages {
             assets: visitor.assets,
             languages: languages(texts),
             provider: self.single_sign_on.button(),
+            elsewhere: paths::with_next(
+                paths::SIGN_IN_ELSEWHERE,
+                Some(next).filter(|next| !next.is_empty()),
+                None,
+            ),
             email,
             next,
             done,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::body::{Body, HttpBody as _, to_bytes};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
+use axum::http::uri::PathAndQuery;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
@@ -48,6 +49,8 @@ pub(crate) struct Visitor {
     pub(crate) https: bool,
     /// The path of the request.
     pub(crate) path: String,
+    /// The path with the query.
+    pub(crate) page: String,
 }
 
 /// A visitor who is signed in. Anybody else is sent to the page for signing in; an event stream answers 401.
@@ -116,6 +119,7 @@ impl VisitLayer {
             address,
             https,
             path: request.uri().path().to_owned(),
+            page: request.uri().path_and_query().map_or("/", PathAndQuery::as_str).to_owned(),
         };
         // Style and script are the same for everybody.
         let secret = session_cookie::secret(request.headers(), https);
@@ -195,13 +199,18 @@ impl<S: Send + Sync> FromRequestParts<S> for User {
         if let Some(signed_in) = visitor.user.clone() {
             return Ok(Self { visitor, signed_in });
         }
-        if parts.headers.get(header::ACCEPT).is_some_and(|accepted| accepted == "text/event-stream") {
+        // Scripts show no page.
+        let accepted = parts.headers.get(header::ACCEPT);
+        if accepted.is_some_and(|accepted| accepted == "text/event-stream" || accepted == "application/json")
+        {
             return Err(StatusCode::UNAUTHORIZED.into_response());
         }
-        let shown = parts.method == Method::GET && visitor.path != paths::HOME;
-        let next = paths::own(&visitor.path).filter(|_| shown);
-        let sign_in = paths::SIGN_IN;
-        Err(Redirect::to(&next.map_or(sign_in.to_owned(), |next| format!("{sign_in}?next={next}")))
-            .into_response())
+        let is_form = parts.method != Method::GET;
+        let next = match is_form {
+            true => paths::page_of_form(&visitor.path),
+            false => Some(visitor.page.as_str()).filter(|page| *page != paths::HOME),
+        };
+        let done = is_form.then_some(paths::SESSION_ENDED);
+        Err(Redirect::to(&paths::with_next(paths::SIGN_IN, next.and_then(paths::own), done)).into_response())
     }
 }
