@@ -106,6 +106,7 @@ source-unproven-obligation = Nedoloženo: podle úryvku se to smí, musí nebo n
 source-unproven-words = Nedoloženo: úryvek má s větou málo společného.
 cited-passage = Citovaný úryvek
 cited-changed = Soubor se od odpovědi změnil. Takto úryvek zněl.
+cited-gone = Soubor už ve složkách není: byl smazán nebo přejmenován. Odpověď si citovaný úryvek uchovala.
 cited-back = Zpět k odpovědi
 found-more = další: { $count }
 source-open = Otevřít zdroj

@@ -105,6 +105,7 @@ source-unproven-obligation = Not proven: the passage says otherwise what must, m
 source-unproven-words = Not proven: the passage has little in common with the sentence.
 cited-passage = The cited passage
 cited-changed = The file has changed since the answer. This is the passage as it was.
+cited-gone = The file is not there any more: it was deleted or renamed. The answer keeps the passage that it cites.
 cited-back = Back to the answer
 found-more = { $count } more
 source-open = Open the source

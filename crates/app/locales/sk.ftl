@@ -106,6 +106,7 @@ source-unproven-obligation = Nedoložené: podľa úryvku sa to smie, musí aleb
 source-unproven-words = Nedoložené: úryvok má s vetou málo spoločné.
 cited-passage = Citovaný úryvok
 cited-changed = Súbor sa od odpovede zmenil. Takto úryvok znel.
+cited-gone = Súbor už v priečinkoch nie je: bol zmazaný alebo premenovaný. Odpoveď si citovaný úryvok uchovala.
 cited-back = Späť k odpovedi
 found-more = ďalšie: { $count }
 source-open = Otvoriť zdroj

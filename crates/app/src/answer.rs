@@ -3,7 +3,7 @@
 
 use askama::Template;
 use control::live::{Citation, PartKind, Snapshot};
-use domain::answer::{Ending, ErrorCode, RunState};
+use domain::answer::{Ending, ErrorCode, RunState, Source};
 use domain::citation::Place;
 
 use crate::answer_html::AnswerHtml;
@@ -104,8 +104,18 @@ impl AnswerView {
         let of = CitingAnswer { conversation: meta.conversation, answer: meta.answer };
         let mut fitted = AnswerHtml::of(of);
         let mut cited = Vec::<&Citation>::new();
+        // The note says it in the visitor's language.
+        let said_at_end = match &snapshot.ending {
+            Some(Ending::Failed(error)) => Some(render::whole(&error.message, &(&[][..] as &[Source]))),
+            _ => None,
+        };
         for part in &snapshot.parts {
             let block = match &part.shape {
+                PartKind::Text { html, .. }
+                    if said_at_end.as_ref().is_some_and(|said| html.to_string() == *said) =>
+                {
+                    continue;
+                }
                 PartKind::Text { html, citations } => {
                     add_cited(&mut cited, citations);
                     Block::Text(page.show(part.id, blocks.len(), html, &mut fitted))

@@ -89,6 +89,9 @@ pub(crate) async fn show(
             pages.archive(&user, &workspace, &path).await
         }
         Err(WorkspaceError::IsFolder) => pages.folder(&user, &workspace, &path, shown.page, None).await,
+        Err(error @ WorkspaceError::NotFound) if shown.cited.is_some() => {
+            pages.gone(&user, error, shown.cited.as_deref().unwrap_or_default()).await
+        }
         Err(error) => Err(failed(error)),
     }
 }

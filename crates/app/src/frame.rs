@@ -53,12 +53,7 @@ impl Frame {
             is_open: summary.open_answer.is_some(),
         });
         // A refused change is shown at the path of its form, which is no page.
-        let path = match current.map_or_else(|| user.visitor.path.clone(), paths::conversation).as_str() {
-            paths::ASK => paths::HOME.to_owned(),
-            paths::NEW_FOLDER => paths::FILES.to_owned(),
-            paths::CHANGE_EMAIL | paths::CHANGE_PASSWORD | paths::DELETE_ACCOUNT => paths::ACCOUNT.to_owned(),
-            path => path.to_owned(),
-        };
+        let path = current.map_or_else(|| paths::page_of(&user.visitor.path).to_owned(), paths::conversation);
         let is_of_page = path == user.visitor.path;
         Ok(Self {
             texts: user.visitor.texts,

@@ -44,8 +44,11 @@ struct KeyView {
 struct KeysPage {
     frame: Frame,
     keys: Vec<KeyView>,
-    permissions: Vec<(Permission, String)>,
-    lives: Vec<(u32, String)>,
+    /// The permissions and lives of a new key, and which ones the form begins with.
+    permissions: Vec<(Permission, String, bool)>,
+    lives: Vec<(u32, String, bool)>,
+    /// What the form begins with.
+    form: NewKeyForm,
     /// The secret of the key that was just made, and its name.
     made: Option<(SecretKey, String)>,
     /// Programs that ask with that key.
@@ -78,15 +81,25 @@ pub(crate) struct NewKeyForm {
 }
 
 impl NewKeyForm {
-    /// Returns the restrictions, or the key of the text that says what is wrong.
-    fn restrictions(&self, environment: &Environment) -> Result<KeyRestrictions, &'static str> {
-        let permitted = |permission: &Permission| match permission {
+    /// The form of a key that may do everything.
+    fn new() -> Self {
+        let on = || Some(String::new());
+        let [read, ask, files, machine] = [on(), on(), on(), on()];
+        Self { name: String::new(), days: 0, limit: String::new(), read, ask, files, machine }
+    }
+
+    fn permits(&self, permission: Permission) -> bool {
+        match permission {
             Permission::Read => self.read.is_some(),
             Permission::Ask => self.ask.is_some(),
             Permission::Files => self.files.is_some(),
             Permission::Machine => self.machine.is_some(),
-        };
-        let permissions: Vec<_> = Permission::ALL.into_iter().filter(permitted).collect();
+        }
+    }
+
+    /// Returns the restrictions, or the key of the text that says what is wrong.
+    fn restrictions(&self, environment: &Environment) -> Result<KeyRestrictions, &'static str> {
+        let permissions: Vec<_> = Permission::ALL.into_iter().filter(|one| self.permits(*one)).collect();
         let scope = Scope::of(&permissions).ok_or("keys-no-permission")?;
         let spending_limit = match self.limit.trim() {
             "" => None,
@@ -126,7 +139,7 @@ pub(crate) async fn create(
         }
         Err(key) => texts.get(key),
     };
-    let page = keys.page(&user, Made::Refused(refused)).await?;
+    let page = keys.page(&user, Made::Refused(refused, form)).await?;
     Ok((StatusCode::BAD_REQUEST, page).into_response())
 }
 
@@ -145,16 +158,20 @@ pub(crate) async fn revoke(
 /// The outcome of the form that led to the page.
 enum Made {
     Nothing,
-    Refused(String),
+    Refused(String, NewKeyForm),
     Key { secret: SecretKey, name: String, examples: Vec<Example> },
 }
 
 impl Keys {
     async fn page(&self, user: &User, made: Made) -> Result<Response, Response> {
-        let (made, examples, error) = match made {
-            Made::Nothing => (None, Vec::new(), None),
-            Made::Refused(reason) => (None, Vec::new(), Some(reason)),
-            Made::Key { secret, name, examples } => (Some((secret, name)), examples, None),
+        let (mut form, mut error) = (NewKeyForm::new(), None);
+        let (made, examples) = match made {
+            Made::Nothing => (None, Vec::new()),
+            Made::Refused(reason, refused) => {
+                (form, error) = (refused, Some(reason));
+                (None, Vec::new())
+            }
+            Made::Key { secret, name, examples } => (Some((secret, name)), examples),
         };
         let texts = user.visitor.texts;
         let frame = Frame::load(&self.conversations, user, None).await?;
@@ -163,14 +180,17 @@ impl Keys {
         let since = usage_chart::since(self.environment.now(), usage_chart::DAYS);
         let used = self.owner.usage_by_key(&user.signed_in.principal, since).await;
         let used = used.map_err(|error| user.failed(error))?;
-        let permissions = Permission::ALL.map(|one| (one, permission(texts, one)));
-        let lives = LIVES_DAYS.map(|days| match days {
-            0 => (days, texts.get("keys-life-licence")),
-            days => (days, texts.with("keys-life-days", "count", days)),
+        let permissions = Permission::ALL.map(|one| (one, permission(texts, one), form.permits(one)));
+        let lives = LIVES_DAYS.map(|days| {
+            let label = match days {
+                0 => texts.get("keys-life-licence"),
+                days => texts.with("keys-life-days", "count", days),
+            };
+            (days, label, days == form.days)
         });
         let keys = keys.into_iter().rev().map(|key| KeyView::of(texts, key, &used)).collect();
         let (permissions, lives) = (permissions.to_vec(), lives.to_vec());
-        Ok(error::rendered(&KeysPage { frame, keys, permissions, lives, made, examples, error }))
+        Ok(error::rendered(&KeysPage { frame, keys, permissions, lives, form, made, examples, error }))
     }
 }
 

@@ -53,7 +53,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRef};
+use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use control::{
     Answers, Authenticator, Catalogs, Conversations, Credentials, Environment, Files, FirstOwner, History,
@@ -250,8 +252,18 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         .route(paths::STYLE, get(assets::style))
         .route(paths::SCRIPT, get(assets::script))
         .route(paths::ICON, get(assets::icon))
+        .method_not_allowed_fallback(page_of_form)
         // The layer has read the form within its own bounds.
         .layer(DefaultBodyLimit::disable())
         .with_state(state)
         .layer(from_fn_with_state(layer, visit::visit))
+}
+
+/// Leads to the page of a form, whose address a browser shows after the form was refused.
+async fn page_of_form(method: Method, uri: Uri) -> Response {
+    let page = paths::page_of(uri.path());
+    if method != Method::GET || page == uri.path() {
+        return StatusCode::METHOD_NOT_ALLOWED.into_response();
+    }
+    Redirect::to(page).into_response()
 }

@@ -120,12 +120,23 @@ pub(crate) fn with_next(path: &str, next: Option<&str>, done: Option<&str>) -> S
 /// The change that leads to the page for signing in when a session has ended.
 pub(crate) const SESSION_ENDED: &str = "ended";
 
-/// Returns the page that a form belongs to, by the path of the form; `None` of the start.
-pub(crate) fn page_of_form(path: &str) -> Option<&str> {
-    const CONVERSATIONS: &str = "/c/";
-    let rest = path.strip_prefix(CONVERSATIONS)?;
-    let id = rest.split('/').next()?;
-    path.get(..CONVERSATIONS.len() + id.len())
+/// Returns the page that a form belongs to, by the path of the form; the path itself if it is that of a page.
+pub(crate) fn page_of(path: &str) -> &str {
+    /// The prefixes of pages whose forms are below them, after an identifier.
+    const WITH_IDENTIFIER: [&str; 2] = ["/c/", "/operator/accounts/"];
+    if let Some(prefix) = WITH_IDENTIFIER.into_iter().find(|prefix| path.starts_with(prefix)) {
+        let rest = &path[prefix.len()..];
+        return &path[..prefix.len() + rest.find('/').unwrap_or(rest.len())];
+    }
+    match path {
+        ASK | SIGN_OUT | LANGUAGE => HOME,
+        NEW_FOLDER | DELETE_FILE | UPLOAD => FILES,
+        CHANGE_EMAIL | CHANGE_PASSWORD | DELETE_ACCOUNT | SIGN_OUT_EVERYWHERE => ACCOUNT,
+        START_MACHINE | STOP_MACHINE => MACHINE,
+        _ if path.starts_with("/account/sessions/") => ACCOUNT,
+        _ if path.starts_with("/keys/") => KEYS,
+        _ => path,
+    }
 }
 
 #[cfg(test)]
@@ -164,8 +175,18 @@ mod tests {
         assert_eq!(with_next(SIGN_IN, None, None), "/sign-in");
         let next = with_next(SIGN_IN, Some("/files/a%20b?view&page=2"), None);
         assert_eq!(next, "/sign-in?next=%2Ffiles%2Fa%2520b%3Fview%26page%3D2");
-        let next = with_next(SIGN_IN, page_of_form("/c/0190c8a0/ask"), Some(SESSION_ENDED));
+        let next = with_next(SIGN_IN, Some(page_of("/c/0190c8a0/ask")), Some(SESSION_ENDED));
         assert_eq!(next, "/sign-in?next=%2Fc%2F0190c8a0&done=ended");
-        assert_eq!((page_of_form("/ask"), page_of_form("/c/0190c8a0")), (None, Some("/c/0190c8a0")));
+        for (form, page) in [
+            (ASK, HOME),
+            (NEW_FOLDER, FILES),
+            (DELETE_ACCOUNT, ACCOUNT),
+            ("/c/0190c8a0", "/c/0190c8a0"),
+            ("/operator/accounts/0190c8a0/machine/start", "/operator/accounts/0190c8a0"),
+            ("/keys/0190c8a0/revoke", KEYS),
+            ("/files/ask", "/files/ask"),
+        ] {
+            assert_eq!(page_of(form), page, "{form}");
+        }
     }
 }

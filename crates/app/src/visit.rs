@@ -206,10 +206,8 @@ impl<S: Send + Sync> FromRequestParts<S> for User {
             return Err(StatusCode::UNAUTHORIZED.into_response());
         }
         let is_form = parts.method != Method::GET;
-        let next = match is_form {
-            true => paths::page_of_form(&visitor.path),
-            false => Some(visitor.page.as_str()).filter(|page| *page != paths::HOME),
-        };
+        let next = if is_form { paths::page_of(&visitor.path) } else { &visitor.page };
+        let next = Some(next).filter(|page| *page != paths::HOME);
         let done = is_form.then_some(paths::SESSION_ENDED);
         Err(Redirect::to(&paths::with_next(paths::SIGN_IN, next.and_then(paths::own), done)).into_response())
     }

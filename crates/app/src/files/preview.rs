@@ -1,12 +1,13 @@
 //! The page of a file: its text, table or picture, as far as that can be shown safely.
 
 use askama::Template;
-use axum::response::Response;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
 use control::UseCaseError;
 use domain::answer::Source;
 use domain::citation::Place;
 use futures_util::TryStreamExt;
-use workspace::OpenFile;
+use workspace::{OpenFile, WorkspaceError};
 
 use super::FilePages;
 use super::document::{DocumentView, PageView, Shown};
@@ -75,7 +76,30 @@ impl FilePage {
     }
 }
 
+/// The page of a file that is not there any more, but that an answer cites.
+#[derive(Template)]
+#[template(path = "gone.html")]
+struct GonePage {
+    frame: Frame,
+    cited: CitedPassage,
+}
+
 impl FilePages {
+    /// Shows what an answer cites of a file that is not there any more.
+    pub(super) async fn gone(
+        &self,
+        user: &User,
+        error: WorkspaceError,
+        named: &str,
+    ) -> Result<Response, Response> {
+        let (principal, texts) = (&user.signed_in.principal, user.visitor.texts);
+        let Some(cited) = CitedPassage::find(&self.answers, principal, texts, named).await else {
+            return Err(user.failed(error));
+        };
+        let frame = Frame::load(&self.conversations, user, None).await?;
+        Ok((StatusCode::NOT_FOUND, error::rendered(&GonePage { frame, cited })).into_response())
+    }
+
     /// Shows a file.
     pub(super) async fn preview(
         &self,
@@ -142,6 +166,11 @@ async fn preview(
     if super::image_type(file).await?.is_some() {
         return Ok(Some(Preview::Image(format!("{href}?image"))));
     }
+    let extension = file.name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+    // They are texts, but encoded ones.
+    if matches!(extension.as_deref(), Some("eml" | "mbox" | "mht" | "mhtml")) {
+        return Ok(None);
+    }
     let from = match cited.map(|cited| &cited.place) {
         Some(Place::File { lines: Some((first, _)), .. }) if file.size > SHOWN_MAX_BYTES => {
             start_of_line(file, first.saturating_sub(LINES_BEFORE)).await?
@@ -149,7 +178,6 @@ async fn preview(
         _ => 0,
     };
     let Some(text) = text(part(file, from, SHOWN_MAX_BYTES).await?) else { return Ok(None) };
-    let extension = file.name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
     let cited = cited.map(|cited| (cited.place.clone(), cited.text.clone()));
     // Parsing takes milliseconds.
     let made = tokio::task::spawn_blocking(move || {
