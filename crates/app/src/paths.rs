@@ -105,16 +105,15 @@ pub(crate) fn own(address: &str) -> Option<&str> {
     (own && !is_sign_in && address.len() <= RETURN_MAX_BYTES).then_some(address)
 }
 
-/// Returns the address of a page from which the visitor goes on to `next`, and that says what was done.
+/// Returns the address of a page from which the visitor goes on to `next`, an [`own`] one, and that says what was done.
 pub(crate) fn with_next(path: &str, next: Option<&str>, done: Option<&str>) -> String {
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    for (name, value) in [("next", next), ("done", done)] {
-        if let Some(value) = value {
-            query.append_pair(name, value);
-        }
+    let next = next.map(|next| next.replace('%', "%25").replace('&', "%26").replace('+', "%2B"));
+    match (next, done) {
+        (None, None) => path.to_owned(),
+        (Some(next), None) => format!("{path}?next={next}"),
+        (None, Some(done)) => format!("{path}?done={done}"),
+        (Some(next), Some(done)) => format!("{path}?next={next}&done={done}"),
     }
-    let query = query.finish();
-    if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
 }
 
 /// The change that leads to the page for signing in when a session has ended.
@@ -174,9 +173,9 @@ mod tests {
     fn signing_in_leads_back_to_the_page() {
         assert_eq!(with_next(SIGN_IN, None, None), "/sign-in");
         let next = with_next(SIGN_IN, Some("/files/a%20b?view&page=2"), None);
-        assert_eq!(next, "/sign-in?next=%2Ffiles%2Fa%2520b%3Fview%26page%3D2");
+        assert_eq!(next, "/sign-in?next=/files/a%2520b?view%26page=2");
         let next = with_next(SIGN_IN, Some(page_of("/c/0190c8a0/ask")), Some(SESSION_ENDED));
-        assert_eq!(next, "/sign-in?next=%2Fc%2F0190c8a0&done=ended");
+        assert_eq!(next, "/sign-in?next=/c/0190c8a0&done=ended");
         for (form, page) in [
             (ASK, HOME),
             (NEW_FOLDER, FILES),

@@ -74,6 +74,8 @@ fn a_key_with_wrong_fields_is_not_made() {
         [("name", "refused"), ("days", "30"), ("limit", "")],
     ] {
         let page = browser.post("/keys", &fields).expect_page(400);
+        let name = fields[0].1;
+        assert!(page.contains(&format!("name=\"name\" value=\"{name}\"")), "what was written stays: {page}");
         assert!(page.contains("role=\"alert\"") && !page.contains("id=\"secret\""), "{page}");
     }
     assert!(!browser.get("/keys").expect_page(200).contains("refused"));

@@ -54,6 +54,13 @@ fn a_citation_leads_to_its_passage_in_the_file() {
     assert!(changed.contains("The file has changed since the answer."), "{changed}");
     assert!(!shown.contains("has changed"), "{shown}");
 
+    // Of one that was deleted, the passage stays.
+    browser.post("/workspace/delete", &[("path", "/uploads/a lease.txt")]);
+    let gone = browser.get(file).expect_page(404);
+    assert!(gone.contains("Lease of flat 7") && gone.contains("it was deleted or renamed"), "{gone}");
+    assert_eq!(attribute(&gone, "#a-", "href"), back);
+    browser.upload("/uploads", &[("a lease.txt", b"Other words.\n")]).expect_redirect("/files/uploads");
+
     // Nobody else learns of the passage, and what names none is left out.
     let other = account_with_password(&stage.service);
     let stranger = Browser::new(&stage.service);

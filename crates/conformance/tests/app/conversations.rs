@@ -116,10 +116,10 @@ fn a_long_conversation_is_shown_from_its_end_and_leads_to_its_beginning() {
         |page: &str| (0..MANY).filter(|n| page.contains(&format!(">Question {n}.</p>"))).collect::<Vec<_>>();
     let page = browser.get(&format!("/c/{chat}")).expect_page(200);
     assert_eq!(asked(&page), (2..MANY).collect::<Vec<_>>());
-    let earlier = attribute(&page, "?from=", "href");
+    let earlier = attribute(page.split("id=\"main\"").last().expect("content"), "?from=", "href");
     let page = browser.get(&earlier).expect_page(200);
     assert_eq!(asked(&page)[..3], [0, 1, 2]);
-    let later = attribute(&page, "?from=", "href");
+    let later = attribute(page.split("id=\"main\"").last().expect("content"), "?from=", "href");
     let rest = browser.get(&later).expect_page(200);
     let whole = [asked(&page), asked(&rest)].concat();
     assert_eq!(whole, (0..MANY).collect::<Vec<_>>(), "nothing is left out or shown twice");

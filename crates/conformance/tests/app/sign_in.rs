@@ -40,6 +40,33 @@ fn a_session_begins_with_the_password_and_ends_with_signing_out() {
 }
 
 #[test]
+fn signing_in_and_choosing_a_language_lead_back_to_the_page() {
+    let stage = Stage::new();
+    let browser = Browser::new(&stage.service);
+    let page = "/files/uploads/a%20b.txt?view&page=2";
+    browser.get(page).expect_redirect("/sign-in?next=/files/uploads/a%2520b.txt?view%26page=2");
+    let form = browser.get("/sign-in?next=/files/uploads/a%2520b.txt?view%26page=2").expect_page(200);
+    assert_eq!(form.matches(&format!("value=\"{}\"", page.replace('&', "&#38;"))).count(), 2, "{form}");
+    browser.post("/language", &[("language", "cs"), ("next", page)]).expect_redirect(page);
+    let fields = [("email", stage.account.email.as_str()), ("password", PASSWORD), ("next", page)];
+    browser.post("/sign-in", &fields).expect_redirect(page);
+    let history = browser.get("/history?q=rent&page=2").expect_page(200);
+    assert!(history.contains("name=\"next\" value=\"/history?q=rent&#38;page=2\""), "{history}");
+
+    // A form that comes too late says why nothing was done, and leads back to its page.
+    let late = Browser::new(&stage.service);
+    let conversation = "/c/0190c8a0-0000-7000-8000-000000000000";
+    let answer = late.post(&format!("{conversation}/ask"), &[("input", "Hello")]);
+    answer.expect_redirect(&format!("/sign-in?next={conversation}&done=ended"));
+    let form = late.get("/sign-in?done=ended").expect_page(200);
+    assert!(form.contains("Your session has ended. Sign in again."), "{form}");
+    // What a refused form leaves in the address bar leads to its page.
+    browser.get("/ask").expect_redirect("/");
+    browser.get(&format!("{conversation}/ask")).expect_redirect(conversation);
+    assert_eq!(browser.get("/account/email").header("location"), Some("/account"));
+}
+
+#[test]
 fn nobody_is_sent_to_another_site_after_signing_in() {
     let stage = Stage::new();
     for next in
@@ -145,7 +172,7 @@ fn pages_speak_the_language_of_the_browser_or_the_chosen_one() {
     assert!(czech.contains("lang=\"cs\"") && czech.contains("Přihlásit se"), "{czech}");
     browser.post("/language", &[("language", "<b>"), ("next", "//evil.example")]).expect_redirect("/");
     let account = service.account_as(&NewAccount::default());
-    assert!(browser.sign_in(&account.email, "anything at all").expect_page(401).contains("není správně"));
+    assert!(browser.sign_in(&account.email, "anything at all").expect_page(401).contains("není správné"));
 }
 
 #[test]
