@@ -329,10 +329,11 @@ impl Answer {
     /// Returns the finished text so far: Markdown without marks. Empty at the start.
     #[must_use]
     pub fn text(&self) -> String {
+        let last = self.last_source();
         let mut out = String::new();
         for part in &self.parts {
             if let Body::Text(markdown) = &part.body {
-                let piece = citation::strip(markdown);
+                let piece = citation::strip_up_to(markdown, last);
                 let piece = piece.trim_matches('\n');
                 if !out.is_empty() && !piece.is_empty() {
                     out.push_str("\n\n");
@@ -341,6 +342,12 @@ impl Answer {
             }
         }
         out
+    }
+
+    /// Returns the greatest number that can be cited; 0 if there is none.
+    #[must_use]
+    pub fn last_source(&self) -> u32 {
+        self.sources.iter().map(|source| source.number).max().unwrap_or(0)
     }
 
     /// Returns the place that a number cites.

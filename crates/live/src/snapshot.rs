@@ -7,7 +7,7 @@ use crate::proof::prove_citations;
 use bytes::Bytes;
 use domain::agent::AgentName;
 use domain::answer::{Answer, Body, Ending, Part, Run, RunState, Stamp};
-use domain::citation::{Place, Stripper, strip};
+use domain::citation::{Place, Stripper, strip_up_to};
 use domain::id::PartId;
 use domain::skill::SkillName;
 use domain::step::Purpose;
@@ -313,7 +313,7 @@ impl Piece {
     /// Renders a finished text as a whole, once.
     fn settled(&mut self, markdown: &str, answer: &Answer) -> Shown {
         let whole = || Shown {
-            text: Rope::of(strip(markdown).trim_matches('\n')),
+            text: Rope::of(strip_up_to(markdown, answer.last_source()).trim_matches('\n')),
             html: Rope::of(render::whole(markdown, answer)),
             citations: checked_citations(markdown, answer),
         };
@@ -327,7 +327,7 @@ impl Piece {
         }
         self.processed = markdown.len();
         self.marked |= new.contains(']');
-        self.stripper.push(new);
+        self.stripper.push(new, answer.last_source());
         self.renderer.push(new, answer);
         let stripped = self.stripper.text()[self.stripped..].to_owned();
         self.stripped += stripped.len();

@@ -25,11 +25,18 @@ pub use renderer::Renderer;
 pub trait Sources {
     /// Returns the place of the passage with this number; `None` drops the mark.
     fn place(&self, number: u32) -> Option<&Place>;
+
+    /// Returns the greatest number of a passage, 0 without one. A greater number in brackets is no mark.
+    fn last(&self) -> u32;
 }
 
 impl Sources for Answer {
     fn place(&self, number: u32) -> Option<&Place> {
         self.source(number)
+    }
+
+    fn last(&self) -> u32 {
+        self.last_source()
     }
 }
 
@@ -37,11 +44,19 @@ impl Sources for [Source] {
     fn place(&self, number: u32) -> Option<&Place> {
         self.iter().find(|source| source.number == number).map(|source| &source.place)
     }
+
+    fn last(&self) -> u32 {
+        self.iter().map(|source| source.number).max().unwrap_or(0)
+    }
 }
 
 impl<S: Sources + ?Sized> Sources for &S {
     fn place(&self, number: u32) -> Option<&Place> {
         (**self).place(number)
+    }
+
+    fn last(&self) -> u32 {
+        (**self).last()
     }
 }
 

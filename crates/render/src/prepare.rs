@@ -26,15 +26,16 @@ pub(crate) fn normalize(markdown: &str) -> Cow<'_, str> {
 /// Prepares normalized text for the parser. Unfinished text is limited to its unambiguous part.
 pub(crate) fn prepare(markdown: &str, sources: &dyn Sources, finished: bool) -> String {
     let mut out = String::with_capacity(markdown.len() + 64);
+    let last = sources.last();
     if finished {
-        pieces(markdown).for_each(|piece| push(markdown, piece, sources, &mut out));
+        pieces(markdown).for_each(|piece| push(markdown, piece, (sources, last), &mut out));
     } else {
-        decided_pieces(markdown).for_each(|piece| push(markdown, piece, sources, &mut out));
+        decided_pieces(markdown).for_each(|piece| push(markdown, piece, (sources, last), &mut out));
     }
     out
 }
 
-fn push(markdown: &str, piece: Piece, sources: &dyn Sources, out: &mut String) {
+fn push(markdown: &str, piece: Piece, (sources, last): (&dyn Sources, u32), out: &mut String) {
     match piece {
         Piece::Text(range) => {
             let follows_bracket = range.start > 0 && markdown.as_bytes().get(range.start - 1) == Some(&b']');
@@ -57,6 +58,7 @@ fn push(markdown: &str, piece: Piece, sources: &dyn Sources, out: &mut String) {
             out.push(']');
             out.push_str(&markdown[mark.brackets.end..mark.whole.end]);
         }
+        Piece::Mark(mark) if mark.number > last => out.push_str(&markdown[mark.whole]),
         Piece::Mark(_) => {}
     }
 }

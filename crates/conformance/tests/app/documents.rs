@@ -50,7 +50,11 @@ fn a_pdf_is_shown_as_pictures_of_its_pages_with_their_text() {
     stranger.sign_in(&other.email, PASSWORD).expect_redirect("/");
     stranger.get(&address).expect_page(404);
     let refused = Browser::new(&stage.service).get(&address);
-    assert!(refused.header("location").is_some_and(|page| page.starts_with("/sign-in?next=/files/uploads/lease.pdf")));
+    assert!(
+        refused
+            .header("location")
+            .is_some_and(|page| page.starts_with("/sign-in?next=/files/uploads/lease.pdf"))
+    );
     // A scan has pictures without a text.
     let scan = browser.get("/files/uploads/lease.pdf?view").expect_page(200);
     assert!(scan.contains("?drawn=1") && !scan.contains("Text of the page"), "{scan}");

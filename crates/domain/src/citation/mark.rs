@@ -32,6 +32,17 @@ pub enum Piece {
     Mark(Mark),
 }
 
+impl Piece {
+    /// Returns the range that stays where marks with numbers up to `last` are removed.
+    fn kept(self, last: u32) -> Range<usize> {
+        match self {
+            Self::Text(range) | Self::Code(range) => range,
+            Self::Mark(mark) if mark.number > last => mark.whole,
+            Self::Mark(mark) => mark.whole.start..mark.whole.start,
+        }
+    }
+}
+
 /// A mark in Markdown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
@@ -90,11 +101,16 @@ pub fn marks(markdown: &str) -> impl Iterator<Item = Mark> + '_ {
 /// Removes the marks from finished Markdown.
 #[must_use]
 pub fn strip(markdown: &str) -> String {
+    strip_up_to(markdown, MARK_MAX)
+}
+
+/// Removes the marks with numbers up to `last`, that of the last passage, from finished Markdown. A greater number in brackets cites
+/// nothing: it is the paragraph of a judgment, or an index of an array.
+#[must_use]
+pub fn strip_up_to(markdown: &str, last: u32) -> String {
     let mut out = String::with_capacity(markdown.len());
     for piece in pieces(markdown) {
-        if let Piece::Text(range) | Piece::Code(range) = piece {
-            out.push_str(&markdown[range]);
-        }
+        out.push_str(&markdown[piece.kept(last)]);
     }
     out
 }
@@ -119,17 +135,19 @@ pub fn renumber(markdown: &str, number: impl Fn(u32) -> Option<u32>) -> String {
 }
 
 /// Removes the marks from Markdown that is still being written. [`Stripper::text`] is always a prefix of its
-/// later values and of [`strip`] of the complete text. Each byte is scanned a bounded number of times.
+/// later values, and of [`strip_up_to`] of the complete text if the last number stays. Each byte is scanned a bounded number of times.
 #[derive(Debug, Clone, Default)]
 pub struct Stripper {
     scanner: Scanner,
+    last: u32,
     pending: String,
     out: String,
 }
 
 impl Stripper {
-    /// Appends text.
-    pub fn push(&mut self, markdown: &str) {
+    /// Appends text. Marks with numbers up to `last` are removed.
+    pub fn push(&mut self, markdown: &str, last: u32) {
+        self.last = last;
         self.pending.push_str(markdown);
         self.advance(false);
     }
@@ -150,9 +168,7 @@ impl Stripper {
     fn advance(&mut self, ended: bool) {
         let mut at = 0;
         while let Some(piece) = self.scanner.piece(&self.pending, &mut at, ended) {
-            if let Piece::Text(range) | Piece::Code(range) = piece {
-                self.out.push_str(&self.pending[range]);
-            }
+            self.out.push_str(&self.pending[piece.kept(self.last)]);
         }
         self.pending.drain(..at);
     }

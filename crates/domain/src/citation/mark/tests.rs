@@ -44,6 +44,14 @@ fn text_that_only_resembles_a_mark_stays() {
 
 #[test]
 fn code_ends_with_its_paragraph_and_fence() {
+    for (last, stripped) in [(0, "a[0] + a[3], at [45]"), (4, "a[0] + a, at [45]"), (99, "a[0] + a, at")] {
+        assert_eq!(strip_up_to("a[0] + a[3], at [45]", last), stripped);
+        let mut stripper = Stripper::default();
+        for letter in ["a[0] + a[", "3], at [4", "5]"] {
+            stripper.push(letter, last);
+        }
+        assert_eq!(stripper.finish(), stripped);
+    }
     assert_eq!(strip("a ` b [1]\n\nc ` d [2]"), "a ` b\n\nc ` d");
     assert_eq!(strip("- a ` b [1]\n- c ` d"), "- a ` b\n- c ` d");
     assert_eq!(strip("```\n[1]\n```\nafter [2]."), "```\n[1]\n```\nafter.");
@@ -58,7 +66,7 @@ fn a_half_mark_is_never_shown() {
     let mut stripper = Stripper::default();
     let mut shown = Vec::new();
     for piece in ["It is", " ", "[", "1", "]", ".", " Then `", "x[1]", "` ends ["] {
-        stripper.push(piece);
+        stripper.push(piece, MARK_MAX);
         shown.push(stripper.text().to_owned());
     }
     assert_eq!(
@@ -82,10 +90,10 @@ fn a_half_mark_is_never_shown() {
 fn waiting_is_bounded() {
     for opening in ["`", "](", "   ", "```"] {
         let mut stripper = Stripper::default();
-        stripper.push("a ");
-        stripper.push(opening);
+        stripper.push("a ", MARK_MAX);
+        stripper.push(opening, MARK_MAX);
         for _ in 0..10_000 {
-            stripper.push("ab [x] ");
+            stripper.push("ab [x] ", MARK_MAX);
         }
         assert!(stripper.text().len() > 60_000, "{opening:?}");
     }
@@ -110,7 +118,7 @@ proptest! {
         while characters.peek().is_some() {
             let piece: String = characters.by_ref().take(cuts.next().unwrap_or(1)).collect();
             let before = stripper.text().to_owned();
-            stripper.push(&piece);
+            stripper.push(&piece, MARK_MAX);
             prop_assert!(stripper.text().starts_with(&before));
             prop_assert!(whole.starts_with(stripper.text()), "{:?} then {:?}", stripper.text(), whole);
         }

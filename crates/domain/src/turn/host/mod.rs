@@ -100,7 +100,7 @@ impl Turn {
         let log = setup.present.log.clone();
         let mut answer = Answer::rebuild(setup.answer, &setup.present.attachments, &log, None);
         answer.stamp = Stamp { epoch: setup.epoch, revision: 0 };
-        let next_source = last_source(&answer) + 1;
+        let next_source = answer.last_source() + 1;
         Self {
             transcript: Transcript::new(
                 &setup.earlier,
@@ -334,7 +334,7 @@ impl Turn {
         // Citations of an earlier attempt are removed.
         if step.plan.is_none() {
             self.publish(Change::StepBegan { number }, effects);
-            self.next_source = last_source(&self.answer) + 1;
+            self.next_source = self.answer.last_source() + 1;
         }
         effects.push(Effect::CallModel {
             number,
@@ -537,11 +537,6 @@ impl Turn {
         effects.push(Effect::Complete(Box::new(Completion { partial, cost, bill, ending, answer })));
     }
 }
-
-fn last_source(answer: &Answer) -> u32 {
-    answer.sources.iter().map(|source| source.number).max().unwrap_or(0)
-}
-
 /// Returns `true` if an identifier is used in the answer, by a call or by the attachments' result.
 fn is_call_of(log: &[LogEntry], id: &str) -> bool {
     log.iter().any(|entry| match entry {
