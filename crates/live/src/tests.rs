@@ -64,8 +64,8 @@ fn a_revision_is_made_once_for_all_readers() {
 fn text_of_a_cut_attempt_is_removed() {
     let live = live(1);
     live.fold(stamp(1), Change::StepBegan { number: 0 });
-    fold(&live, text(2, "wrong **way**"));
-    assert_eq!(live.snapshot().text.to_string(), "wrong **way**");
+    fold(&live, text(2, "wrong **way** in"));
+    assert_eq!(live.snapshot().text.to_string(), "wrong **way** in");
     live.fold(stamp(3), Change::StepBegan { number: 0 });
     assert_eq!(live.snapshot().text.to_string(), "");
     fold(&live, text(4, "right"));

@@ -20,6 +20,8 @@ use syntax::{
 /// The greatest number of a mark. Three digits, so that the year of a reported case, `[2019] UKSC 5`, is not
 /// a mark.
 pub const MARK_MAX: u32 = 999;
+/// The most delimiters of an emphasis that are removed with a mark.
+const EMPHASIS_MAX: usize = 3;
 
 /// A piece of Markdown: text, code, or a mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +48,8 @@ impl Piece {
 /// A mark in Markdown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
-    /// The range that is removed with the mark: with the white space before it, or after it at the beginning of a line.
+    /// The range that is removed with the mark: with the white space before it, or after it at the beginning of a line, and with the
+    /// delimiters that emphasize it alone.
     pub whole: Range<usize>,
     /// The brackets and the number.
     pub brackets: Range<usize>,
@@ -271,10 +274,12 @@ impl Scanner {
                 match text.get(spaces) {
                     None if !ended && spaces < SPACES_MAX => None,
                     Some(b'[') => self.bracket(text, spaces, ended),
+                    Some(b'*' | b'_' | b'~') => self.emphasis(text, spaces, ended),
                     _ => Some(Found::Text(spaces)),
                 }
             }
             b'[' => self.bracket(text, 0, ended),
+            b'*' | b'_' | b'~' => self.emphasis(text, 0, ended),
             b'\\' => match text.get(1) {
                 None if !ended => None,
                 Some(next) if next.is_ascii_punctuation() => Some(Found::Text(2)),
@@ -298,8 +303,38 @@ impl Scanner {
                 _ => Some(Found::Text(1)),
             },
             _ => Some(Found::Text(run(text, |byte| {
-                !matches!(byte, b'\n' | b' ' | b'\t' | b'[' | b'\\' | b'`' | b']')
+                !matches!(byte, b'\n' | b' ' | b'\t' | b'[' | b'\\' | b'`' | b']' | b'*' | b'_' | b'~')
             }))),
+        }
+    }
+
+    /// Scans the delimiters of an emphasis after `before` bytes of white space. What emphasizes a mark alone is removed with it.
+    fn emphasis(&self, text: &[u8], before: usize, ended: bool) -> Option<Found> {
+        let delimiter = text[before];
+        let length = run(&text[before..], |byte| byte == delimiter);
+        let no_mark = Some(Found::Text(before + length.min(EMPHASIS_MAX)));
+        if length > EMPHASIS_MAX {
+            return no_mark;
+        }
+        let inside = before + length;
+        match text.get(inside) {
+            None if !ended => return None,
+            Some(b'[') => {}
+            _ => return no_mark,
+        }
+        let Found::Mark { brackets, number, .. } = self.bracket(&text[inside..], 0, ended)? else {
+            return no_mark;
+        };
+        let rest = &text[inside + brackets..];
+        let closing = run(rest, |byte| byte == delimiter);
+        match rest.get(closing) {
+            None if !ended && closing <= length => return None,
+            _ if closing != length => return no_mark,
+            next => {
+                let at_start = before == 0 && self.position == Position::ContentStart;
+                let space = usize::from(at_start && matches!(next, Some(b' ' | b'\t')));
+                Some(Found::Mark { before: inside, brackets, after: closing + space, number })
+            }
         }
     }
 

@@ -52,6 +52,15 @@ fn code_ends_with_its_paragraph_and_fence() {
         }
         assert_eq!(stripper.finish(), stripped);
     }
+    for (marked, stripped) in [
+        ("The rent is 700 EUR **[1]**.", "The rent is 700 EUR."),
+        ("Due *[1]*, _[2]_ and ***[3]***~~[4]~~", "Due, and"),
+        ("**[1]** Rent", "Rent"),
+        ("**Rent [1]** and *[2] more* and **[3]*", "**Rent** and * more* and ***"),
+        ("****[1]****", "********"),
+    ] {
+        assert_eq!(strip(marked), stripped);
+    }
     assert_eq!(strip("a ` b [1]\n\nc ` d [2]"), "a ` b\n\nc ` d");
     assert_eq!(strip("- a ` b [1]\n- c ` d"), "- a ` b\n- c ` d");
     assert_eq!(strip("```\n[1]\n```\nafter [2]."), "```\n[1]\n```\nafter.");
