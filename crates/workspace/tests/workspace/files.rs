@@ -103,6 +103,8 @@ async fn destinations_have_to_be_folders() {
 #[tokio::test]
 async fn temporary_uploads_overwrite_nothing_and_go_with_their_folder() {
     let host = Host::new().await;
+    let in_the_way = host.upload("/uploads", ".tmp", "x").await;
+    assert!(matches!(in_the_way, Err(WorkspaceError::InvalidName(_))), "{in_the_way:?}");
     std::fs::remove_dir(host.at("uploads")).unwrap();
     let name = FileName::from_upload("brief.pdf").unwrap();
     let mut paths = Vec::new();
