@@ -47,7 +47,7 @@ struct KeysPage {
     /// The permissions and lives of a new key, and which ones the form begins with.
     permissions: Vec<(Permission, String, bool)>,
     lives: Vec<(u32, String, bool)>,
-    /// What the form begins with.
+    /// The fields that the form begins with.
     form: NewKeyForm,
     /// The secret of the key that was just made, and its name.
     made: Option<(SecretKey, String)>,

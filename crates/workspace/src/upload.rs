@@ -262,9 +262,8 @@ impl Staged {
             Destination::Folder(asked) => existing(home, asked)?,
             Destination::Temporary => return self.place_in_own_folder(name),
         };
-        // A file there would be in the way of all temporary uploads.
         if path.join(name.as_bytes()) == WorkspacePath::temporary() {
-            return Err(NameError::NotAllowed.into());
+            return Err(NameError::NotAllowed.into()); // in the way of all temporary uploads
         }
         match same_name {
             SameName::Replace => self.place_in(&path, &folder, name),
