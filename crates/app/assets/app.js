@@ -237,6 +237,11 @@ const showSettings = (choice) => {
   show();
 };
 
+// What scrolls by itself is reached by keyboard.
+const reachScrolling = (element) => {
+  if (element.scrollHeight > element.clientHeight || element.scrollWidth > element.clientWidth) element.tabIndex = 0;
+};
+
 // Shows a time in the time zone of the visitor.
 const localise = (element) => {
   // The service writes days as they are written in Britain.
@@ -315,6 +320,7 @@ document.querySelector("[action='/sign-out']")?.addEventListener("submit", forge
 if (HTMLElement.prototype.showPopover) document.addEventListener("focusin", closeSide);
 document.querySelectorAll(".home select[name=model]").forEach(showSettings);
 document.querySelectorAll("time[data-time]").forEach(localise);
+document.querySelectorAll(".said, .preview pre").forEach(reachScrolling);
 // Clipboards are closed to pages over plain HTTP.
 if (navigator.clipboard) {
   document.querySelectorAll("[data-copy]").forEach(offerCopy);
