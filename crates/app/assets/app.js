@@ -1,5 +1,5 @@
 // The script of the web application. Every page works without it: it lets an answer grow in place, sends a question with
-// Enter, shows times in the visitor's time zone, and copies keys, answers and code.
+// Enter, keeps what was not sent, shows times in the visitor's time zone, and copies keys, answers and code.
 
 "use strict";
 
@@ -55,11 +55,22 @@ const afterFrames = (count, task) => requestAnimationFrame(count > 1 ? () => aft
 const TURN_MS = 8;
 
 // Says that the connection is lost, until it is there again.
-const tellConnection = (source) => {
+const connection = new EventTarget();
+const tellLost = (isLost) => {
   const status = document.querySelector("[data-lost]");
-  source.addEventListener("open", () => { status.textContent = ""; });
-  source.addEventListener("error", () => { status.textContent = status.dataset.lost; });
+  status.textContent = isLost ? status.dataset.lost : "";
 };
+const tellConnection = (source) => {
+  source.addEventListener("open", () => {
+    tellLost(false);
+    connection.dispatchEvent(new Event("back"));
+  });
+  source.addEventListener("error", () => tellLost(true));
+};
+const connected = () => new Promise((resolve) => {
+  connection.addEventListener("back", resolve, { once: true });
+  window.addEventListener("online", resolve, { once: true });
+});
 
 // Follows an answer in progress. Each event has what has changed since the one before; a long change comes in several.
 const follow = (article) => {
@@ -142,21 +153,75 @@ const stopInPlace = async (event) => {
   if (!event.submitter?.matches(".stop")) return;
   event.preventDefault();
   const { formAction } = event.submitter;
-  const stopped = await fetch(formAction, { method: "POST", redirect: "manual" }).catch(() => null);
-  // Success leads to the page of the conversation, which is here. Without a connection, the page says so.
-  if (stopped && stopped.type !== "opaqueredirect") window.location.reload();
+  const stop = () => fetch(formAction, { method: "POST", redirect: "manual" }).catch(() => null);
   // The button goes away.
-  else event.target.querySelector("textarea").focus();
+  event.target.querySelector("textarea").focus();
+  let stopped = await stop();
+  if (!stopped) {
+    // Without a connection, the page says so, and asks again once it is back.
+    tellLost(true);
+    await connected();
+    if (document.getElementById("main").dataset.state !== "open") return;
+    stopped = await stop();
+    tellLost(!stopped);
+  }
+  // Success leads to the page of the conversation, which is here.
+  if (stopped && stopped.type !== "opaqueredirect") window.location.reload();
 };
 
-// Enter sends the question, Shift and Enter begins a new line.
+// What was written and not sent survives other forms of the page, a reload and the end of the session. The tab keeps it, for
+// this account, until its question is asked or the account signs out.
+const DRAFTS_MAX = 20;
+const DRAFT_CHARACTERS_MAX = 100_000;
+const DRAFTS = `drafts:${document.querySelector("#side .email")?.title}`;
+const readDrafts = () => {
+  try {
+    return new Map(JSON.parse(window.sessionStorage.getItem(DRAFTS)));
+  } catch {
+    return new Map();
+  }
+};
+const writeDrafts = (drafts) => {
+  try {
+    window.sessionStorage.setItem(DRAFTS, JSON.stringify([...drafts].slice(-DRAFTS_MAX)));
+  } catch { /* The browser keeps nothing, or its room is full. */ }
+};
+let keepsDrafts = true;
+const keepDraft = (form) => {
+  const input = form.querySelector("textarea");
+  // A page that answers a form has what was sent with it.
+  if (!input.value) input.value = readDrafts().get(form.action) ?? "";
+  const keep = () => {
+    const kept = readDrafts();
+    kept.delete(form.action);
+    if (keepsDrafts && input.value.trim() && input.value.length <= DRAFT_CHARACTERS_MAX) kept.set(form.action, input.value);
+    writeDrafts(kept);
+  };
+  window.addEventListener("pagehide", keep);
+  document.addEventListener("visibilitychange", () => { if (document.hidden) keep(); });
+};
+const forgetDrafts = () => {
+  keepsDrafts = false;
+  writeDrafts(new Map());
+};
+// A question that is on its page was accepted.
+const forgetAsked = (conversation) => {
+  const words = (text) => text.replace(/\s+/gu, " ").trim();
+  const asked = words([...conversation.querySelectorAll(".said")].at(-1)?.textContent ?? "");
+  writeDrafts(new Map([...readDrafts()].filter(([, text]) => words(text) !== asked)));
+};
+
+// Enter sends the question, Shift and Enter begins a new line. A keyboard on a touch screen has no Shift for that.
+const TOUCH = window.matchMedia("(hover: none) and (pointer: coarse)");
 const compose = (form) => {
   const input = form.querySelector("textarea");
   const main = document.getElementById("main");
+  if (!form.matches(".edit")) keepDraft(form);
   // A text that is edited is continued at its end.
   input.setSelectionRange(input.value.length, input.value.length);
   input.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    if (TOUCH.matches && !event.ctrlKey && !event.metaKey) return;
     event.preventDefault();
     if (main.dataset.state !== "open" && input.value.trim()) form.requestSubmit(form.querySelector(".send"));
   });
@@ -170,6 +235,11 @@ const showSettings = (choice) => {
   });
   choice.addEventListener("change", show);
   show();
+};
+
+// What scrolls by itself is reached by keyboard.
+const reachScrolling = (element) => {
+  if (element.scrollHeight > element.clientHeight || element.scrollWidth > element.clientWidth) element.tabIndex = 0;
 };
 
 // Shows a time in the time zone of the visitor.
@@ -196,18 +266,24 @@ const copied = (article) => {
   });
 };
 
+// The time for which a button says that it has copied, in milliseconds.
+const COPIED_MS = 2000;
 const offerCopy = (button) => {
+  const label = button.lastChild;
+  const text = label.textContent;
+  let timer = 0;
   button.hidden = false;
   button.addEventListener("click", async () => {
     const source = document.getElementById(button.dataset.copy);
     if (source.matches("article")) await navigator.clipboard.write([copied(source)]);
     else await navigator.clipboard.writeText(source.textContent);
-    button.lastChild.textContent = button.dataset.done;
+    label.textContent = button.dataset.done;
+    window.clearTimeout(timer);
+    timer = window.setTimeout(() => { label.textContent = text; }, COPIED_MS);
   });
 };
 
 // Copies a block of code. Answers that grow get further blocks, so the page listens for them all.
-const COPIED_MS = 2000;
 let forgetCopied = () => {};
 const copyCode = async ({ target }) => {
   const button = target.closest(".copy-code");
@@ -231,10 +307,20 @@ const copyCode = async ({ target }) => {
   forgetCopied = forget;
 };
 
+// The menu lies over the page: it closes when the focus leaves it.
+const closeSide = ({ target }) => {
+  const side = document.querySelector("#side:popover-open");
+  if (side && !side.contains(target)) side.hidePopover();
+};
+
 document.querySelectorAll("article[data-events]").forEach(follow);
+document.querySelectorAll(".conversation").forEach(forgetAsked);
 document.querySelectorAll(".composer").forEach(compose);
+document.querySelector("[action='/sign-out']")?.addEventListener("submit", forgetDrafts);
+if (HTMLElement.prototype.showPopover) document.addEventListener("focusin", closeSide);
 document.querySelectorAll(".home select[name=model]").forEach(showSettings);
 document.querySelectorAll("time[data-time]").forEach(localise);
+document.querySelectorAll(".said, .preview pre").forEach(reachScrolling);
 // Clipboards are closed to pages over plain HTTP.
 if (navigator.clipboard) {
   document.querySelectorAll("[data-copy]").forEach(offerCopy);

@@ -7,6 +7,8 @@ const CARD_STAYS_MS = 250;
 // Cards are kept while the answers that they belong to are completed.
 const CARDS_MAX = 200;
 const CARD_GAP = 8;
+// A card is at least so high, even where it covers its citation.
+const CARD_HEIGHT_MIN = 180;
 
 const cards = new Map();
 const loadCard = async (address) => {
@@ -35,16 +37,21 @@ const offerCards = () => {
     of = null;
     if (card.matches(":popover-open")) card.hidePopover();
   };
-  // Below the citation, or above it where there is more room; within the window.
+  // Below the citation, or above it where there is more room; within the window, below the bar.
   const place = () => {
     const [at] = [...of.getClientRects()].slice(-1);
-    const { width, height } = card.getBoundingClientRect();
     const { clientWidth, clientHeight } = document.documentElement;
-    const isBelow = clientHeight - at.bottom > height + CARD_GAP || at.top < clientHeight - at.bottom;
+    const first = document.querySelector(".bar").offsetHeight + CARD_GAP / 2;
+    const last = clientHeight - CARD_GAP / 2;
+    const above = at.top - CARD_GAP / 2 - first;
+    const below = last - at.bottom - CARD_GAP / 2;
+    card.style.maxHeight = `${Math.min(Math.max(above, below, CARD_HEIGHT_MIN), last - first)}px`;
+    const { width, height } = card.getBoundingClientRect();
+    const isBelow = below >= height || below >= above;
     const left = Math.max(CARD_GAP, Math.min(at.left - CARD_GAP, clientWidth - width - CARD_GAP));
     const top = isBelow ? at.bottom + CARD_GAP / 2 : at.top - height - CARD_GAP / 2;
     card.style.left = `${left + window.scrollX}px`;
-    card.style.top = `${Math.max(0, top + window.scrollY)}px`;
+    card.style.top = `${Math.max(first, Math.min(top, last - height)) + window.scrollY}px`;
   };
   const show = async (link) => {
     if (of === link) return;

@@ -202,59 +202,100 @@ const takeChosen = (picker, take) => picker.addEventListener("change", () => {
   take(chosen);
 });
 
-// Shows the present entries of the folder below the list of uploads.
+// Shows the present entries of the folder below the list of uploads. What was chosen among them stays chosen.
 const showEntries = async () => {
-  const response = await fetch(window.location.href).catch(() => null);
+  // The answer to a form has another address than its folder.
+  const { href, pathname } = window.location;
+  const folder = pathname.startsWith("/files") ? href : document.querySelector(".crumbs [aria-current]")?.href ?? "/files";
+  const response = await fetch(folder, { redirect: "manual" }).catch(() => null);
+  // The session has ended.
+  if (response?.type === "opaqueredirect") window.location.reload();
   if (!response?.ok) return;
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   const below = (document) => {
     const all = [...document.getElementById("main").children];
     return all.slice(all.indexOf(document.querySelector("[data-drop-hint]")) + 1);
   };
-  below(document).forEach((element) => element.remove());
+  if (!page.querySelector("[data-drop-hint]")) return;
   const entries = below(page);
+  const chosen = new Set([...document.querySelectorAll(".entries :checked")].map(({ value }) => value));
+  for (const entry of entries) {
+    entry.querySelectorAll("time[data-time]").forEach(localise);
+    entry.querySelectorAll("[name=file]").forEach((box) => { box.checked = chosen.has(box.value); });
+  }
+  below(document).forEach((element) => element.remove());
   document.getElementById("main").append(...entries);
-  for (const entry of entries) entry.querySelectorAll("time[data-time]").forEach(localise);
+  // An empty folder has no archive.
+  const archive = page.querySelector(".actions > a");
+  if (archive && !document.querySelector(".actions > a")) document.querySelector(".actions").append(archive);
   watchIndexing();
 };
 
-// The page of a folder: uploads are listed with their progress, then the folder is loaded again.
+// The page of a folder: uploads are listed with their progress, and once none runs, the entries are shown as they are then.
 const uploadHere = (form) => {
   const list = document.querySelector("[data-uploads]");
   const picker = form.querySelector("input[type=file]");
   const destination = form.querySelector("[name=destination]").value;
+  const status = document.createElement("p");
+  status.setAttribute("role", "status");
+  status.className = "note hidden";
+  list.after(status);
+  const say = (text) => {
+    status.textContent = text;
+    status.classList.toggle("hidden", !text);
+  };
+  let takes = 0;
+  let isWhole = true;
+  const addLine = (text) => {
+    const line = document.createElement("li");
+    line.append(text);
+    list.append(line);
+    list.scrollTop = list.scrollHeight;
+    return line;
+  };
+  const fail = (line, reason) => {
+    isWhole = false;
+    const note = document.createElement("span");
+    note.className = "failed";
+    note.textContent = reason;
+    line.append(note);
+  };
+  const upload = async ({ file, folders }) => {
+    const name = shownName([...folders, file.name].join("/"));
+    const line = addLine(name);
+    const bar = document.createElement("progress");
+    bar.max = 1;
+    bar.value = 0;
+    bar.setAttribute("aria-label", name);
+    line.append(bar);
+    try {
+      const fields = { destination: within(destination, folders) };
+      await send(file, fields, form.dataset.failed, (loaded, total) => { bar.value = loaded / total; });
+      bar.value = 1;
+    } catch (reason) {
+      fail(line, reason);
+    }
+  };
   const take = async (files) => {
-    list.hidden = files.length === 0;
+    if (files.length === 0) return;
+    if (takes === 0) {
+      list.replaceChildren();
+      say("");
+      isWhole = true;
+    }
+    list.hidden = false;
     if (files.length > FOLDER_FILES_MAX) {
-      list.textContent = form.dataset.tooMany;
+      fail(addLine(""), form.dataset.tooMany);
       return;
     }
+    takes += 1;
     await makeFolders(files, destination);
-    let whole = true;
-    await each(files, async ({ file, folders }) => {
-      const line = document.createElement("li");
-      const bar = document.createElement("progress");
-      const name = shownName([...folders, file.name].join("/"));
-      bar.max = 1;
-      bar.value = 0;
-      bar.setAttribute("aria-label", name);
-      line.append(name, bar);
-      list.append(line);
-      try {
-        const fields = { destination: within(destination, folders) };
-        await send(file, fields, form.dataset.failed, (loaded, total) => { bar.value = loaded / total; });
-        bar.value = 1;
-      } catch (reason) {
-        whole = false;
-        const note = document.createElement("span");
-        note.className = "failed";
-        note.textContent = reason;
-        line.append(note);
-      }
-    });
-    // What was refused stays to be read.
-    if (whole) window.location.reload();
-    else await showEntries();
+    await each(files, upload);
+    takes -= 1;
+    // Others still run.
+    if (takes > 0) return;
+    if (isWhole) say(form.dataset.done);
+    await showEntries();
   };
   takeChosen(picker, (files) => take(files.map((file) => placed(file))));
   takeChosen(document.querySelector("[data-folder]"), (files) => take(folderFiles(files)));
