@@ -295,10 +295,7 @@ fn idempotency(headers: &HeaderMap, body: &str) -> ApiResult<Option<Idempotency>
 
 fn whole_number(name: &str, text: Option<&str>, default: u64, least: u64) -> ApiResult<u64> {
     let Some(text) = text else { return Ok(default) };
-    let is_whole = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    // One that is too long for a number is as good as the greatest.
-    let number = is_whole.then(|| text.parse().unwrap_or(u64::MAX).min(i64::MAX as u64));
-    let number = number.filter(|number| *number >= least);
+    let number = text.parse::<u64>().ok().filter(|number| *number >= least && *number <= i64::MAX as u64);
     number.ok_or_else(|| {
         ApiError::bad_request(format!("{name} is a whole number from {least} on, not {}", Excerpt(text)))
     })
