@@ -328,8 +328,8 @@ impl Scanner {
         let rest = &text[inside + brackets..];
         let closing = run(rest, |byte| byte == delimiter);
         match rest.get(closing) {
-            None if !ended && closing <= length => return None,
-            _ if closing != length => return no_mark,
+            None if !ended && closing <= length => None,
+            _ if closing != length => no_mark,
             next => {
                 let at_start = before == 0 && self.position == Position::ContentStart;
                 let space = usize::from(at_start && matches!(next, Some(b' ' | b'\t')));

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::archive::Archive;
 use super::image_file::{ImageFile, ImageFormat};
-use super::{ExtractError, Extracted, Format, detect, mail};
+use super::{ExtractError, Extracted, Format, detect, mail, pdf_files};
 
 /// The maximum number of images of a document whose text is recognized.
 pub(crate) const IMAGES_MAX: usize = 100;
@@ -159,9 +159,12 @@ pub(super) fn in_inner(document: &[u8], part: &str) -> Option<(Vec<u8>, Embedded
     let (file, rest) = part.split_once('\n')?;
     let (page, part) = rest.split_once('\n')?;
     let page = page.parse().ok().filter(|page| *page > 0);
-    let content = match detect::is_zip(document) {
-        true => Archive::open(document).ok()?.content(file.parse().ok()?).ok()?,
-        false => mail::attachment(document, file)?,
+    let content = if detect::is_zip(document) {
+        Archive::open(document).ok()?.content(file.parse().ok()?).ok()?
+    } else if detect::is_pdf(document) {
+        pdf_files::content(document, file)?
+    } else {
+        mail::attachment(document, file)?
     };
     Some((content, EmbeddedImage { part: part.to_owned(), page, line: None, heading: None }))
 }

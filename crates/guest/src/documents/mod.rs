@@ -47,6 +47,7 @@ mod output;
 mod parts;
 pub mod passages;
 mod pdf;
+mod pdf_files;
 mod pdf_images;
 mod pdf_letters;
 mod picture;
@@ -512,7 +513,7 @@ fn extract_content(
 ) -> Result<Extracted, ExtractError> {
     use detect::Content;
     match detect::content(path, bytes)? {
-        Content::Pdf => pdf::extract(bytes, bounds),
+        Content::Pdf => pdf::extract(bytes, bounds, nesting),
         Content::Docx(archive, main) => guarded("DOCX", || word::extract(archive, &main, nesting)),
         Content::Odt(archive) => guarded("ODT", || odt::extract(archive)),
         Content::Workbook(kind) => guarded("workbook", || sheet::extract(bytes, kind)),

@@ -21,7 +21,9 @@ use unicode_normalization::UnicodeNormalization;
 use super::clause;
 use super::pdf_images::PageImages;
 use super::pdf_letters::Letters;
-use super::{Bounds, ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, PAGES_MAX, Segment, Span};
+use super::{
+    Bounds, ExtractError, Extracted, Format, Nesting, OUTPUT_MAX_BYTES, PAGES_MAX, Segment, Span, pdf_files,
+};
 
 /// The maximum number of lines per page; further ones are left out.
 const LINES_MAX: usize = 20_000;
@@ -47,7 +49,11 @@ const SAME_UNIT_FACTOR: f64 = 1.01;
 /// The units of a glyph's own space in a font size.
 const UNITS_PER_SIZE: f64 = 1000.0;
 
-pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, ExtractError> {
+pub(super) fn extract(
+    bytes: &[u8],
+    bounds: &Bounds,
+    nesting: Nesting<'_>,
+) -> Result<Extracted, ExtractError> {
     let document = load(bytes)?;
     let pages = catch_unwind(AssertUnwindSafe(|| document.pages().len()))
         .map_err(|_| ExtractError::broken("PDF", "its structure cannot be read"))?;
@@ -74,7 +80,9 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
             catch_unwind(AssertUnwindSafe(|| drawing.draw(&document, page, &cache))).is_ok()
         });
         if !whole {
-            note(&mut notes, next);
+            if notes.len() < NOTES_MAX {
+                notes.push(format!("page {next} could not be read whole"));
+            }
             // A panic may have left the cache in any state.
             cache = InterpreterCache::new();
         }
@@ -95,13 +103,7 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
         next += 1;
     }
     let read = next - 1;
-    if segments.is_empty() && scans.is_empty() && first == 1 && read >= of {
-        return Err(match notes.is_empty() {
-            true => ExtractError::NoText { pages },
-            false => ExtractError::broken("PDF", "none of its pages can be read"),
-        });
-    }
-    Ok(Extracted {
+    let mut extracted = Extracted {
         segments,
         pages: Some(pages),
         truncated: pages > of && read >= of,
@@ -110,7 +112,17 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
         scans,
         images,
         ..Extracted::empty(Format::Pdf)
-    })
+    };
+    if read == of && first <= of {
+        pdf_files::add(&document, of, &mut extracted, nesting);
+    }
+    if extracted.segments.is_empty() && extracted.scans.is_empty() && first == 1 && read >= of {
+        return Err(match extracted.notes.is_empty() {
+            true => ExtractError::NoText { pages },
+            false => ExtractError::broken("PDF", "none of its pages can be read"),
+        });
+    }
+    Ok(extracted)
 }
 
 pub(super) fn load(bytes: &[u8]) -> Result<Pdf, ExtractError> {
@@ -125,12 +137,6 @@ pub(super) fn load(bytes: &[u8]) -> Result<Pdf, ExtractError> {
             Err(ExtractError::broken("PDF", "its encryption is of no known kind"))
         }
         Ok(Err(LoadPdfError::Invalid)) => Err(ExtractError::broken("PDF", "its structure cannot be read")),
-    }
-}
-
-fn note(notes: &mut Vec<String>, page: u32) {
-    if notes.len() < NOTES_MAX {
-        notes.push(format!("page {page} could not be read whole"));
     }
 }
 

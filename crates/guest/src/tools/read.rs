@@ -157,7 +157,7 @@ fn batch_of(document: &Extracted, max_bytes: usize) -> Batch {
         pieces: split(document, max_bytes),
         span: document.span,
         cut: document.truncated,
-        holds_files: document.format.holds_files(),
+        holds_files: document.format.holds_files() || !document.unread_files.is_empty(),
         unread_files: document.unread_files.clone(),
         scans: document.scans.clone(),
         images: document.images.clone(),

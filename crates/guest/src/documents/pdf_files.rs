@@ -1,0 +1,232 @@
+//! Files that are attached to a PDF, such as the receipts of an invoice: each is read as a document on the last page.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use hayro_interpret::hayro_syntax::Pdf;
+use hayro_interpret::hayro_syntax::object::{Array, Dict, Name, Object, Stream, String as PdfString};
+
+use super::embedded_images::images_of_inner;
+use super::output::clean_line;
+use super::{
+    Bounds, EmbeddedImage, Extracted, INPUT_MAX_BYTES, Nesting, OUTPUT_MAX_BYTES, Segment, pdf, text,
+};
+
+/// The most files of a PDF that are looked at, and the most nodes of the tree of their names.
+const FILES_MAX: usize = 1_000;
+const NODES_MAX: usize = 10_000;
+/// No page of an attached file is begun after this time.
+const TIME_MAX: Duration = Duration::from_secs(5);
+
+/// An attached file.
+struct PdfFile {
+    name: String,
+    content: Vec<u8>,
+}
+
+/// Adds the text of the attached files to the last page.
+pub(super) fn add(document: &Pdf, page: u32, into: &mut Extracted, nesting: Nesting<'_>) {
+    let mut room = OUTPUT_MAX_BYTES;
+    let until = Instant::now().checked_add(TIME_MAX);
+    for (number, file) in (1..).zip(files(document)) {
+        let heading = format!("Attachment: {}", file.name);
+        let read = match nesting.take_attachment() {
+            true => {
+                nesting.extract(Path::new(&file.name), &file.content, &Bounds { until, ..Bounds::default() })
+            }
+            false => Err("(not read: there are too many)".to_owned()),
+        };
+        let mut add = |text: String| {
+            into.segments.push(Segment {
+                page: Some(page),
+                lines: None,
+                heading: Some(heading.clone()),
+                text,
+                inner: None,
+            });
+        };
+        let inner = match read {
+            Ok(inner) => inner,
+            Err(why) => {
+                add(format!("{heading}\n{why}"));
+                into.unread_files.push(page);
+                continue;
+            }
+        };
+        add(heading.clone());
+        let is_late = until.is_some_and(|until| Instant::now() >= until);
+        if !inner.is_whole() || is_late {
+            into.unread_files.push(page);
+        }
+        for image in images_of_inner(&format!("{PREFIX}{number}"), &inner) {
+            into.images.push(EmbeddedImage {
+                page: Some(page),
+                line: None,
+                heading: Some(heading.clone()),
+                ..image
+            });
+        }
+        into.unread_images.add_all(inner.unread_images);
+        for segment in inner.segments {
+            let Some(left) = room.checked_sub(segment.text.len()) else {
+                into.truncated = true;
+                return;
+            };
+            room = left;
+            add(segment.text);
+        }
+    }
+}
+
+/// The letter before the number of an attached file, in the names of images inside it.
+const PREFIX: char = 'p';
+
+/// Returns the content of an attached file by the name that [`add`] gave it.
+pub(super) fn content(document: &[u8], name: &str) -> Option<Vec<u8>> {
+    let number: usize = name.strip_prefix(PREFIX)?.parse().ok()?;
+    let document = pdf::load(document).ok()?;
+    files(&document).nth(number.checked_sub(1)?).map(|file| file.content)
+}
+
+/// Returns the attached files, but for those that say the same as the pages, for programs.
+fn files(document: &Pdf) -> impl Iterator<Item = PdfFile> {
+    let found = catch_unwind(AssertUnwindSafe(|| specifications(document)));
+    let mut left = INPUT_MAX_BYTES as usize;
+    found.unwrap_or_default().into_iter().filter_map(move |file| {
+        let read = catch_unwind(AssertUnwindSafe(|| read(&file))).ok()??;
+        left = left.checked_sub(read.content.len())?;
+        Some(read)
+    })
+}
+
+/// Returns the specifications of the files that are attached to the document as a whole.
+fn specifications(document: &Pdf) -> Vec<Dict<'_>> {
+    let mut found: Vec<Dict<'_>> = Vec::new();
+    let root: Option<Dict<'_>> = document.xref().get(document.xref().root_id());
+    let names = root.and_then(|root| root.get::<Dict<'_>>("Names")?.get::<Dict<'_>>("EmbeddedFiles"));
+    let (mut nodes, mut visited): (Vec<Dict<'_>>, _) = (names.into_iter().collect(), 0);
+    while let Some(node) = nodes.pop() {
+        visited += 1;
+        if visited > NODES_MAX || found.len() >= FILES_MAX {
+            break;
+        }
+        if let Some(children) = node.get::<Array<'_>>("Kids") {
+            let mut children: Vec<_> = dictionaries(&children).take(NODES_MAX).collect();
+            children.reverse();
+            nodes.extend(children);
+        }
+        // Names and specifications in turn.
+        if let Some(pairs) = node.get::<Array<'_>>("Names") {
+            found.extend(dictionaries(&pairs).take(FILES_MAX));
+        }
+    }
+    found.truncate(FILES_MAX);
+    found
+}
+
+fn dictionaries<'a>(array: &Array<'a>) -> impl Iterator<Item = Dict<'a>> {
+    array.iter::<Object<'a>>().filter_map(|object| match object {
+        Object::Dict(dictionary) => Some(dictionary),
+        _ => None,
+    })
+}
+
+fn read(file: &Dict<'_>) -> Option<PdfFile> {
+    let embedded = file.get::<Dict<'_>>("EF")?;
+    let name = ["UF", "F"].into_iter().find_map(|key| file.get::<PdfString<'_>>(key));
+    let name = name.map_or_else(|| "unnamed".to_owned(), |name| clean_line(&decoded(name.as_bytes())));
+    let relation = file.get::<Name<'_>>("AFRelationship");
+    let is_same = relation.is_some_and(|relation| {
+        matches!(relation.as_str(), "Alternative" | "Source" | "Data")
+            && name.to_ascii_lowercase().ends_with(".xml")
+    });
+    if is_same {
+        return None;
+    }
+    let stream = ["UF", "F"].into_iter().find_map(|key| embedded.get::<Stream<'_>>(key))?;
+    let content = stream.decoded().ok()?.into_owned();
+    Some(PdfFile { name, content })
+}
+
+/// Decodes a text of a PDF: UTF-16 or UTF-8 with its mark, else Latin letters.
+fn decoded(bytes: &[u8]) -> String {
+    match bytes {
+        [0xfe, 0xff, ..] | [0xff, 0xfe, ..] | [0xef, 0xbb, 0xbf, ..] => text::decode(bytes),
+        _ => bytes.iter().map(|byte| char::from(*byte)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{embedded_image, extract_bytes};
+    use super::*;
+
+    const IMAGE: &[u8] = include_bytes!("../../tests/fixtures/code_word.png");
+
+    /// Creates a PDF of two empty pages with these attached files: name, relation, content.
+    fn pdf(files: &[(&str, &str, &[u8])]) -> Vec<u8> {
+        let mut out =
+            b"%PDF-1.7\n1 0 obj<</Type/Catalog/Pages 2 0 R/Names<</EmbeddedFiles<</Kids[5 0 R]>>>>>>endobj\n\
+            2 0 obj<</Type/Pages/Kids[3 0 R 4 0 R]/Count 2/MediaBox[0 0 200 200]>>endobj\n\
+            3 0 obj<</Type/Page/Parent 2 0 R>>endobj\n4 0 obj<</Type/Page/Parent 2 0 R>>endobj\n"
+                .to_vec();
+        let numbers = (6..).step_by(2).take(files.len());
+        let names: Vec<String> = numbers.clone().map(|number| format!("(n{number}) {number} 0 R")).collect();
+        out.extend(format!("5 0 obj<</Names[{}]>>endobj\n", names.join(" ")).into_bytes());
+        for (number, (name, relation, content)) in numbers.zip(files) {
+            let stream = number + 1;
+            let content = domain::hex::encode(content);
+            let file = format!(
+                "{number} 0 obj<</Type/Filespec/F({name})/AFRelationship/{relation}/EF<</F {stream} 0 R>>>>endobj\n\
+                 {stream} 0 obj<</Filter/ASCIIHexDecode/Length {}>>stream\n{content}>\nendstream endobj\n",
+                content.len() + 1
+            );
+            out.extend(file.into_bytes());
+        }
+        out.extend(b"trailer<</Root 1 0 R>>\n");
+        out
+    }
+
+    #[test]
+    fn attached_files_are_read_on_the_last_page() {
+        let files: [(&str, &str, &[u8]); 4] = [
+            ("receipt.txt", "Supplement", b"Two nights in room 7."),
+            ("factur-x.xml", "Alternative", b"<invoice/>"),
+            ("photo.png", "Unspecified", IMAGE),
+            ("program.bin", "Unspecified", b"\x7fELF\0\0\0"),
+        ];
+        let document = pdf(&files);
+        let read = extract_bytes(Path::new("a.pdf"), &document).expect("a PDF");
+        let texts: Vec<(Option<u32>, &str)> =
+            read.segments.iter().map(|segment| (segment.page, segment.text.as_str())).collect();
+        assert_eq!(texts[..2], [(Some(2), "Attachment: receipt.txt"), (Some(2), "Two nights in room 7.")]);
+        assert_eq!(texts[2], (Some(2), "Attachment: photo.png"));
+        assert!(texts[3].1.starts_with("Attachment: program.bin\n(not read: "), "{texts:?}");
+        assert_eq!((texts.len(), &read.unread_files[..]), (4, &[2][..]));
+        let [image] = &read.images[..] else { panic!("one image: {:?}", read.images) };
+        assert_eq!(embedded_image(&document, image).expect("it is found again").0, IMAGE);
+        let first = Bounds { last_page: 1, ..Bounds::default() };
+        let first = super::super::extract_bytes_part(Path::new("a.pdf"), &document, &first).expect("a page");
+        assert!(first.segments.is_empty() && first.unread_files.is_empty(), "{first:?}");
+    }
+
+    #[test]
+    fn attached_files_do_no_harm() {
+        let inner =
+            (0..6).fold(pdf(&[("a.txt", "Data", b"Deep.")]), |inner, _| pdf(&[("a.pdf", "Data", &inner)]));
+        let read = extract_bytes(Path::new("a.pdf"), &inner).expect("a PDF");
+        assert!(
+            read.segments.iter().any(|segment| segment.text.contains("too many documents inside")),
+            "{read:?}"
+        );
+        let many = vec![("a.txt", "Data", &b"Text."[..]); 60];
+        let read = extract_bytes(Path::new("a.pdf"), &pdf(&many)).expect("a PDF");
+        assert_eq!(read.unread_files.len(), 10, "50 are read");
+        let text = String::from_utf8(pdf(&many)).expect("a text");
+        let endless = text.replace("5 0 obj<<", "5 0 obj<</Kids[5 0 R 5 0 R]");
+        assert!(extract_bytes(Path::new("a.pdf"), endless.as_bytes()).is_ok());
+        assert_eq!(content(b"no PDF", "p1"), None);
+        assert_eq!(content(&inner, "p0"), None);
+    }
+}
