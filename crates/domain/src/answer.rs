@@ -329,7 +329,7 @@ impl Answer {
     /// Returns the finished text so far: Markdown without marks. Empty at the start.
     #[must_use]
     pub fn text(&self) -> String {
-        let last = self.last_source();
+        let last = self.last_mark();
         let mut out = String::new();
         for part in &self.parts {
             if let Body::Text(markdown) = &part.body {
@@ -348,6 +348,12 @@ impl Answer {
     #[must_use]
     pub fn last_source(&self) -> u32 {
         self.sources.iter().map(|source| source.number).max().unwrap_or(0)
+    }
+
+    /// Returns the greatest number of a citation mark: 0 in an answer without sources, in which numbers in brackets are text.
+    #[must_use]
+    pub fn last_mark(&self) -> u32 {
+        if self.sources.is_empty() { 0 } else { citation::MARK_MAX }
     }
 
     /// Returns the place that a number cites.

@@ -6,7 +6,9 @@ pub mod cited;
 pub mod mark;
 
 pub use cited::{CITED_MAX, Citation, CitationMarkers, Cited, marker_position};
-pub use mark::{Mark, Piece, Stripper, decided_pieces, marks, pieces, renumber, strip, strip_up_to};
+pub use mark::{
+    MARK_MAX, Mark, Piece, Stripper, decided_pieces, marks, pieces, renumber, strip, strip_up_to,
+};
 
 /// The place of a passage.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -313,7 +313,7 @@ impl Piece {
     /// Renders a finished text as a whole, once.
     fn settled(&mut self, markdown: &str, answer: &Answer) -> Shown {
         let whole = || Shown {
-            text: Rope::of(strip_up_to(markdown, answer.last_source()).trim_matches('\n')),
+            text: Rope::of(strip_up_to(markdown, answer.last_mark()).trim_matches('\n')),
             html: Rope::of(render::whole(markdown, answer)),
             citations: checked_citations(markdown, answer),
         };
@@ -327,7 +327,7 @@ impl Piece {
         }
         self.processed = markdown.len();
         self.marked |= new.contains(']');
-        self.stripper.push(new, answer.last_source());
+        self.stripper.push(new, answer.last_mark());
         self.renderer.push(new, answer);
         let stripped = self.stripper.text()[self.stripped..].to_owned();
         self.stripped += stripped.len();

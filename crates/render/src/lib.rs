@@ -16,7 +16,7 @@ mod sanitize;
 mod split;
 
 use domain::answer::{Answer, Source};
-use domain::citation::Place;
+use domain::citation::{MARK_MAX, Place};
 
 pub use link::{citation_id, href};
 pub use renderer::Renderer;
@@ -26,8 +26,8 @@ pub trait Sources {
     /// Returns the place of the passage with this number; `None` drops the mark.
     fn place(&self, number: u32) -> Option<&Place>;
 
-    /// Returns the greatest number of a passage, 0 without one. A greater number in brackets is no mark.
-    fn last(&self) -> u32;
+    /// Returns the greatest number of a mark: 0 without sources, where numbers in brackets are text.
+    fn last_mark(&self) -> u32;
 }
 
 impl Sources for Answer {
@@ -35,8 +35,8 @@ impl Sources for Answer {
         self.source(number)
     }
 
-    fn last(&self) -> u32 {
-        self.last_source()
+    fn last_mark(&self) -> u32 {
+        self.last_mark()
     }
 }
 
@@ -45,8 +45,8 @@ impl Sources for [Source] {
         self.iter().find(|source| source.number == number).map(|source| &source.place)
     }
 
-    fn last(&self) -> u32 {
-        self.iter().map(|source| source.number).max().unwrap_or(0)
+    fn last_mark(&self) -> u32 {
+        if self.is_empty() { 0 } else { MARK_MAX }
     }
 }
 
@@ -55,8 +55,8 @@ impl<S: Sources + ?Sized> Sources for &S {
         (**self).place(number)
     }
 
-    fn last(&self) -> u32 {
-        (**self).last()
+    fn last_mark(&self) -> u32 {
+        (**self).last_mark()
     }
 }
 

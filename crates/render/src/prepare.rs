@@ -26,7 +26,7 @@ pub(crate) fn normalize(markdown: &str) -> Cow<'_, str> {
 /// Prepares normalized text for the parser. Unfinished text is limited to its unambiguous part.
 pub(crate) fn prepare(markdown: &str, sources: &dyn Sources, finished: bool) -> String {
     let mut out = String::with_capacity(markdown.len() + 64);
-    let last = sources.last();
+    let last = sources.last_mark();
     if finished {
         pieces(markdown).for_each(|piece| push(markdown, piece, (sources, last), &mut out));
     } else {

@@ -107,8 +107,7 @@ pub fn strip(markdown: &str) -> String {
     strip_up_to(markdown, MARK_MAX)
 }
 
-/// Removes the marks with numbers up to `last`, that of the last passage, from finished Markdown. A greater number in brackets cites
-/// nothing: it is the paragraph of a judgment, or an index of an array.
+/// Removes the marks with numbers up to `last` from finished Markdown; greater numbers in brackets are text.
 #[must_use]
 pub fn strip_up_to(markdown: &str, last: u32) -> String {
     let mut out = String::with_capacity(markdown.len());
@@ -209,6 +208,8 @@ struct Scanner {
     after_blank: bool,
     in_indented_code: bool,
     after_bracket: bool,
+    /// True after a letter or digit, where no emphasis of a mark begins.
+    after_word: bool,
     started: bool,
 }
 
@@ -253,7 +254,12 @@ impl Scanner {
             Position::ContentStart | Position::Content => {
                 let found = self.content(text, ended)?;
                 if let Found::Text(length) = found {
-                    self.after_bracket = text.get(length - 1) == Some(&b'[');
+                    let last = text[length - 1];
+                    self.after_bracket = last == b'[';
+                    // A run of delimiters has the place of its beginning, in whatever pieces it comes.
+                    if !matches!(last, b'*' | b'_' | b'~') {
+                        self.after_word = last.is_ascii_alphanumeric() || !last.is_ascii();
+                    }
                 }
                 if self.position == Position::ContentStart {
                     self.position = Position::Content;
@@ -279,7 +285,8 @@ impl Scanner {
                 }
             }
             b'[' => self.bracket(text, 0, ended),
-            b'*' | b'_' | b'~' => self.emphasis(text, 0, ended),
+            b'*' | b'_' | b'~' if !self.after_word => self.emphasis(text, 0, ended),
+            delimiter @ (b'*' | b'_' | b'~') => Some(Found::Text(run(text, |byte| byte == delimiter))),
             b'\\' => match text.get(1) {
                 None if !ended => None,
                 Some(next) if next.is_ascii_punctuation() => Some(Found::Text(2)),
@@ -409,6 +416,7 @@ impl Scanner {
         self.in_indented_code = false;
         self.after_blank = false;
         self.after_bracket = false;
+        self.after_word = false;
         if fence.is_some() {
             items.retain(|item| *item <= column);
         }

@@ -54,10 +54,11 @@ fn code_ends_with_its_paragraph_and_fence() {
     }
     for (marked, stripped) in [
         ("The rent is 700 EUR **[1]**.", "The rent is 700 EUR."),
-        ("Due *[1]*, _[2]_ and ***[3]***~~[4]~~", "Due, and"),
+        ("Due *[1]*, _[2]_ and ***[3]*** ~~[4]~~", "Due, and"),
         ("**[1]** Rent", "Rent"),
         ("**Rent [1]** and *[2] more* and **[3]*", "**Rent** and * more* and ***"),
         ("****[1]****", "********"),
+        ("700 EUR**[1]**", "700 EUR****"),
     ] {
         assert_eq!(strip(marked), stripped);
     }
