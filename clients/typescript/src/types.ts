@@ -111,7 +111,7 @@ export interface FileSource {
   path: string;
   page?: number;
   lines?: [number, number];
-  /** The name of the sheet, or of the file in an archive, that the page is. */
+  /** The name of the sheet, or of the file in an archive, that the page is, or of the file that is attached to it. */
   pageName?: string;
 }
 

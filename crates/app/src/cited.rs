@@ -209,6 +209,10 @@ pub(crate) fn place_in_words(texts: Texts, place: &Place) -> String {
             let place = match (kind, page_name) {
                 (PageKind::File, Some(name)) => shown_name(name),
                 (PageKind::Sheet, Some(name)) => texts.with(key, "sheet", shown_name(name)),
+                // A file that is attached to the document.
+                (PageKind::Page, Some(file)) => {
+                    format!("{}, {}", texts.with(key, name, page.to_string()), shown_name(file))
+                }
                 _ => texts.with(key, name, page.to_string()),
             };
             match lines {
@@ -294,6 +298,7 @@ mod tests {
             (file("/a.zip", Some(2), Some((4, 9))), "file 2, lines 4–9"),
             (file("/a.txt", None, Some((4, 9))), "lines 4–9"),
             (named("/a.zip", "b/c.pdf, page 3", None), "b/c.pdf, page 3"),
+            (named("/a.pdf", "bill.pdf, page 1", None), "page 2, bill.pdf, page 1"),
             (named("/a.zip", "b\u{202e}txt", Some((4, 9))), "b\u{fffd}txt, lines 4–9"),
             (named("/a.xls", "Leden", Some((4, 4))), "sheet Leden, row 4"),
         ] {

@@ -130,7 +130,7 @@ class CreatedDirectory:
 class FileSource:
     """A place in a file of the workspace: its `page`, its first and last of `lines`, or both, where it has them.
 
-    `page_name` is the name of the sheet, or of the file in an archive, that the page is.
+    `page_name` is the name of the sheet, or of the file in an archive, that the page is, or of the file that is attached to it.
     """
 
     type: Literal["FILE"]

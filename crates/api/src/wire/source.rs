@@ -53,7 +53,7 @@ pub(crate) struct FileSource<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<u32>, required = false, min_items = 2, max_items = 2, examples(12))]
     lines: Option<(u32, u32)>,
-    /// The name of the page, if it has one: of a sheet, or of a file in an archive.
+    /// The name of the page, if it has one: of a sheet, of a file in an archive, or of a file that is attached to the document.
     #[serde(rename = "pageName", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false, examples("offers/2025.pdf, page 2"))]
     page_name: Option<&'a str>,

@@ -301,18 +301,25 @@ fn announces_more(text: &str, next: Kind) -> bool {
     text.ends_with([':', '?']) || next == Kind::Paragraph && text.ends_with(',')
 }
 
+/// Stands before the name of a file that is attached to a document.
+pub(super) const ATTACHMENT: &str = "Attachment: ";
+
 /// The maximum length of a title above the first line of a section, in bytes.
 const TITLE_BEFORE_MAX_BYTES: usize = 80;
 
-/// Returns the name of the page that a passage is on, by the passage's heading: of a sheet, or of a file in an archive with the
-/// page in it.
+/// Returns the name of the page that a passage is on, by the passage's heading: of a sheet, or of a file in an archive or attached to a
+/// PDF, with the page in it.
 pub(crate) fn page_name(path: &str, page: Option<u32>, heading: &str) -> Option<String> {
     page?;
     let (name, _) = match PageKind::of(path) {
         // Names of sheets contain no colon.
         PageKind::Sheet => heading.split_once(": ").unwrap_or((heading, "")),
         PageKind::File => heading.split_once(BELOW).unwrap_or((heading, "")),
-        PageKind::Page | PageKind::Slide | PageKind::Section => return None,
+        PageKind::Page => {
+            let attached = heading.strip_prefix(ATTACHMENT)?;
+            attached.split_once(BELOW).unwrap_or((attached, ""))
+        }
+        PageKind::Slide | PageKind::Section => return None,
     };
     let name = bounded(name.trim());
     (!name.is_empty() && !name.contains(char::is_control)).then_some(name)
@@ -385,6 +392,11 @@ mod tests {
         assert_eq!(name("/a.zip", "b/c.pdf, page 3 › Čl. 2").as_deref(), Some("b/c.pdf, page 3"));
         assert_eq!((name("/a.pdf", "Čl. 2"), name("/a.zip", "")), (None, None));
         assert_eq!(page_name("/a.xls", None, "a table of HTML"), None);
+        assert_eq!(
+            name("/a.pdf", "Attachment: bill.pdf, page 2 › Rooms").as_deref(),
+            Some("bill.pdf, page 2")
+        );
+        assert_eq!(name("/a.pdf", "Rooms"), None);
     }
 
     #[test]

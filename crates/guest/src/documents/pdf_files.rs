@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use hayro_interpret::hayro_syntax::Pdf;
@@ -9,6 +10,7 @@ use hayro_interpret::hayro_syntax::object::{Array, Dict, Name, Object, Stream, S
 
 use super::embedded_images::images_of_inner;
 use super::output::clean_line;
+use super::passages::ATTACHMENT;
 use super::{
     Bounds, EmbeddedImage, Extracted, INPUT_MAX_BYTES, Nesting, OUTPUT_MAX_BYTES, Segment, pdf, text,
 };
@@ -29,52 +31,45 @@ struct PdfFile {
 pub(super) fn add(document: &Pdf, page: u32, into: &mut Extracted, nesting: Nesting<'_>) {
     let mut room = OUTPUT_MAX_BYTES;
     let until = Instant::now().checked_add(TIME_MAX);
+    let bounds = Bounds { until, ..Bounds::default() };
     for (number, file) in (1..).zip(files(document)) {
-        let heading = format!("Attachment: {}", file.name);
+        let name = format!("{ATTACHMENT}{}", file.name);
         let read = match nesting.take_attachment() {
-            true => {
-                nesting.extract(Path::new(&file.name), &file.content, &Bounds { until, ..Bounds::default() })
-            }
+            true => nesting.extract(Path::new(&file.name), &file.content, &bounds),
             false => Err("(not read: there are too many)".to_owned()),
         };
-        let mut add = |text: String| {
-            into.segments.push(Segment {
-                page: Some(page),
-                lines: None,
-                heading: Some(heading.clone()),
-                text,
-                inner: None,
-            });
+        let segment = |of: Option<u32>, format: Format, heading: Option<String>, text: String| {
+            let inner_page = of.map(|of| format!("{} {of}", format.page_word()));
+            let inner = InnerFile { name: name.clone(), page: inner_page, format };
+            Segment { page: Some(page), lines: None, heading, text, inner: Some(Rc::new(inner)) }
         };
         let inner = match read {
             Ok(inner) => inner,
             Err(why) => {
-                add(format!("{heading}\n{why}"));
+                into.segments.push(segment(None, Format::Text, None, format!("{name}\n{why}")));
                 into.unread_files.push(page);
                 continue;
             }
         };
-        add(heading.clone());
-        let is_late = until.is_some_and(|until| Instant::now() >= until);
-        if !inner.is_whole() || is_late {
+        into.segments.push(segment(None, inner.format, None, name.clone()));
+        if !inner.is_whole() || until.is_some_and(|until| Instant::now() >= until) {
             into.unread_files.push(page);
         }
-        for image in images_of_inner(&format!("{PREFIX}{number}"), &inner) {
-            into.images.push(EmbeddedImage {
-                page: Some(page),
-                line: None,
-                heading: Some(heading.clone()),
-                ..image
-            });
-        }
+        let images = images_of_inner(&format!("{PREFIX}{number}"), &inner).into_iter();
+        into.images.extend(images.map(|image| EmbeddedImage {
+            page: Some(page),
+            line: None,
+            heading: Some(name.clone()),
+            ..image
+        }));
         into.unread_images.add_all(inner.unread_images);
-        for segment in inner.segments {
-            let Some(left) = room.checked_sub(segment.text.len()) else {
+        for part in inner.segments {
+            let Some(left) = room.checked_sub(part.text.len()) else {
                 into.truncated = true;
                 return;
             };
             room = left;
-            add(segment.text);
+            into.segments.push(segment(part.page, inner.format, part.heading, part.text));
         }
     }
 }
@@ -201,6 +196,8 @@ mod tests {
         let texts: Vec<(Option<u32>, &str)> =
             read.segments.iter().map(|segment| (segment.page, segment.text.as_str())).collect();
         assert_eq!(texts[..2], [(Some(2), "Attachment: receipt.txt"), (Some(2), "Two nights in room 7.")]);
+        let inner = read.segments[1].inner.as_ref().expect("a file inside");
+        assert_eq!((inner.name.as_str(), inner.format), ("Attachment: receipt.txt", Format::Text));
         assert_eq!(texts[2], (Some(2), "Attachment: photo.png"));
         assert!(texts[3].1.starts_with("Attachment: program.bin\n(not read: "), "{texts:?}");
         assert_eq!((texts.len(), &read.unread_files[..]), (4, &[2][..]));

@@ -177,6 +177,9 @@ fn place(language: Language, place: &Place, files: &[&str]) -> String {
             let kind = PageKind::of(name);
             let _ = match (page, page_name) {
                 (Some(_), Some(name)) if kind == PageKind::File => write!(out, ", {}", escaped(name)),
+                (Some(page), Some(attached)) if kind == PageKind::Page => {
+                    write!(out, ", {} {page}, {}", page_word(language, kind), escaped(attached))
+                }
                 (Some(_), Some(name)) => write!(out, ", {} {}", page_word(language, kind), escaped(name)),
                 (Some(page), None) => write!(out, ", {} {page}", page_word(language, kind)),
                 (None, _) => Ok(()),
@@ -355,6 +358,7 @@ mod tests {
             place(Language::Czech, &file, &[])
         };
         assert_eq!(named("/a.zip", "b_c.pdf, page 3"), "**a.zip**, b\\_c.pdf, page 3");
+        assert_eq!(named("/a.pdf", "účet.pdf, page 1"), "**a.pdf**, strana 2, účet.pdf, page 1");
         assert_eq!(named("/a.xlsx", "Leden"), "**a.xlsx**, list Leden");
     }
 
