@@ -256,7 +256,10 @@ fn page_in_words(path: &str, (page, name): (u32, Option<&str>), lines: Option<(u
         }
         Some("pptx" | "ppt" | "odp" | "odg") => return format!("slide {page}"),
         Some("epub") => return format!("section {page}"),
-        _ => return name.map_or_else(|| format!("page {page}"), |attached| format!("page {page}, {attached}")),
+        _ => {
+            return name
+                .map_or_else(|| format!("page {page}"), |attached| format!("page {page}, {attached}"));
+        }
     };
     lines.map_or_else(|| place.clone(), |lines| format!("{place}, {}", counted(line, lines)))
 }

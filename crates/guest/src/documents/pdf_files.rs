@@ -12,7 +12,8 @@ use super::embedded_images::images_of_inner;
 use super::output::clean_line;
 use super::passages::ATTACHMENT;
 use super::{
-    Bounds, EmbeddedImage, Extracted, INPUT_MAX_BYTES, Nesting, OUTPUT_MAX_BYTES, Segment, pdf, text,
+    Bounds, EmbeddedImage, Extracted, Format, INPUT_MAX_BYTES, InnerFile, Nesting, OUTPUT_MAX_BYTES, Segment,
+    pdf, text,
 };
 
 /// The most files of a PDF that are looked at, and the most nodes of the tree of their names.
