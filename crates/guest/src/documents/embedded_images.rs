@@ -161,7 +161,7 @@ pub(super) fn in_inner(document: &[u8], part: &str) -> Option<(Vec<u8>, Embedded
     let page = page.parse().ok().filter(|page| *page > 0);
     let content = if detect::is_zip(document) {
         Archive::open(document).ok()?.content(file.parse().ok()?).ok()?
-    } else if detect::is_pdf(document) {
+    } else if file.starts_with(pdf_files::PREFIX) {
         pdf_files::content(document, file)?
     } else {
         mail::attachment(document, file)?

@@ -130,6 +130,11 @@ impl<'a> ImageFile<'a> {
         guarded(sides).filter(|(width, height)| *width > 0 && *height > 0)
     }
 
+    /// Returns true if its format is decoded.
+    pub(crate) const fn is_decodable(&self) -> bool {
+        matches!(self.format, ImageFormat::Heic) || self.format.decoded_by_library().is_some()
+    }
+
     /// Returns true if it has more pixels than are decoded.
     pub(crate) fn is_too_large(&self) -> bool {
         let pixels = |(width, height)| u64::from(width) * u64::from(height);

@@ -75,8 +75,8 @@ pub(super) fn add(document: &Pdf, page: u32, into: &mut Extracted, nesting: Nest
     }
 }
 
-/// The letter before the number of an attached file, in the names of images inside it.
-const PREFIX: char = 'p';
+/// The letter before the number of an attached file, in the names of images inside it. Those of messages have others.
+pub(super) const PREFIX: char = 'p';
 
 /// Returns the content of an attached file by the name that [`add`] gave it.
 pub(super) fn content(document: &[u8], name: &str) -> Option<Vec<u8>> {

@@ -146,6 +146,7 @@ mod tests {
             ("large.txt", "Nothing of note. ".repeat(400).into_bytes()),
             ("a.png", png(9)),
             ("wide.png", png(9000)),
+            ("wide.gif", [&b"GIF89a"[..], &9000_u16.to_le_bytes(), &[7, 0]].concat()),
             ("odd.bin", vec![0xff, 0, 1, 2]),
             ("later.txt", b"Keys are returned on the last day.".to_vec()),
         ];
@@ -165,6 +166,7 @@ mod tests {
             "/large.txt: text, 6800 bytes, 1 line; too long to stand here: use search and read",
             "/a.png: image/png, 9 x 7 pixels",
             "/wide.png: an image that can't be shown",
+            "/wide.gif: an image that can't be shown: it is larger than models accept",
             "/odd.bin: 4 bytes; the file is binary",
             "/folder: a folder",
             "/gone: not there any more",
@@ -175,7 +177,7 @@ mod tests {
         let unread: Vec<_> =
             output.unread.iter().map(|unread| (unread.path.as_str(), unread.reason.as_str())).collect();
         let missing = [("/gone", "missing")];
-        let known = [("/wide.png", "broken"), ("/odd.bin", "unknown_form")];
+        let known = [("/wide.png", "broken"), ("/wide.gif", "too_large"), ("/odd.bin", "unknown_form")];
         assert_eq!(unread, [&known[..], &missing].concat());
         assert!(attached_files(&files, 0).passages.is_empty());
     }

@@ -69,6 +69,9 @@ pub(super) fn of_bytes(name: &str, bytes: &[u8]) -> Result<ShownImage, ImageErro
         let description = format!("{}, {width} x {height} pixels", image.kind.mime());
         return Ok(ShownImage { image: image_out(&image), description });
     }
+    if !file.is_decodable() {
+        return not_shown(UnreadReason::TooLarge, "it is larger than models accept");
+    }
     let began = Instant::now();
     let drawn = file.draw(1, Viewer::Model).and_then(|picture| {
         let image = ImageRef::of_page(name, 1, &picture).ok()?;
