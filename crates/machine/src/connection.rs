@@ -344,8 +344,10 @@ mod tests {
     }
 
     #[test]
-    fn only_a_png_within_the_limits_is_a_picture() {
+    fn only_a_png_or_jpeg_within_the_limits_is_a_picture() {
         assert!(is_picture(&png(1240, 1754)));
+        assert!(is_picture(b"\xff\xd8\xff\xc0\0\x0b\x08\x06\xda\x04\xd8\x03"));
+        assert!(!is_picture(b"\xff\xd8\xff\xc0\0\x0b\x08\xff\xff\x04\xd8\x03"), "too high");
         for wrong in [png(0, 1), png(PICTURE_SIDE_MAX + 1, 1), png(5000, 5000), png(1, 1)[..12].to_vec()] {
             assert!(!is_picture(&wrong));
         }

@@ -136,8 +136,8 @@ fn photographs_are_shown_upright_and_as_vendors_accept_them() {
     };
     assert_eq!(sides(&requests[0]), [(500, 80), (500, 80), (300, 120)]);
     assert_eq!(sides(&requests[1]).len(), 4, "the second page was viewed");
-    let told = user_text(&requests[0]);
-    assert!(told.contains("pages.tiff: TIFF image, 300 x 120 pixels; the first of 2 pages"), "{told}");
+    let prompt = user_text(&requests[0]);
+    assert!(prompt.contains("pages.tiff: TIFF image, 300 x 120 pixels; the first of 2 pages"), "{prompt}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ pub enum ErrorCode {
     MachineFailed,
     /// The answer took more steps than allowed.
     TooManySteps,
-    /// The model used up the output of a step without producing text or calls.
+    /// The model reached the limit of a step's output: the text is not complete, or there is none.
     OutputExhausted,
     /// The model declined to answer, without a text.
     ModelRefused,

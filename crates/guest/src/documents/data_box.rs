@@ -31,8 +31,11 @@ const FIELDS: [(&str, &str); 8] = [
 
 /// Returns true for a message, by its beginning.
 pub(super) fn is_message(start: &[u8]) -> bool {
-    let has = |wanted: &[u8]| start.windows(wanted.len()).any(|found| found == wanted);
-    start.trim_ascii_start().starts_with(b"<") && has(NAMESPACE) && ROOTS.iter().any(|root| has(root))
+    let mut tags = start.split(|byte| *byte == b'<').skip(1);
+    let root = tags.find(|tag| !tag.starts_with(b"?") && !tag.starts_with(b"!")).unwrap_or_default();
+    let name = root.split(|byte| byte.is_ascii_whitespace() || *byte == b'>').next().unwrap_or_default();
+    let name = name.rsplit(|byte| *byte == b':').next().unwrap_or_default();
+    ROOTS.contains(&name) && root.windows(NAMESPACE.len()).any(|found| found == NAMESPACE)
 }
 
 /// Reads a message.
@@ -217,6 +220,8 @@ mod tests {
         assert!(
             is_message(&content[..1024]) && !is_message(schema) && !is_message(b"MessageDownloadResponse")
         );
+        let page = b"<html><pre>&lt;q:MessageDownloadResponse xmlns:q=http://isds.czechpoint.cz/v20</pre>";
+        assert!(!is_message(page), "it only mentions a message");
         for end in (other..content.len()).step_by(31) {
             let _ = extract_bytes(Path::new("a.xml"), &content[..end]);
         }
