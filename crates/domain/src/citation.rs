@@ -56,7 +56,10 @@ impl PageKind {
             Some("xlsx" | "xlsm" | "xlsb" | "xls" | "ods") => Self::Sheet,
             Some("pptx" | "ppt" | "odp" | "odg") => Self::Slide,
             Some("epub") => Self::Section,
-            Some("zip" | "asice" | "asics" | "sce" | "scs" | "bdoc") => Self::File,
+            Some(
+                "zip" | "asice" | "asics" | "sce" | "scs" | "bdoc" | "7z" | "tar" | "tgz" | "tbz" | "tbz2"
+                | "txz" | "tzst" | "gz" | "gzip" | "bz2" | "bz" | "xz" | "zst" | "zstd",
+            ) => Self::File,
             _ => Self::Page,
         }
     }

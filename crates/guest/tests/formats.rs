@@ -9,6 +9,7 @@ mod compound;
 mod support;
 
 use std::collections::BTreeSet;
+use std::io::Read;
 use std::path::Path;
 
 use archive::archive;
@@ -55,7 +56,7 @@ fn samples() -> Vec<Sample> {
     let rich = b"{\\rtf1\\ansi A rich text about a cur{\\b lew}.\\par}";
     let csv = b"bird,number\nsparrow,7\n";
     let tsv = b"bird\tnumber\nswallow\t9\n";
-    vec![
+    let mut samples = vec![
         sample(&["`.pdf`"], fixture("lease.pdf"), "ďábelské", "page"),
         sample(&["also scanned"], fixture("scanned.pdf"), "nájemné", "page"),
         sample(
@@ -103,10 +104,6 @@ fn samples() -> Vec<Sample> {
         sample(&["`.mbox`"], ("a.mbox", mailbox.to_vec()), "stork", "line"),
         sample(&["`.mht`"], ("a.mht", page.to_vec()), "magpie", "line"),
         sample(&["`.mht`", "`.mhtml`"], ("a.mhtml", page.to_vec()), "magpie", "line"),
-        sample(&["`.zip`"], ("names.zip", archive([("goldfinch.bin", "\0")])), "goldfinch", "file"),
-        sample(&["`.zip`"], ("texts.zip", archive([("a.txt", "A siskin.")])), "siskin", "file and line"),
-        sample(&["`.zip`"], ("scans.zip", archive([fixture("scanned.pdf")])), "nájemné", "file"),
-        sample(&["`.zip`"], ("images.zip", archive([fixture("code_word.png")])), "heron", "file"),
         sample(&["`.zfo`"], fixture("data_message.zfo"), "dotaci", "line"),
         sample(&["`.p7m`"], fixture("signed.pdf.p7m"), "nájemné", "as what is signed"),
         sample(&["`.asice`"], ("a.asice", signed_archive(fixture("scanned.pdf"))), "nájemné", "file"),
@@ -141,7 +138,32 @@ fn samples() -> Vec<Sample> {
         sample(&["TIFF"], fixture("code_word.tiff"), "lizard", "page"),
         sample(&["BMP"], fixture("code_word.bmp"), "walrus", "page"),
         sample(&["HEIC"], fixture("code_word.heic"), "heron", "page"),
+    ];
+    samples.extend(archives());
+    samples
+}
+
+fn archives() -> Vec<Sample> {
+    vec![
+        sample(&["`.zip`"], ("names.zip", archive([("goldfinch.bin", "\0")])), "goldfinch", "file"),
+        sample(&["`.zip`"], ("texts.zip", archive([("a.txt", "A siskin.")])), "siskin", "file and line"),
+        sample(&["`.zip`"], ("scans.zip", archive([fixture("scanned.pdf")])), "nájemné", "file"),
+        sample(&["`.zip`"], ("images.zip", archive([fixture("code_word.png")])), "heron", "file"),
+        sample(&["`.7z`"], fixture("birds.7z"), "heron", "file"),
+        sample(&["`.tar`"], ("a.tar", unpacked(fixture("birds.tgz"))), "wren", "file and line"),
+        sample(&["`.tar.gz`", "`.tgz`"], fixture("birds.tgz"), "wren", "file and line"),
+        sample(&["`.tar.gz`"], ("a.tar.gz", fixture("birds.tgz").1), "wren", "file and line"),
+        sample(&["`.tar.gz`", "`.tar.bz2`"], fixture("birds.tar.bz2"), "wren", "file and line"),
+        sample(&["`.tar.gz`", "`.tar.xz`"], fixture("birds.tar.xz"), "wren", "file and line"),
+        sample(&["`.tar.gz`", "`.tar.zst`"], fixture("birds.tar.zst"), "wren", "file and line"),
+        sample(&["`.gz`"], fixture("siskin.txt.gz"), "sings", "file and line"),
     ]
+}
+
+fn unpacked((_, bytes): (&str, Vec<u8>)) -> Vec<u8> {
+    let mut unpacked = Vec::new();
+    flate2::read::GzDecoder::new(&*bytes).read_to_end(&mut unpacked).expect("it is compressed");
+    unpacked
 }
 
 fn signed_archive(file: (&str, Vec<u8>)) -> Vec<u8> {

@@ -251,9 +251,10 @@ fn page_in_words(path: &str, (page, name): (u32, Option<&str>), lines: Option<(u
         Some("xlsx" | "xlsm" | "xlsb" | "xls" | "ods") => {
             (format!("sheet {}", name.unwrap_or(&number)), "row")
         }
-        Some("zip" | "asice" | "asics" | "sce" | "scs" | "bdoc") => {
-            (name.map_or_else(|| format!("file {page}"), str::to_owned), "line")
-        }
+        Some(
+            "zip" | "asice" | "asics" | "sce" | "scs" | "bdoc" | "7z" | "tar" | "tgz" | "tbz" | "tbz2"
+            | "txz" | "tzst" | "gz" | "gzip" | "bz2" | "bz" | "xz" | "zst" | "zstd",
+        ) => (name.map_or_else(|| format!("file {page}"), str::to_owned), "line"),
         Some("pptx" | "ppt" | "odp" | "odg") => return format!("slide {page}"),
         Some("epub") => return format!("section {page}"),
         _ => {

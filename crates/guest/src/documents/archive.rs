@@ -1,4 +1,4 @@
-//! Reads the ZIP containers of office documents within bounds; sizes that an archive declares are not trusted.
+//! Reads ZIP archives and the containers of office documents within bounds; sizes that an archive declares are not trusted.
 
 use std::cell::Cell;
 use std::io::{Cursor, Read};
@@ -7,9 +7,10 @@ use std::rc::Rc;
 use zip::ZipArchive;
 
 use super::ExtractError;
+use super::container::{ArchivedFile, Container};
 
 /// The maximum number of entries.
-const ENTRIES_MAX: usize = 10_000;
+pub(super) const ENTRIES_MAX: usize = 10_000;
 /// The largest part that is unpacked, in bytes.
 pub(super) const PART_MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// The maximum total of all unpacked parts, in bytes.
@@ -22,17 +23,6 @@ pub(super) struct Archive<'a> {
     left: Rc<Cell<u64>>,
     /// The number of entries that the archive declares.
     declared: Option<u64>,
-}
-
-/// A file in an archive.
-pub(super) struct ArchivedFile {
-    /// Its number in the archive.
-    pub(super) index: usize,
-    /// Its name with its folders.
-    pub(super) name: String,
-    /// Its declared length, in bytes.
-    pub(super) bytes: u64,
-    pub(super) is_encrypted: bool,
 }
 
 impl<'a> Archive<'a> {
@@ -90,8 +80,26 @@ impl<'a> Archive<'a> {
         index.and_then(|index| self.zip.by_index_raw(index).ok()).map_or(0, |entry| entry.size())
     }
 
-    /// Returns the files, without those that operating systems add, and those of the signatures of a signed archive (ASiC).
-    pub(super) fn files(&mut self) -> Vec<ArchivedFile> {
+    /// Unpacks and discards everything to check the total size, before a reader without bounds opens the archive.
+    pub(super) fn check_total(&mut self) -> Result<(), ExtractError> {
+        let mut left = TOTAL_MAX_BYTES;
+        for index in 0..self.zip.len() {
+            let entry = self.zip.by_index(index).map_err(|error| ExtractError::broken("ZIP", error))?;
+            let copied = std::io::copy(&mut entry.take(left + 1), &mut std::io::sink())
+                .map_err(|error| ExtractError::broken("ZIP", error))?;
+            left = left.checked_sub(copied).ok_or(ExtractError::Bomb { bound: TOTAL_MAX_BYTES })?;
+        }
+        Ok(())
+    }
+}
+
+impl Container for Archive<'_> {
+    fn format(&self) -> &'static str {
+        "ZIP"
+    }
+
+    /// Leaves out the signatures of a signed archive (ASiC), too.
+    fn files(&mut self) -> Vec<ArchivedFile> {
         let names: Vec<String> = self.zip.file_names_raw().map(decoded_name).collect();
         let is_signed = names.iter().any(|name| is_signature(name));
         let is_hidden = |name: &str| is_of_system(name) || is_signed && is_of_signature(name);
@@ -108,13 +116,12 @@ impl<'a> Archive<'a> {
         files
     }
 
-    /// Returns true if the archive lists files that it has not, such as the first of two that have one name.
-    pub(super) fn lacks_files(&self) -> bool {
+    /// Such as the first of two that have one name.
+    fn lacks_files(&self) -> bool {
         self.declared.is_some_and(|declared| declared > self.zip.len() as u64)
     }
 
-    /// Unpacks the file of a number, at most as long as the archive declares.
-    pub(super) fn content(&mut self, index: usize) -> Result<Vec<u8>, ExtractError> {
+    fn content(&mut self, index: usize) -> Result<Vec<u8>, ExtractError> {
         let entry = self.zip.by_index(index).map_err(|error| ExtractError::broken("ZIP", error))?;
         let declared = entry.size();
         if declared > PART_MAX_BYTES {
@@ -128,18 +135,6 @@ impl<'a> Archive<'a> {
         }
         Ok(bytes)
     }
-
-    /// Unpacks and discards everything to check the total size, before a reader without bounds opens the archive.
-    pub(super) fn check_total(&mut self) -> Result<(), ExtractError> {
-        let mut left = TOTAL_MAX_BYTES;
-        for index in 0..self.zip.len() {
-            let entry = self.zip.by_index(index).map_err(|error| ExtractError::broken("ZIP", error))?;
-            let copied = std::io::copy(&mut entry.take(left + 1), &mut std::io::sink())
-                .map_err(|error| ExtractError::broken("ZIP", error))?;
-            left = left.checked_sub(copied).ok_or(ExtractError::Bomb { bound: TOTAL_MAX_BYTES })?;
-        }
-        Ok(())
-    }
 }
 
 /// The letters of the upper half of code page 852, in which Windows writes names in Central Europe. The umlauts are those of code
@@ -147,7 +142,7 @@ impl<'a> Archive<'a> {
 const CODE_PAGE_852: &str = "ÇüéâäůćçłëŐőîŹÄĆÉĹĺôöĽľŚśÖÜŤťŁ×čáíóúĄąŽžĘę¬źČş«»░▒▓│┤ÁÂĚŞ╣║╗╝Żż┐└┴┬├─┼Ăă╚╔╩╦╠═╬¤đĐĎËďŇÍÎě┘┌█▄ŢŮ▀ÓßÔŃńňŠšŔÚŕŰýÝţ´\u{ad}˝˛ˇ˘§÷¸°¨˙űŘř■\u{a0}";
 
 /// Decodes the name of a file: UTF-8, else as old programs write it.
-fn decoded_name(name: &[u8]) -> String {
+pub(super) fn decoded_name(name: &[u8]) -> String {
     let letter = |byte: &u8| match byte.checked_sub(0x80) {
         Some(upper) => CODE_PAGE_852.chars().nth(usize::from(upper)).unwrap_or(char::REPLACEMENT_CHARACTER),
         None => char::from(*byte),
@@ -171,9 +166,9 @@ fn is_of_signature(name: &str) -> bool {
 }
 
 /// Returns true for files that macOS and Windows add to folders.
-fn is_of_system(name: &str) -> bool {
+pub(super) fn is_of_system(name: &str) -> bool {
     const OF_SYSTEM: [&str; 4] = ["__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini"];
-    name.split(['/', '\\']).any(|part| OF_SYSTEM.contains(&part))
+    name.split(['/', '\\']).any(|part| OF_SYSTEM.contains(&part) || part.starts_with("._"))
 }
 
 /// The error of a part that is one too many.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::archive::Archive;
+use super::container::{self, Container};
 use super::image_file::ImageFormat;
 use super::{ExtractError, Format, data_box, parts, signed};
 
@@ -28,7 +29,7 @@ pub(super) enum Content<'a> {
     DataBox,
     /// A file inside a signature.
     Signed,
-    Archive(Archive<'a>),
+    Archive(Box<dyn Container + 'a>),
     Html,
     Plain(Format),
 }
@@ -64,15 +65,8 @@ const MAGIC: &[(&[u8], &str)] = &[
 ];
 
 /// Signatures of archives of other kinds, with their places.
-const ARCHIVES: &[(usize, &[u8], &str)] = &[
-    (0, b"\x1f\x8b", "a gzip archive"),
-    (0, b"BZh", "a bzip2 archive"),
-    (0, b"\xfd7zXZ\0", "an xz archive"),
-    (0, b"\x28\xb5\x2f\xfd", "a zstd archive"),
-    (0, b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
-    (0, b"Rar!", "a RAR archive"),
-    (257, b"ustar", "a tar archive"),
-];
+const ARCHIVES: &[(usize, &[u8], &str)] =
+    &[(0, b"Rar!", "a RAR archive"), (0, b"MSCF", "a cabinet"), (0, b"LZIP", "an lzip archive")];
 /// Signatures of images that are not recognized, with their places.
 const IMAGES: &[(usize, &[u8], &str)] = &[(4, b"ftypavif", "an AVIF image")];
 
@@ -135,6 +129,9 @@ pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, E
     }
     if bytes.starts_with(b"{\\rtf") {
         return Ok(Content::Rtf);
+    }
+    if let Some(archive) = container::open(path, bytes)? {
+        return Ok(Content::Archive(archive));
     }
     if signed::is_cms(bytes) {
         return Ok(Content::Signed);
@@ -262,7 +259,7 @@ fn zipped(bytes: &[u8]) -> Result<Content<'_>, ExtractError> {
     if let Some(kind) = unsupported(&archive) {
         return Err(ExtractError::Unsupported { kind, remedy: "export it as PDF first" });
     }
-    Ok(Content::Archive(archive))
+    Ok(Content::Archive(Box::new(archive)))
 }
 
 /// The documents of LibreOffice, and of OpenOffice and StarOffice before their standard.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::archive::Archive;
 use super::image_file::{ImageFile, ImageFormat};
-use super::{ExtractError, Extracted, Format, detect, mail, pdf_files};
+use super::{ExtractError, Extracted, Format, container, detect, mail, pdf_files};
 
 /// The maximum number of images of a document whose text is recognized.
 pub(crate) const IMAGES_MAX: usize = 100;
@@ -159,8 +159,8 @@ pub(super) fn in_inner(document: &[u8], part: &str) -> Option<(Vec<u8>, Embedded
     let (file, rest) = part.split_once('\n')?;
     let (page, part) = rest.split_once('\n')?;
     let page = page.parse().ok().filter(|page| *page > 0);
-    let content = if detect::is_zip(document) {
-        Archive::open(document).ok()?.content(file.parse().ok()?).ok()?
+    let content = if let Some(mut archive) = container::open(Path::new(""), document).ok()? {
+        archive.content(file.parse().ok()?).ok()?
     } else if file.starts_with(pdf_files::PREFIX) {
         pdf_files::content(document, file)?
     } else {

@@ -25,9 +25,11 @@ pub(crate) use embedded_images::IMAGES_MAX;
 pub(crate) use image_file::{ImageFile, ImageFormat};
 
 mod archive;
+mod archived_files;
 mod book;
 mod chart;
 mod clause;
+mod container;
 mod data_box;
 mod detect;
 mod drawn;
@@ -44,6 +46,7 @@ mod numbering;
 mod ods;
 mod odt;
 mod output;
+mod packed;
 mod parts;
 pub mod passages;
 mod pdf;
@@ -53,6 +56,7 @@ mod pdf_letters;
 mod picture;
 mod rtf;
 mod scan;
+mod seven_zip;
 mod sheet;
 mod sheet_notes;
 mod signed;
@@ -62,7 +66,6 @@ mod word;
 mod word_notes;
 mod xls_formats;
 mod xml;
-mod zip_files;
 
 /// The largest file that is read, in bytes.
 pub const INPUT_MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -79,7 +82,7 @@ const PIXELS_MAX: u64 = 100_000_000;
 /// The line in place of a document that is not read.
 const TOO_DEEP: &str = "(not read: too many documents inside each other)";
 /// The version of the readers: documents that failed with another version are read again.
-pub const READER_VERSION: i64 = 7;
+pub const READER_VERSION: i64 = 8;
 /// The versions since which files of some extensions are read in another way, in ascending order: those that an earlier version
 /// has read are read again, too.
 const CHANGED_READERS: &[(i64, &[&str])] = &[
@@ -533,7 +536,9 @@ fn extract_content(
             let path = path.with_extension(if signed::is_mail(&content) { "eml" } else { "" });
             guarded("CMS", || extract_content(&path, &content, bounds, nesting))
         }
-        Content::Archive(archive) => guarded("ZIP", || zip_files::extract(archive, bounds, nesting)),
+        Content::Archive(mut archive) => {
+            guarded("archive", || archived_files::extract(archive.as_mut(), bounds, nesting))
+        }
         // Images of a page are no parts of its file.
         Content::Html => guarded("HTML", || Ok(Extracted { images: Vec::new(), ..html::extract(bytes) })),
         Content::Plain(format) => text::extract(bytes, format),

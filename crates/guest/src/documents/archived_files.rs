@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use domain::unread::UnreadImages;
 
-use super::archive::{Archive, ArchivedFile, PART_MAX_BYTES, TOTAL_MAX_BYTES};
+use super::archive::{PART_MAX_BYTES, TOTAL_MAX_BYTES};
+use super::container::{ArchivedFile, Container};
 use super::embedded_images::{LISTED_MAX, images_of_inner};
 use super::output::{SEGMENTS_MAX, clean_line};
 use super::passages::heading_in;
@@ -33,13 +34,13 @@ const TOTAL_EXCEEDED: &str = "(not read: the files before it are too large toget
 /// # Errors
 /// Fails if all files are encrypted.
 pub(super) fn extract(
-    mut archive: Archive<'_>,
+    archive: &mut dyn Container,
     bounds: &Bounds,
     nesting: Nesting<'_>,
 ) -> Result<Extracted, ExtractError> {
     let mut files = archive.files();
     if !files.is_empty() && files.iter().all(|file| file.is_encrypted) {
-        return Err(ExtractError::Encrypted("ZIP"));
+        return Err(ExtractError::Encrypted(archive.format()));
     }
     let is_cut = files.len() > PAGES_MAX as usize;
     files.truncate(PAGES_MAX as usize);
@@ -66,7 +67,7 @@ pub(super) fn extract(
         let content = if unpacked_bytes > TOTAL_MAX_BYTES {
             Err(TOTAL_EXCEEDED.to_owned())
         } else {
-            content(&mut archive, file, bounds, nesting)
+            content(archive, file, bounds, nesting)
         };
         if (page > first || !may_cut) && content.as_ref().is_ok_and(is_broken_off) {
             break;
@@ -86,7 +87,7 @@ pub(super) fn extract(
 /// # Errors
 /// Returns the line that says why it is not read.
 fn content(
-    archive: &mut Archive<'_>,
+    archive: &mut dyn Container,
     file: &ArchivedFile,
     bounds: &Bounds,
     nesting: Nesting<'_>,

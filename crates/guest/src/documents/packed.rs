@@ -1,0 +1,277 @@
+//! Unpacks tar archives and single compressed files: gzip, bzip2, xz and Zstandard. Nothing in them tells where a file begins: they
+//! are unpacked from the beginning.
+
+use std::io::{Read, Take};
+use std::path::Path;
+
+use super::ExtractError;
+use super::archive::{ENTRIES_MAX, PART_MAX_BYTES, TOTAL_MAX_BYTES, decoded_name, is_of_system};
+use super::container::{Ahead, ArchivedFile, Container, DICTIONARY_MAX_KIB};
+
+/// The block in which the head of a file stands.
+const BLOCK_BYTES: usize = 512;
+/// The place of the checksum in a head.
+const CHECKSUM: std::ops::Range<usize> = 148..156;
+
+/// The compression of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Compression {
+    Gzip,
+    Bzip2,
+    Xz,
+    Zstandard,
+}
+
+impl Compression {
+    /// Returns the compression by a file's signature.
+    pub(super) fn of(bytes: &[u8]) -> Option<Self> {
+        const SIGNATURES: [(&[u8], Compression); 4] = [
+            (b"\x1f\x8b\x08", Compression::Gzip),
+            (b"BZh", Compression::Bzip2),
+            (b"\xfd7zXZ\0", Compression::Xz),
+            (b"\x28\xb5\x2f\xfd", Compression::Zstandard),
+        ];
+        if is_skippable(bytes) {
+            return Some(Self::Zstandard);
+        }
+        let (_, found) = SIGNATURES.into_iter().find(|(signature, _)| bytes.starts_with(signature))?;
+        // Text may begin with `BZh`.
+        let is_text = found == Self::Bzip2 && bytes.get(4..10) != Some(b"1AY&SY");
+        (!is_text).then_some(found)
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Bzip2 => "bzip2",
+            Self::Xz => "xz",
+            Self::Zstandard => "Zstandard",
+        }
+    }
+
+    /// Returns the extensions that are added to the name of a compressed file.
+    const fn extensions(self) -> &'static [&'static str] {
+        match self {
+            Self::Gzip => &["gz", "gzip"],
+            Self::Bzip2 => &["bz2", "bz"],
+            Self::Xz => &["xz"],
+            Self::Zstandard => &["zst", "zstd"],
+        }
+    }
+
+    fn unpacked<'a>(self, bytes: &'a [u8]) -> Box<dyn Read + 'a> {
+        match self {
+            Self::Gzip => Box::new(flate2::read::MultiGzDecoder::new(bytes)),
+            Self::Bzip2 => Box::new(bzip2::read::MultiBzDecoder::new(bytes)),
+            Self::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(bytes, true, DICTIONARY_MAX_KIB)),
+            Self::Zstandard => Box::new(Frames { left: bytes, frame: None }),
+        }
+    }
+}
+
+/// Returns true for a frame of Zstandard that has no content, which may stand before others.
+fn is_skippable(bytes: &[u8]) -> bool {
+    bytes.first().is_some_and(|first| first & 0xf0 == 0x50) && bytes.get(1..4) == Some(b"\x2a\x4d\x18")
+}
+
+/// The frames of a Zstandard file, one after the other.
+struct Frames<'a> {
+    left: &'a [u8],
+    frame: Option<ruzstd::decoding::StreamingDecoder<&'a [u8], ruzstd::decoding::FrameDecoder>>,
+}
+
+impl Read for Frames<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+        loop {
+            if let Some(frame) = &mut self.frame {
+                let read = frame.read(buffer)?;
+                if read > 0 || buffer.is_empty() {
+                    return Ok(read);
+                }
+            }
+            if let Some(frame) = self.frame.take() {
+                self.left = frame.into_inner();
+            }
+            if self.left.is_empty() {
+                return Ok(0);
+            }
+            let window_max = u64::from(DICTIONARY_MAX_KIB) * 1024;
+            match ruzstd::decoding::StreamingDecoder::new_with_max_window_size(self.left, window_max) {
+                Ok(frame) => self.frame = Some(frame),
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
+                    // The length does not count the signature and itself.
+                    let skipped = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(8);
+                    self.left = self.left.get(skipped..).unwrap_or_default();
+                }
+                Err(error) => return Err(std::io::Error::other(error)),
+            }
+        }
+    }
+}
+
+/// Returns true for the head of a file in a tar archive.
+pub(super) fn is_tar(bytes: &[u8]) -> bool {
+    let Some(head) = bytes.get(..BLOCK_BYTES) else { return false };
+    let digits = String::from_utf8_lossy(&head[CHECKSUM]);
+    let written = u32::from_str_radix(digits.trim_matches(['\0', ' ']), 8);
+    let spaces = u32::from(b' ') * u32::try_from(CHECKSUM.len()).unwrap_or_default();
+    let others = head[..CHECKSUM.start].iter().chain(&head[CHECKSUM.end..]);
+    written.is_ok_and(|written| written == spaces + others.map(|byte| u32::from(*byte)).sum::<u32>())
+}
+
+/// A compressed file that is no tar archive.
+pub(super) struct Compressed<'a> {
+    bytes: &'a [u8],
+    compression: Compression,
+    name: String,
+}
+
+impl Container for Compressed<'_> {
+    fn format(&self) -> &'static str {
+        self.compression.name()
+    }
+
+    fn files(&mut self) -> Vec<ArchivedFile> {
+        vec![ArchivedFile { index: 0, name: self.name.clone(), bytes: 0, is_encrypted: false }]
+    }
+
+    fn lacks_files(&self) -> bool {
+        false
+    }
+
+    fn content(&mut self, _index: usize) -> Result<Vec<u8>, ExtractError> {
+        let mut content = Vec::new();
+        let unpacked = self.compression.unpacked(self.bytes).take(PART_MAX_BYTES + 1);
+        { unpacked }.read_to_end(&mut content).map_err(|error| ExtractError::broken(self.format(), error))?;
+        if content.len() as u64 > PART_MAX_BYTES {
+            return Err(ExtractError::Bomb { bound: PART_MAX_BYTES });
+        }
+        Ok(content)
+    }
+}
+
+/// A tar archive, compressed or not.
+pub(super) struct Tar<'a> {
+    bytes: &'a [u8],
+    compression: Option<Compression>,
+    files: Vec<ArchivedFile>,
+    /// True if the archive is damaged after these files, or too large.
+    is_cut: bool,
+    ahead: Ahead,
+}
+
+impl<'a> Tar<'a> {
+    /// Lists the files of an archive, until a damaged one or the bound of what is unpacked.
+    fn open(bytes: &'a [u8], compression: Option<Compression>) -> Result<Self, ExtractError> {
+        let mut tar = Self { bytes, compression, files: Vec::new(), is_cut: false, ahead: Ahead::default() };
+        let mut files = Vec::new();
+        let listed = tar.each(|index, entry| {
+            if index >= ENTRIES_MAX {
+                return Err(ExtractError::TooManyParts { bound: ENTRIES_MAX });
+            }
+            let name = decoded_name(&entry.path_bytes());
+            let name = name.strip_prefix("./").unwrap_or(&name).to_owned();
+            if !is_of_system(&name) {
+                files.push(ArchivedFile { index, name, bytes: entry.size(), is_encrypted: false });
+            }
+            Ok(true)
+        });
+        tar.files = files;
+        match listed {
+            Ok(()) => Ok(tar),
+            Err(ExtractError::Broken { .. }) if !tar.files.is_empty() => Ok(Self { is_cut: true, ..tar }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Calls `visit` with each file and its number, until it returns false.
+    fn each(
+        &self,
+        mut visit: impl FnMut(usize, &mut tar::Entry<'_, Take<Box<dyn Read + 'a>>>) -> Result<bool, ExtractError>,
+    ) -> Result<(), ExtractError> {
+        let broken = |error| ExtractError::broken("tar", error);
+        let unpacked: Box<dyn Read + 'a> = match self.compression {
+            Some(compression) => compression.unpacked(self.bytes),
+            None => Box::new(self.bytes),
+        };
+        let mut archive = tar::Archive::new(unpacked.take(TOTAL_MAX_BYTES));
+        let mut index = 0;
+        for entry in archive.entries().map_err(broken)? {
+            let mut entry = entry.map_err(broken)?;
+            let kind = entry.header().entry_type();
+            if !(kind.is_file() || kind.is_contiguous() || kind.is_gnu_sparse()) {
+                continue;
+            }
+            if !visit(index, &mut entry)? {
+                break;
+            }
+            index += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Container for Tar<'_> {
+    fn format(&self) -> &'static str {
+        "tar"
+    }
+
+    fn files(&mut self) -> Vec<ArchivedFile> {
+        self.files.clone()
+    }
+
+    fn lacks_files(&self) -> bool {
+        self.is_cut
+    }
+
+    fn content(&mut self, index: usize) -> Result<Vec<u8>, ExtractError> {
+        if let Some(content) = self.ahead.take(index) {
+            return Ok(content);
+        }
+        let mut ahead = Ahead::default();
+        let unpacked = self.each(|at, entry| {
+            if at < index {
+                return Ok(true);
+            }
+            ahead.unpack(at, entry.size(), entry)
+        });
+        self.ahead = ahead;
+        self.ahead.taken(index, unpacked, "tar")
+    }
+}
+
+/// Opens a tar archive or compressed file; `None` if it is neither. The name of a file that is compressed alone stands in `path`.
+pub(super) fn open<'a>(
+    path: &Path,
+    bytes: &'a [u8],
+) -> Result<Option<Box<dyn Container + 'a>>, ExtractError> {
+    let Some(compression) = Compression::of(bytes) else {
+        return Ok(if is_tar(bytes) { Some(Box::new(Tar::open(bytes, None)?)) } else { None });
+    };
+    let mut head = Vec::new();
+    let read = compression.unpacked(bytes).take(BLOCK_BYTES as u64).read_to_end(&mut head);
+    if is_tar(&head) {
+        return Ok(Some(Box::new(Tar::open(bytes, Some(compression))?)));
+    }
+    if head.is_empty() {
+        read.map_err(|error| ExtractError::broken(compression.name(), error))?;
+    }
+    Ok(Some(Box::new(Compressed { bytes, compression, name: inner_name(path, compression) })))
+}
+
+/// Returns the name of a file that is compressed alone: without the extension of its compression.
+fn inner_name(path: &Path, compression: Compression) -> String {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    match name.rsplit_once('.') {
+        Some((stem, extension))
+            if compression.extensions().contains(&extension.to_ascii_lowercase().as_str()) =>
+        {
+            stem.to_owned()
+        }
+        _ => name,
+    }
+}

@@ -1,0 +1,109 @@
+//! Unpacks 7z archives. Files lie in blocks that are compressed as one: those before a file are unpacked with it.
+
+use std::io::Cursor;
+
+use sevenz_rust2::{Archive, ArchiveEntry, BlockDecoder, Error, Password};
+
+use super::ExtractError;
+use super::archive::{ENTRIES_MAX, PART_MAX_BYTES, is_of_system};
+use super::container::{Ahead, ArchivedFile, Container, DICTIONARY_MAX_KIB};
+
+/// The signature of an archive.
+const SIGNATURE: &[u8] = b"7z\xbc\xaf\x27\x1c";
+
+/// A 7z archive in memory.
+pub(super) struct SevenZip<'a> {
+    bytes: &'a [u8],
+    archive: Archive,
+    ahead: Ahead,
+}
+
+pub(super) fn is_seven_zip(bytes: &[u8]) -> bool {
+    bytes.starts_with(SIGNATURE)
+}
+
+impl<'a> SevenZip<'a> {
+    pub(super) fn open(bytes: &'a [u8]) -> Result<Self, ExtractError> {
+        let memory = DICTIONARY_MAX_KIB as usize;
+        let archive = Archive::read_with_memory_limit(&mut Cursor::new(bytes), &Password::empty(), memory)
+            .map_err(failed)?;
+        if archive.files.len() > ENTRIES_MAX {
+            return Err(ExtractError::TooManyParts { bound: ENTRIES_MAX });
+        }
+        Ok(Self { bytes, archive, ahead: Ahead::default() })
+    }
+}
+
+impl Container for SevenZip<'_> {
+    fn format(&self) -> &'static str {
+        "7z"
+    }
+
+    fn files(&mut self) -> Vec<ArchivedFile> {
+        let files = self.archive.files.iter().enumerate();
+        files
+            .filter(|(_, file)| is_regular(file) && !is_of_system(file.name()))
+            .map(|(index, file)| ArchivedFile {
+                index,
+                name: file.name().to_owned(),
+                bytes: file.size(),
+                is_encrypted: self.archive.is_file_encrypted(index),
+            })
+            .collect()
+    }
+
+    fn lacks_files(&self) -> bool {
+        false
+    }
+
+    fn content(&mut self, index: usize) -> Result<Vec<u8>, ExtractError> {
+        if let Some(content) = self.ahead.take(index) {
+            return Ok(content);
+        }
+        if self.archive.files.get(index).is_some_and(|file| file.size() > PART_MAX_BYTES) {
+            return Err(ExtractError::Bomb { bound: PART_MAX_BYTES });
+        }
+        let map = &self.archive.stream_map;
+        // A file without content is in no block.
+        let Some(block) = map.file_block_index.get(index).copied().flatten() else { return Ok(Vec::new()) };
+        let first = map.block_first_file_index.get(block).copied().unwrap_or_default();
+        let mut ahead = Ahead::default();
+        let mut at = first;
+        let (mut source, password, memory) =
+            (Cursor::new(self.bytes), Password::empty(), DICTIONARY_MAX_KIB as usize);
+        let decoder =
+            BlockDecoder::new_with_memory_limit(1, memory, block, &self.archive, &password, &mut source);
+        let unpacked = decoder.for_each_entries(&mut |entry, content| {
+            let goes_on = match at < index {
+                true => true,
+                false => ahead
+                    .unpack(at, entry.size(), content)
+                    .map_err(|error| Error::Other(error.to_string().into()))?,
+            };
+            at += 1;
+            Ok(goes_on)
+        });
+        self.ahead = ahead;
+        self.ahead.taken(index, unpacked.map(|_| ()).map_err(failed), "7z")
+    }
+}
+
+/// Returns true for a file that is no folder, link or deletion.
+fn is_regular(file: &ArchiveEntry) -> bool {
+    /// The attribute of entries whose upper half is the mode of Unix.
+    const HAS_MODE: u32 = 0x8000;
+    let attributes = file.windows_attributes();
+    let is_special = attributes & HAS_MODE != 0 && !matches!(attributes >> 28, 0 | 0o10);
+    !(file.is_directory() || file.is_anti_item() || is_special)
+}
+
+fn failed(error: Error) -> ExtractError {
+    match error {
+        Error::PasswordRequired | Error::MaybeBadPassword(_) => ExtractError::Encrypted("7z"),
+        Error::MaxMemLimited { max_kb, .. } => ExtractError::Bomb { bound: max_kb as u64 * 1024 },
+        Error::UnsupportedCompressionMethod(method) if method.contains("AES") => {
+            ExtractError::Encrypted("7z")
+        }
+        error => ExtractError::broken("7z", error),
+    }
+}
