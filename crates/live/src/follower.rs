@@ -99,6 +99,8 @@ impl Follower {
     async fn move_on(&mut self) -> Option<()> {
         self.watch.as_ref()?;
         loop {
+            // Seen before the next answer is looked for, so that one that comes in between wakes the reader.
+            let deleted = self.progress.borrow_and_update().deleted;
             if let Some(next) = self.current.next() {
                 self.progress = next.progress();
                 self.current = next;
@@ -107,7 +109,7 @@ impl Follower {
                 self.ended = false;
                 return Some(());
             }
-            if self.progress.borrow_and_update().deleted {
+            if deleted {
                 return None;
             }
             self.progress.changed().await.ok()?;
