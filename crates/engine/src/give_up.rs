@@ -3,6 +3,7 @@
 
 use domain::answer::{Answer, AnswerError, Change, Ending, ErrorCode, Stamp};
 use domain::id::PostingId;
+use store::StoreError;
 use store::conversations::{self, ConversationError, StoredAnswer};
 use store::turns::{self, ClaimedTurn, Fence, TurnError};
 
@@ -11,10 +12,10 @@ use crate::spans::Spans;
 
 const MESSAGE: &str = "The answer was ended: the service could not go on with it.";
 
-/// Completes the answer with an error and returns whether nothing is left to do.
-pub(super) async fn end(shared: &Shared, claimed: ClaimedTurn) -> bool {
+/// Completes the answer with an error, because of `why`, and returns whether nothing is left to do.
+pub(super) async fn end(shared: &Shared, claimed: ClaimedTurn, why: &str) -> bool {
     let (fence, id) = (claimed.fence, claimed.fence.answer);
-    tracing::error!(answer = %id, attempts = claimed.attempts, "answer failed: too many leases without progress");
+    tracing::error!(answer = %id, attempts = claimed.attempts, why, "answer failed");
     let (account, conversation) = (claimed.account, claimed.conversation);
     let found =
         match shared.parts.store.read(move |tx| conversations::answer(tx, account, conversation, id)).await {
@@ -22,9 +23,14 @@ pub(super) async fn end(shared: &Shared, claimed: ClaimedTurn) -> bool {
             Err(ConversationError::NotFound) => None,
             Ok(StoredAnswer { completed_at: Some(_), .. }) => return true,
             Ok(stored) => Some(stored.answer),
-            Err(ConversationError::Store(error)) => {
-                tracing::error!(answer = %id, %error, "answer log unreadable; partial answer lost");
+            Err(ConversationError::Store(error @ StoreError::Damaged { .. })) => {
+                tracing::error!(answer = %id, %error, "answer log damaged; partial answer lost");
                 None
+            }
+            // The partial answer may be readable later.
+            Err(ConversationError::Store(error)) => {
+                tracing::error!(answer = %id, %error, "failed answer could not be read");
+                return false;
             }
         };
     let mut answer = found.unwrap_or_else(|| Answer::new(id, &[]));

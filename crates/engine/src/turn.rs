@@ -102,7 +102,12 @@ async fn attempt(
     let answer = claimed.fence.answer;
     let tried_for = shared.parts.environment.now().since(claimed.attempts_since);
     if claimed.attempts > ATTEMPTS_MAX && tried_for >= ATTEMPTS_TIME_MIN {
-        return if give_up::end(shared, claimed).await { TurnOutcome::Over } else { TurnOutcome::GiveBack };
+        let why = "too many leases without progress";
+        return if give_up::end(shared, claimed, why).await {
+            TurnOutcome::Over
+        } else {
+            TurnOutcome::GiveBack
+        };
     }
     // An answer that breaks its turn must not stay leased for ever.
     let ended = AssertUnwindSafe(Box::pin(work(shared, claimed, given))).catch_unwind().await;
@@ -123,8 +128,7 @@ async fn work(
         Ok(None) => return TurnOutcome::Over,
         // Damaged data cannot be read later either.
         Err(error @ StoreError::Damaged { .. }) => {
-            tracing::error!(%answer, %error, "answer data corrupt");
-            return if give_up::end(shared, claimed).await {
+            return if give_up::end(shared, claimed, &error.to_string()).await {
                 TurnOutcome::Over
             } else {
                 TurnOutcome::GiveBack
