@@ -115,7 +115,8 @@ impl Shared {
 
     async fn renew_and_claim(self: &Arc<Self>, renewed: &mut Timestamp) -> Result<(), StoreError> {
         let now = self.parts.environment.now();
-        if now.since(*renewed) >= RENEW_EVERY {
+        let was_set_back = now < *renewed;
+        if was_set_back || now.since(*renewed) >= RENEW_EVERY {
             self.renew().await?;
             *renewed = now;
         }

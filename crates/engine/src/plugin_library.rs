@@ -51,6 +51,13 @@ struct Shared {
     library: RwLock<Arc<Library>>,
 }
 
+/// The fingerprints of the folders that were loaded, and of those that could not be.
+#[derive(Debug, Clone, Copy, Default)]
+struct Looked {
+    loaded: Option<[u8; 32]>,
+    failed: Option<[u8; 32]>,
+}
+
 impl Plugins {
     /// Reads the plugins and publishes their files.
     ///
@@ -77,12 +84,12 @@ impl Plugins {
             return std::future::pending().await;
         }
         // The first check also detects changes during the initial load.
-        let mut known = None;
+        let mut known = Looked::default();
         loop {
             let looking = self.clone();
             let begun = Instant::now();
             match tokio::task::spawn_blocking(move || looking.look(known)).await {
-                Ok(seen) => known = Some(seen),
+                Ok(seen) => known = seen,
                 Err(error) => tracing::error!(%error, "plugin check failed"),
             }
             let pause = begun.elapsed() * LOOK_PAUSE_FACTOR;
@@ -90,17 +97,21 @@ impl Plugins {
         }
     }
 
-    /// Reloads the folders if their fingerprint differs from `known`. Returns the new fingerprint.
-    fn look(&self, known: Option<[u8; 32]>) -> [u8; 32] {
-        let seen = plugins::fingerprint(&self.shared.folders);
-        if known == Some(seen) {
-            return seen;
+    /// Reloads the folders if their fingerprint is not the loaded one. A reload that failed is tried again.
+    fn look(&self, known: Looked) -> Looked {
+        let seen = Some(plugins::fingerprint(&self.shared.folders));
+        if known.loaded == seen {
+            return known;
         }
-        if let Err(error) = self.reload() {
-            // The next change triggers another attempt.
-            tracing::error!(%error, "plugin reload failed");
+        match self.reload() {
+            Ok(()) => Looked { loaded: seen, failed: None },
+            Err(error) => {
+                if known.failed != seen {
+                    tracing::error!(%error, "plugin reload failed; trying again");
+                }
+                Looked { failed: seen, ..known }
+            }
         }
-        seen
     }
 
     fn reload(&self) -> Result<(), PublishError> {
