@@ -102,8 +102,18 @@ fn hex(digest: &[u8]) -> String {
 /// Creates the content of a plugin, unless it exists, and points its link to it. Writes nothing if both exist, so that
 /// a service starts on a full disk. Returns the content's name.
 fn lay_out(skill_files: &SkillFiles, folder: &Path) -> Result<String, TreeError> {
-    let mut content = hash(skill_files, |_, _, _| Ok(()))?;
-    if !folder.join(CONTENT).join(&content).is_dir() {
+    let mut lengths = Vec::new();
+    let mut content = hash(skill_files, |inside, _, bytes| {
+        lengths.push((inside.to_owned(), bytes.len() as u64));
+        Ok(())
+    })?;
+    let place = folder.join(CONTENT).join(&content);
+    // A loss of power may leave files without their content.
+    let is_whole = |(inside, length): &(String, u64)| {
+        fs::metadata(place.join(inside)).is_ok_and(|metadata| metadata.len() == *length)
+    };
+    if !(place.is_dir() && lengths.iter().all(is_whole)) {
+        remove(&place)?;
         content = write(skill_files, folder)?;
     }
     let target = Path::new(CONTENT).join(&content);
