@@ -85,6 +85,8 @@ struct Streaming {
     decoder: Decoder,
     deadline: Instant,
     last_read: Instant,
+    /// When the model was done, and only its usage was missing. What the server sends to keep the connection does not extend the wait.
+    done_since: Option<Instant>,
     /// Wakes the task to check for a stall. It is reset when it fires, not for every chunk.
     stall_timer: Pin<Box<Sleep>>,
 }
@@ -159,7 +161,7 @@ async fn begin(
     let (response, decoder) = opened.map_err(|_| error::unavailable("it did not answer in time"))??;
     let last_read = Instant::now();
     let stall_timer = Box::pin(sleep_until(deadline.min(last_read + timeouts.stall)));
-    Ok(Streaming { response, decoder, deadline, last_read, stall_timer })
+    Ok(Streaming { response, decoder, deadline, last_read, done_since: None, stall_timer })
 }
 
 impl Streaming {
@@ -189,6 +191,9 @@ impl Streaming {
             }
         }
         self.last_read = Instant::now();
+        if self.done_since.is_none() && self.decoder.is_done() {
+            self.done_since = Some(self.last_read);
+        }
         Poll::Ready(Ok(Next::More))
     }
 
@@ -200,7 +205,11 @@ impl Streaming {
         context: &mut Context<'_>,
     ) -> Poll<Result<Next, StepError>> {
         let is_done = self.decoder.is_done();
-        let until = self.deadline.min(self.last_read + if is_done { timeouts.usage } else { timeouts.stall });
+        let until = match self.done_since {
+            Some(done) => done + timeouts.usage,
+            None => self.last_read + timeouts.stall,
+        };
+        let until = self.deadline.min(until);
         if until < self.stall_timer.deadline() {
             self.stall_timer.as_mut().reset(until);
         }
