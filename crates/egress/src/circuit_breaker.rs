@@ -32,12 +32,12 @@ impl CircuitBreaker {
         *self.state() = BreakerState::default();
     }
 
-    /// Starts a pause, at least as long as the server requested.
+    /// Starts a pause: as long as the server requested, but at least the first one.
     pub(crate) fn record_failure(&self, retry_after: Option<Duration>) {
         let mut state = self.state();
         let own = FIRST.saturating_mul(1 << state.failures.min(16)).min(LONGEST);
         state.failures = state.failures.saturating_add(1);
-        state.until = Some(Instant::now() + retry_after.unwrap_or(own));
+        state.until = Some(Instant::now() + retry_after.map_or(own, |asked| asked.max(FIRST)));
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, BreakerState> {
@@ -63,8 +63,10 @@ mod tests {
             rest.record_failure(None);
         }
         assert_eq!(rest.remaining(), Some(LONGEST));
-        rest.record_failure(Some(Duration::from_secs(1)));
-        assert_eq!(rest.remaining(), Some(Duration::from_secs(1)), "what the server says counts");
+        rest.record_failure(Some(Duration::from_secs(5)));
+        assert_eq!(rest.remaining(), Some(Duration::from_secs(5)), "what the server says counts");
+        rest.record_failure(Some(Duration::ZERO));
+        assert_eq!(rest.remaining(), Some(FIRST), "no server is asked without a pause");
         rest.record_success();
         assert_eq!(rest.remaining(), None);
     }

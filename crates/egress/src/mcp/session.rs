@@ -27,6 +27,8 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     current: Mutex<Option<Arc<Session>>>,
+    /// Held by the one caller that negotiates.
+    negotiation: tokio::sync::Mutex<()>,
     /// True if the last negotiation used a handshake, so that discovery is skipped.
     shakes_hands: AtomicBool,
 }
@@ -34,6 +36,10 @@ pub(super) struct Sessions {
 impl Sessions {
     /// Returns the session and negotiates one if necessary. Callers must set a timeout.
     pub(super) async fn get(&self, endpoint: &Endpoint) -> Result<Arc<Session>, McpError> {
+        if let Some(session) = self.current().clone() {
+            return Ok(session);
+        }
+        let _negotiates = self.negotiation.lock().await;
         if let Some(session) = self.current().clone() {
             return Ok(session);
         }
