@@ -91,17 +91,24 @@ pub async fn chat(options: ChatOptions) -> Result<(), Error> {
                 let mut interrupts = Interrupts::new()?;
                 let question = Question { input: text.to_owned(), ..next.clone() };
                 let outcome = async {
-                    let file_paths = upload(&client, &files, &mut printer).await?;
+                    let file_paths = tokio::select! {
+                        uploaded = upload(&client, &files, &mut printer) => uploaded?,
+                        () = interrupts.next() => {
+                            printer.note("the question was not sent")?;
+                            return Ok(None);
+                        }
+                    };
                     let question = Question { file_paths, ..question };
                     printer.begin();
                     let mut exchange =
                         Exchange { client: &client, printer: &mut printer, interrupts: &mut interrupts };
                     let (answer, _) = exchange.run(&question).await?;
                     printer.finish(&answer)?;
-                    Ok::<_, Error>(answer.chat_id)
+                    Ok::<_, Error>(Some(answer.chat_id))
                 };
                 match outcome.await {
-                    Ok(chat_id) => {
+                    Ok(None) => {}
+                    Ok(Some(chat_id)) => {
                         next.chat_id = Some(chat_id);
                         files.clear();
                     }
