@@ -167,7 +167,7 @@ impl Images {
                 set_current(&folder, digits(newest))?
             }
             Some(_) => {}
-            None => fs::remove_dir_all(&folder).doing(|| at("removing", &folder))?,
+            None => remove_without_versions(&folder).doing(|| at("removing", &folder))?,
         }
         Ok(removed)
     }
@@ -270,6 +270,18 @@ fn matches(version: &Installed, digest: Option<&str>) -> bool {
 
 fn digits(version: &Installed) -> &str {
     version.manifest.digest.trim_start_matches("sha256:")
+}
+
+/// Removes the folder of an image without versions, unless a build has just put one there.
+fn remove_without_versions(folder: &Path) -> io::Result<()> {
+    match fs::remove_file(folder.join(CURRENT)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    match fs::remove_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::DirectoryNotEmpty => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 fn set_current(folder: &Path, digest: &str) -> Result<(), ImageError> {
