@@ -208,6 +208,21 @@ async fn write_makes_folders_and_replaces_at_once() {
 }
 
 #[tokio::test]
+async fn edits_side_by_side_lose_nothing() {
+    let machine = Machine::new();
+    let values: String = (0..12).map(|number| format!("<{number}> old\n")).collect();
+    machine.put("a.txt", values);
+    let edits = (0..12).map(|number| {
+        let (old, new) = (format!("<{number}> old"), format!("<{number}> new"));
+        machine.call("edit", json!({ "path": "a.txt", "old": old, "new": new }))
+    });
+    let done = futures_util::future::join_all(edits).await;
+    assert!(done.iter().all(|output| !output.failed), "{done:?}");
+    let text = std::fs::read_to_string(machine.path("a.txt")).expect("it is there");
+    assert_eq!(text.matches("new").count(), 12, "{text}");
+}
+
+#[tokio::test]
 async fn edit_replaces_what_is_there_once() {
     let machine = Machine::new();
     machine.put("a.txt", "one\ntwo\none\n");

@@ -28,6 +28,8 @@ pub(super) const ANSWER_MAX_BYTES: u64 = 32 * 1024 * 1024;
 /// The number of bytes that are read of a worker's standard error.
 pub(super) const REPORT_MAX_BYTES: u64 = 4 * 1024;
 
+/// Held by the one task that changes a file, from its reading to its writing: no conversation loses the changes of another.
+static WRITING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 static WORKERS: Semaphore = Semaphore::const_new(WORKERS_MAX);
 /// Held for reading by every call that has processes; the sweep needs the write lock.
 static RUNNING: RwLock<()> = RwLock::const_new(());
@@ -154,9 +156,10 @@ pub(super) async fn sweep(limits: &Limits) {
 /// Returns an explanation for the model if the worker exceeded its time or memory, or crashed.
 pub(super) async fn ask(task: Task, limits: &Limits, time_max: Duration) -> Result<Answer, WorkerError> {
     let work = async {
+        let writes = matches!(task, Task::Write(_) | Task::Edit(_));
+        let _alone = if writes { Some(WRITING.lock().await) } else { None };
         let _place = place().await?;
         let _running = running().await;
-        let writes = matches!(task, Task::Write(_) | Task::Edit(_));
         if writes
             && super::jail::Jail::free(&limits.workspace)
                 .is_some_and(|free| free.bytes < limits.disk_free_floor_bytes)
