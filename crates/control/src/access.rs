@@ -173,7 +173,11 @@ impl Authenticator {
 
     fn cached(&self, fingerprint: KeyFingerprint, now: Timestamp) -> Option<ResolvedKey> {
         let cache = self.cache();
-        let known = cache.keys.get(&fingerprint).filter(|known| now.since(known.at) < CACHE_TTL)?;
+        // What lies ahead of a clock that was set back is not known to be fresh.
+        let known = cache
+            .keys
+            .get(&fingerprint)
+            .filter(|known| known.at <= now && now.since(known.at) < CACHE_TTL)?;
         Some(known.resolved.clone())
     }
 

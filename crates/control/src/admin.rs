@@ -282,8 +282,8 @@ impl Admin {
     /// [`AdminError::NoSuchAccount`], [`AdminError::Password`].
     pub async fn set_password(&self, account: &str, password: Password) -> Result<Account, AdminError> {
         let account = self.account(account).await?;
-        self.passwords.set(&account, password).await?;
-        self.record(Some(account.id), "set password", &account.email, "").await?;
+        let entry = self.entry(Some(account.id), "set password", &account.email, "");
+        self.passwords.set(account.user, password, None, entry).await?;
         Ok(account)
     }
 

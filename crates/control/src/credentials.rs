@@ -7,7 +7,7 @@ use store::{Store, StoreError, sessions};
 use crate::Environment;
 use crate::account_deletion::AccountDeletion;
 use crate::error::UseCaseError;
-use crate::passwords::{InvalidPassword, Password, PasswordError, Passwords};
+use crate::passwords::{InvalidPassword, Password, PasswordError, Passwords, Verified};
 use crate::principal::Principal;
 use crate::sessions::no_session;
 
@@ -88,10 +88,9 @@ impl Credentials {
         new: &str,
     ) -> Result<(), CredentialsError> {
         let new = Password::parse(new)?;
-        let account = self.verified(principal, present).await?;
-        let entry = self.entry(&account, "change password");
-        self.passwords.set(&account, new).await.map_err(failed)?;
-        Ok(self.store.write(move |tx| audit::append(tx, &entry)).await?)
+        let verified = self.verified(principal, present).await?;
+        let (user, entry) = (verified.account.user, self.entry(&verified.account, "change password"));
+        self.passwords.set(user, new, Some(verified), entry).await.map_err(failed)
     }
 
     /// Replaces the email, by which the user signs in. Sessions stay.
@@ -105,13 +104,17 @@ impl Credentials {
         email: &str,
     ) -> Result<(), CredentialsError> {
         let email = checked_email(email).ok_or(CredentialsError::InvalidEmail)?;
-        let account = self.verified(principal, present).await?;
-        let entry = self.entry(&account, "change email");
+        let verified = self.verified(principal, present).await?;
+        let entry = self.entry(&verified.account, "change email");
         let changed = self.store.write(move |tx| {
-            accounts::set_email(tx, account.user, &email)?;
-            Ok::<_, AccountError>(audit::append(tx, &entry)?)
+            if !verified.holds(tx)? {
+                return Ok(false);
+            }
+            accounts::set_email(tx, verified.account.user, &email)?;
+            audit::append(tx, &entry)?;
+            Ok::<_, AccountError>(true)
         });
-        Ok(changed.await?)
+        if changed.await? { Ok(()) } else { Err(CredentialsError::WrongPassword) }
     }
 
     /// Ends all sessions of the user, the present one too. Their open streams end within seconds.
@@ -148,7 +151,7 @@ impl Credentials {
         confirmation: &str,
     ) -> Result<(), CredentialsError> {
         let account = if self.has_password(principal).await? {
-            self.verified(principal, confirmation).await?
+            self.verified(principal, confirmation).await?.account
         } else {
             let account = self.account(principal).await?;
             if confirmation.trim().to_lowercase() != account.email.to_lowercase() {
@@ -161,11 +164,11 @@ impl Credentials {
     }
 
     /// Returns the account of a principal whose present password this is.
-    async fn verified(&self, principal: &Principal, present: &str) -> Result<Account, CredentialsError> {
+    async fn verified(&self, principal: &Principal, present: &str) -> Result<Verified, CredentialsError> {
         let account = self.account(principal).await?;
         let present = Password::parse(present).map_err(|_| CredentialsError::WrongPassword)?;
         let verified = self.passwords.verify(&account.email, present).await.map_err(failed)?;
-        verified.filter(|verified| verified.id == account.id).ok_or(CredentialsError::WrongPassword)
+        verified.filter(|verified| verified.account.id == account.id).ok_or(CredentialsError::WrongPassword)
     }
 
     async fn account(&self, principal: &Principal) -> Result<Account, UseCaseError> {
@@ -190,6 +193,7 @@ impl Credentials {
 
 fn failed(error: PasswordError) -> CredentialsError {
     CredentialsError::Failed(match error {
+        PasswordError::Replaced => return CredentialsError::WrongPassword,
         PasswordError::Store(error) => error.into(),
         PasswordError::Ending => UseCaseError::new(crate::PublicCode::Unavailable, error),
         PasswordError::NoSuchAccount | PasswordError::Hash(_) => UseCaseError::internal(error),

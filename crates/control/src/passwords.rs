@@ -8,8 +8,10 @@ use std::sync::{Arc, OnceLock};
 
 use argon2::password_hash::PasswordVerifier;
 use argon2::{Argon2, PasswordHasher};
+use domain::id::UserId;
 use store::accounts::{self, Account, AccountError};
-use store::{Store, StoreError, sessions};
+use store::audit::{self, AuditEntry};
+use store::{Sql, Store, StoreError, sessions};
 use tokio::sync::Semaphore;
 
 use crate::Environment;
@@ -46,6 +48,9 @@ pub enum PasswordError {
     /// The account does not exist.
     #[error("no such account")]
     NoSuchAccount,
+    /// Another password was set since this one was verified.
+    #[error("the password was replaced meanwhile")]
+    Replaced,
     /// The hash could not be computed.
     #[error("the password could not be hashed: {0}")]
     Hash(argon2::password_hash::Error),
@@ -60,6 +65,22 @@ pub enum PasswordError {
 /// The stored form of a password: Argon2id with its salt and parameters in PHC format.
 #[derive(Clone)]
 pub struct PasswordHash(String);
+
+/// An account whose owner gave the right password.
+#[derive(Debug, Clone)]
+pub struct Verified {
+    /// The account.
+    pub account: Account,
+    /// The hash that the password was compared with.
+    hash: PasswordHash,
+}
+
+impl Verified {
+    /// Returns true if the password is still the right one, and keeps it so until the transaction ends.
+    pub(crate) fn holds(&self, tx: &mut dyn Sql) -> Result<bool, StoreError> {
+        accounts::keeps_password(tx, self.account.user, self.hash.stored())
+    }
+}
 
 impl Password {
     /// Checks a password that a person entered.
@@ -138,20 +159,36 @@ impl Passwords {
         self.bounded(move || PasswordHash::of(&password, salt)).await?
     }
 
-    /// Replaces the password of the account's owner, whose sessions end.
+    /// Replaces the password of a user, whose sessions end, and records it in the audit log. With `verified`, only if the
+    /// password that was given is still the right one.
     ///
     /// # Errors
-    /// [`PasswordError::NoSuchAccount`] among others.
-    pub async fn set(&self, account: &Account, password: Password) -> Result<(), PasswordError> {
-        let (user, hash) = (account.user, self.hash(password).await?);
+    /// [`PasswordError::NoSuchAccount`], [`PasswordError::Replaced`] among others.
+    pub(crate) async fn set(
+        &self,
+        user: UserId,
+        password: Password,
+        verified: Option<Verified>,
+        entry: AuditEntry,
+    ) -> Result<(), PasswordError> {
+        let hash = self.hash(password).await?;
         let set = self.store.write(move |tx| {
+            if let Some(verified) = &verified
+                && !verified.holds(tx)?
+            {
+                return Ok(false);
+            }
             accounts::set_password(tx, user, hash.stored())?;
-            Ok::<_, AccountError>(sessions::end_all(tx, user)?)
+            sessions::end_all(tx, user)?;
+            audit::append(tx, &entry)?;
+            Ok::<_, AccountError>(true)
         });
-        set.await.map_err(|error| match error {
-            AccountError::Store(error) => PasswordError::Store(error),
-            AccountError::NotFound | AccountError::EmailTaken => PasswordError::NoSuchAccount,
-        })
+        match set.await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(PasswordError::Replaced),
+            Err(AccountError::Store(error)) => Err(PasswordError::Store(error)),
+            Err(AccountError::NotFound | AccountError::EmailTaken) => Err(PasswordError::NoSuchAccount),
+        }
     }
 
     /// Returns the account whose owner has this email and password; `None` otherwise. Takes the same time for an
@@ -159,18 +196,19 @@ impl Passwords {
     ///
     /// # Errors
     /// [`PasswordError::Store`], [`PasswordError::Ending`].
-    pub async fn verify(&self, email: &str, password: Password) -> Result<Option<Account>, PasswordError> {
+    pub async fn verify(&self, email: &str, password: Password) -> Result<Option<Verified>, PasswordError> {
         let email = email.to_owned();
         let found = self.store.read(move |tx| {
             let Some(account) = accounts::by_email(tx, &email)? else { return Ok::<_, StoreError>(None) };
             let hash = accounts::password(tx, account.user)?;
-            Ok(hash.map(|hash| (account, hash)))
+            Ok(hash.map(|hash| Verified { account, hash: PasswordHash(hash) }))
         });
-        let (account, hash) = found.await?.unzip();
+        let found = found.await?;
+        let hash = found.as_ref().map(|found| found.hash.clone());
         let (salt, nobody) = (self.environment.bytes(), self.nobody.clone());
         let same = self.bounded(move || {
             if let Some(hash) = hash {
-                return Ok(PasswordHash(hash).is_of(&password));
+                return Ok(hash.is_of(&password));
             }
             if let Some(nobody) = nobody.get() {
                 nobody.is_of(&password);
@@ -180,7 +218,7 @@ impl Passwords {
             }
             Ok::<_, PasswordError>(false)
         });
-        Ok(if same.await?? { account } else { None })
+        Ok(if same.await?? { found } else { None })
     }
 
     /// Runs `work` on a thread for blocking work, with bounded concurrency.

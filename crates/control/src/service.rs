@@ -1,6 +1,6 @@
 //! Assembles, starts and shuts down the service.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -384,7 +384,12 @@ fn node_id(data: &Path, environment: &Environment) -> io::Result<NodeId> {
         return Ok(node);
     }
     let node = NodeId::from_random(environment.bits());
-    std::fs::write(&file, format!("{node}\n"))?;
+    // A torn file would be another identity after the next start.
+    let new = data.join("node.new");
+    let mut written = std::fs::File::create(&new)?;
+    written.write_all(format!("{node}\n").as_bytes())?;
+    written.sync_all()?;
+    std::fs::rename(new, file)?;
     Ok(node)
 }
 

@@ -18,7 +18,7 @@ use store::{Store, StoreError};
 use workspace::Workspaces;
 
 use crate::error::{PublicCode, UseCaseError};
-use crate::passwords::{Password, PasswordError, Passwords};
+use crate::passwords::{Password, PasswordError, Passwords, Verified};
 use crate::principal::Principal;
 use crate::{Environment, provisioning};
 
@@ -137,17 +137,28 @@ impl Sessions {
         // A text that cannot be a password is nobody's.
         let password = Password::parse(password).map_err(|_| SignInError::Denied)?;
         let verified = self.passwords.verify(email, password).await.map_err(unverified)?;
-        self.open(&verified.ok_or(SignInError::Denied)?, "password", browser).await
+        let verified = verified.ok_or(SignInError::Denied)?;
+        self.open(&verified.account.clone(), "password", Some(verified), browser).await
     }
 
-    /// Opens a session of the owner of an account, who has proved who they are by `means`.
+    /// Opens a session of the owner of an account, who has proved who they are at the identity provider.
     ///
     /// # Errors
     /// [`SignInError::NoLicence`], [`SignInError::Failed`].
-    pub(crate) async fn open(
+    pub(crate) async fn open_for_identity(
+        &self,
+        account: &Account,
+        browser: String,
+    ) -> Result<SessionSecret, SignInError> {
+        self.open(account, "identity provider", None, browser).await
+    }
+
+    /// Opens a session, by a password only if that is still the right one.
+    async fn open(
         &self,
         account: &Account,
         means: &str,
+        verified: Option<Verified>,
         browser: String,
     ) -> Result<SessionSecret, SignInError> {
         let now = self.environment.now();
@@ -167,11 +178,17 @@ impl Sessions {
         };
         let entry = AuditEntry { detail: means.to_owned(), ..entry(account, now, "sign in", new.id) };
         let opened = self.store.write(move |tx| {
+            // It may have been replaced while it was compared.
+            if let Some(verified) = &verified
+                && !verified.holds(tx)?
+            {
+                return Ok(false);
+            }
             sessions::create(tx, &new)?;
-            audit::append(tx, &entry)
+            audit::append(tx, &entry)?;
+            Ok::<_, StoreError>(true)
         });
-        opened.await.map_err(UseCaseError::from)?;
-        Ok(secret)
+        if opened.await.map_err(UseCaseError::from)? { Ok(secret) } else { Err(SignInError::Denied) }
     }
 
     /// Returns the user of the session that a secret proves; `None` if it has ended or the account has no valid licence.
@@ -191,7 +208,7 @@ impl Sessions {
         let Ok(principal) = Principal::session(&account, session.id.to_string(), now) else {
             return Ok(None);
         };
-        self.record_use(&session, now).await?;
+        self.record_use(&session, now).await;
         Ok(Some(SignedIn {
             principal,
             email: account.email,
@@ -246,13 +263,16 @@ impl Sessions {
         Ok(listed.await?.into_iter().map(open).collect())
     }
 
-    /// Records that a session is used and moves its end, at most once in [`USE_RESOLUTION`].
-    async fn record_use(&self, session: &Session, now: Timestamp) -> Result<(), UseCaseError> {
+    /// Records that a session is used and moves its end, at most once in [`USE_RESOLUTION`]. A store that takes no writes does not
+    /// keep its user out: the next use is recorded.
+    async fn record_use(&self, session: &Session, now: Timestamp) {
         if now.since(session.used_at) < USE_RESOLUTION {
-            return Ok(());
+            return;
         }
         let (id, end) = (session.id, now.plus(IDLE_MAX).min(session.created_at.plus(AGE_MAX)));
-        Ok(self.store.write(move |tx| sessions::record_use(tx, id, now, end)).await?)
+        if let Err(error) = self.store.write(move |tx| sessions::record_use(tx, id, now, end)).await {
+            tracing::warn!(session = %id, %error, "use of a session not recorded");
+        }
     }
 }
 
@@ -260,7 +280,9 @@ fn unverified(error: PasswordError) -> SignInError {
     SignInError::Failed(match error {
         PasswordError::Store(error) => error.into(),
         PasswordError::Ending => UseCaseError::new(PublicCode::Unavailable, error),
-        PasswordError::NoSuchAccount | PasswordError::Hash(_) => UseCaseError::internal(error),
+        PasswordError::NoSuchAccount | PasswordError::Replaced | PasswordError::Hash(_) => {
+            UseCaseError::internal(error)
+        }
     })
 }
 

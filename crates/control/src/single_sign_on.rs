@@ -187,7 +187,7 @@ impl SingleSignOn {
             Found::BoundToAnother => return Err(SingleSignOnError::BoundToAnother),
             Found::Nobody => return Err(SingleSignOnError::NoAccount),
         };
-        match self.sessions.open(&account, "identity provider", browser).await {
+        match self.sessions.open_for_identity(&account, browser).await {
             Ok(session) => Ok(session),
             Err(SignInError::NoLicence) => Err(SingleSignOnError::NoLicence),
             Err(SignInError::Denied) => Err(SingleSignOnError::NoAccount),

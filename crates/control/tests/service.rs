@@ -198,7 +198,7 @@ async fn a_password_opens_its_own_account_alone() {
     admin.create_account("bob@example.test", None, Credits(0), other, false).await.expect("an account");
     let opens = async |email: &str, typed: &str| {
         let found = passwords.verify(email, password(typed)).await.expect("it is compared");
-        found.map(|account| account.email)
+        found.map(|verified| verified.account.email)
     };
     assert_eq!(opens(EMAIL, "correct horse").await, None, "who has no password cannot come in by one");
     admin.set_password(EMAIL, password("correct horse")).await.expect("it is kept");

@@ -234,6 +234,19 @@ pub fn password(tx: &mut dyn Sql, user: UserId) -> Result<Option<String>> {
     Ok(found?.flatten())
 }
 
+/// Returns true if the user's stored password hash is still this one, and keeps it so until the transaction ends.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn keeps_password(tx: &mut dyn Sql, user: UserId, hash: &str) -> Result<bool> {
+    // Locks the row in PostgreSQL.
+    let kept = tx.execute(
+        "UPDATE users SET password_hash = password_hash WHERE id = $1 AND password_hash = $2",
+        params![user, hash],
+    )?;
+    Ok(kept > 0)
+}
+
 fn read_account(row: &dyn Row) -> Result<Account> {
     let role = row.text(2)?;
     Ok(Account {

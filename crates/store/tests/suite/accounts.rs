@@ -132,6 +132,11 @@ async fn a_password_belongs_to_one_user(engine: Engine) {
         fixture.store.write(move |tx| accounts::set_password(tx, user, hash)).await.expect("there is one");
         assert_eq!(stored(user).await.as_deref(), Some(hash));
     }
+    let keeps = async |hash: &'static str| {
+        fixture.store.write(move |tx| accounts::keeps_password(tx, user, hash)).await.expect("a write")
+    };
+    assert!(keeps("$argon2id$two").await && !keeps("$argon2id$one").await, "only the last one is kept");
+    assert_eq!(stored(user).await.as_deref(), Some("$argon2id$two"));
     assert_eq!(stored(stranger).await, None);
     let unknown = UserId::from_random(99);
     let refused = fixture.store.write(move |tx| accounts::set_password(tx, unknown, "x")).await;
