@@ -37,6 +37,15 @@ pub(crate) enum AskError {
         /// The vendor and its failure.
         outage: String,
     },
+    /// The model of the conversation has left the catalog, and no outage hides it.
+    #[error(
+        "the model {} of this conversation is no longer offered; begin a new conversation",
+        Excerpt(model)
+    )]
+    GoneModel {
+        /// The identifier of the model.
+        model: String,
+    },
     /// The model has no such setting, or the setting has no such value.
     #[error("{} is neither a setting of this model nor a value of one; {}", Excerpt(asked), settings(valid))]
     UnknownSetting {

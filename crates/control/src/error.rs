@@ -297,7 +297,7 @@ impl From<AskError> for UseCaseError {
             | AskError::RepeatedSetting(_)
             | AskError::NoSuchAttachment(_) => PublicCode::BadRequest,
             AskError::UnknownModel { .. } => PublicCode::UnknownModel,
-            AskError::NoModel { .. } => PublicCode::ModelUnavailable,
+            AskError::NoModel { .. } | AskError::GoneModel { .. } => PublicCode::ModelUnavailable,
             AskError::UnknownSetting { .. } => PublicCode::UnknownSetting,
             AskError::UnknownJurisdiction { .. } => PublicCode::UnknownJurisdiction,
             AskError::UnknownAgent { .. } => PublicCode::UnknownAgent,

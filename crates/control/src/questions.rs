@@ -351,14 +351,12 @@ impl Questions {
         if let Some(id) = request.conversation {
             let account = principal.account();
             let conversation = self.store.read(move |tx| conversations::summary(tx, account, id)).await?;
-            let model =
-                self.catalog.resolve(Some(&conversation.model)).or_else(|| self.catalog.resolve(None));
-            let model = model.ok_or_else(|| self.unknown_model(Some(&conversation.model)))?;
+            let model = self.model_of(&conversation.model)?;
             let target = match request.place {
                 AskPlace::BranchOf(answer) => Target::BranchOf { conversation: id, answer },
                 AskPlace::Next | AskPlace::Version(_) => Target::Existing(id),
             };
-            return Ok((target, model.entry));
+            return Ok((target, model));
         }
         let model = self.chosen_model(request)?;
         self.check_jurisdictions(&request.jurisdictions)?;
@@ -379,6 +377,18 @@ impl Questions {
         let model = self.catalog.resolve(asked).ok_or_else(|| self.unknown_model(asked))?.entry;
         check_settings(&model, &request.settings)?;
         Ok(model)
+    }
+
+    /// Returns the model of a conversation. Of one that only an outage of its vendor hides, the limits and the price are those of the
+    /// default; its answer waits for the vendor.
+    fn model_of(&self, id: &str) -> Result<ModelEntry, AskError> {
+        if let Some(model) = self.catalog.resolve(Some(id)) {
+            return Ok(model.entry);
+        }
+        if self.catalog.outage_of(id).is_none() {
+            return Err(AskError::GoneModel { model: id.to_owned() });
+        }
+        self.catalog.resolve(None).map(|model| model.entry).ok_or_else(|| self.unknown_model(Some(id)))
     }
 
     /// Returns the error for an unknown model, or for an absent default if none is asked for. A vendor whose model
