@@ -295,10 +295,16 @@ fn idempotency(headers: &HeaderMap, body: &str) -> ApiResult<Option<Idempotency>
 
 fn whole_number(name: &str, text: Option<&str>, default: u64, least: u64) -> ApiResult<u64> {
     let Some(text) = text else { return Ok(default) };
-    let number = text.parse::<u64>().ok().filter(|number| *number >= least && *number <= i64::MAX as u64);
+    let number = digits(text).map(|number| number.min(i64::MAX as u64)).filter(|number| *number >= least);
     number.ok_or_else(|| {
         ApiError::bad_request(format!("{name} is a whole number from {least} on, not {}", Excerpt(text)))
     })
+}
+
+/// Parses a number of any length: one that is too large is the largest.
+fn digits(text: &str) -> Option<u64> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
 /// Waits for the end of the answer if the client prefers that. Returns false if its key is no longer valid.
@@ -331,9 +337,7 @@ fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
     let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
     let seconds = values.flat_map(|value| value.split([',', ';'])).find_map(|preference| {
         let (name, seconds) = preference.split_once('=')?;
-        name.trim()
-            .eq_ignore_ascii_case("wait")
-            .then(|| seconds.trim().trim_matches('"').parse::<u64>().ok())?
+        name.trim().eq_ignore_ascii_case("wait").then(|| digits(seconds.trim().trim_matches('"')))?
     });
     seconds.map(Duration::from_secs)
 }

@@ -1,19 +1,26 @@
 //! Extractors of paths, queries and bodies. What they reject is answered as an error of the interface.
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use axum::extract::{FromRef, FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
-use control::{Principal, PublicCode};
+use axum::response::{IntoResponse, Response};
+use control::{Authenticator, Principal, PublicCode};
 use domain::id::{ConversationId, MessageId};
 use http_common::{BodyError, Budgets, Holder, Share, limited_json_body};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use crate::error::{ApiError, ApiResult, Code};
+use crate::key::unauthorized;
 use crate::operations::{Accepts, Operation};
 use crate::{Limits, State};
+
+/// The time after which a body has arrived slowly.
+const SLOW_BODY: Duration = Duration::from_secs(1);
 
 /// The JSON body of an operation that [`Accepts::Json`], within its bounds. It is charged to its account until it is
 /// dropped.
@@ -40,9 +47,24 @@ impl JsonBody {
 }
 
 impl FromRequest<State> for JsonBody {
-    type Rejection = ApiError;
+    type Rejection = Response;
 
-    async fn from_request(request: Request, state: &State) -> Result<Self, ApiError> {
+    /// Reads the body. A key that was revoked while it arrived slowly is no longer valid.
+    async fn from_request(request: Request, state: &State) -> Result<Self, Response> {
+        let principal = request.extensions().get::<Principal>().cloned();
+        let begun = Instant::now();
+        let body = Self::read(request, state).await.map_err(IntoResponse::into_response)?;
+        if let Some(principal) = principal.filter(|_| begun.elapsed() >= SLOW_BODY)
+            && !Authenticator::from_ref(state).is_still_valid(&principal).await
+        {
+            return Err(unauthorized());
+        }
+        Ok(body)
+    }
+}
+
+impl JsonBody {
+    async fn read(request: Request, state: &State) -> Result<Self, ApiError> {
         let (limits, budgets) = (Limits::from_ref(state), Budgets::from_ref(state));
         let extensions = request.extensions();
         let operation = extensions.get::<&'static Operation>().map(|operation| operation.accepts);
@@ -131,7 +153,11 @@ where
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let query = Query::<T>::from_request_parts(parts, state).await;
-        query.map(|Query(query)| Self(query)).map_err(|error| ApiError::bad_request(error.body_text()))
+        query.map(|Query(query)| Self(query)).map_err(|error| {
+            let text = error.body_text();
+            let why = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
+            ApiError::bad_request(format!("the query cannot be read: {why}"))
+        })
     }
 }
 

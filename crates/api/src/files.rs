@@ -173,14 +173,10 @@ pub(crate) async fn delete(
     Parameters(query): Parameters<Deletion>,
 ) -> ApiResult<StatusCode> {
     let recursive = match query.recursive.as_deref() {
-        None | Some("false" | "0" | "") => false,
-        Some("true" | "1") => true,
-        Some(other) => {
-            return Err(ApiError::bad_request(format!(
-                "recursive is neither true nor false: {}",
-                Excerpt(other)
-            )));
-        }
+        None => false,
+        Some(text) => http_common::boolean(text).ok_or_else(|| {
+            ApiError::bad_request(format!("recursive is neither true nor false: {}", Excerpt(text)))
+        })?,
     };
     files.of(&principal)?.delete(&asked(uri.path(), FILES)?, recursive).await?;
     Ok(StatusCode::NO_CONTENT)

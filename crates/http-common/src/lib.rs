@@ -5,6 +5,7 @@
 
 mod address;
 mod body;
+mod boolean;
 mod budget;
 mod compression;
 mod disposition;
@@ -30,6 +31,7 @@ mod upload_many;
 
 pub use address::{InvalidNetwork, Network, Peer, client_address, counted};
 pub use body::{BodyError, limited_json_body};
+pub use boolean::boolean;
 pub use budget::{BUDGET_RETRY_AFTER, Budget, BudgetExceeded, BudgetLimits, Budgets, Share};
 pub use compression::Compression;
 pub use disposition::attachment;

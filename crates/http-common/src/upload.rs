@@ -15,6 +15,7 @@ use workspace::{
 };
 
 use crate::body::{Allowance, Incoming, IncomingError, discard};
+use crate::boolean::boolean;
 use crate::disposition::{field_name, file_name};
 use crate::limits::{
     FORM_FIELD_MAX_BYTES, FORM_HEADERS_MAX_BYTES, FORM_PARTS_MAX, UPLOAD_FLUSH_AFTER, UPLOADED_TOGETHER_MAX,
@@ -174,12 +175,7 @@ impl<'a> Form<'a> {
             b"temporary" if self.temporary.is_some() => Err(UploadError::Duplicate("temporary")),
             b"temporary" => {
                 let text = text(part).await?;
-                self.temporary = Some(match text.trim() {
-                    "" => false,
-                    text if text.eq_ignore_ascii_case("false") => false,
-                    text if text.eq_ignore_ascii_case("true") => true,
-                    _ => return Err(UploadError::InvalidTemporary),
-                });
+                self.temporary = Some(boolean(&text).ok_or(UploadError::InvalidTemporary)?);
                 Ok(())
             }
             _ => skip(part).await,
