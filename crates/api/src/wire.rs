@@ -159,7 +159,7 @@ pub(crate) struct Question {
     #[schema(examples("causerie:lawyer"))]
     pub(crate) agent_id: Option<String>,
     /// Skills for this question, each by id, full name or name: the agent then opens no others. All are open to it
-    /// unless given.
+    /// if the list is absent or empty.
     #[schema(max_items = 100, examples("causerie:contract-review"))]
     pub(crate) skill_ids: Option<Vec<String>>,
     /// Files and folders of the workspace to attach.

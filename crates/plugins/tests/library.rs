@@ -508,6 +508,13 @@ fn files_are_laid_out_whole_and_exchanged_in_one_step() {
         let changed = fs::metadata(folder).unwrap().modified().unwrap();
         assert_eq!(changed, std::time::UNIX_EPOCH, "nothing is written that is there already");
     }
+    fs::write(&laid, "").unwrap();
+    read(&folders).publish(&place).unwrap();
+    assert_eq!(
+        fs::read_to_string(&laid).unwrap(),
+        "#!/bin/sh\necho one\n",
+        "what a loss of power took is written again"
+    );
     let was = fingerprint(&folders);
     assert_eq!(fingerprint(&folders), was);
     fs::write(&script, "#!/bin/sh\necho two\n").unwrap();

@@ -143,6 +143,24 @@ fn the_models_of_a_vendor_that_is_away_are_down_and_what_fails_names_it() {
 }
 
 #[test]
+fn a_conversation_whose_model_is_gone_says_so_and_what_to_do() {
+    let server = Vendor::start();
+    let mut service = Service::start(Options { environment: server.environment(), ..Options::default() });
+    let api = service.api(&service.account());
+    let first = api.completed(&api.accepted(&json!({ "input": "Hello", "model": vendor::MODEL })));
+    service.kill();
+    server.lists(Some((
+        200,
+        json!({ "object": "list", "data": [{ "id": "another-model", "object": "model" }] }),
+    )));
+    service.restart();
+    let refused = api.send(&json!({ "input": "Go on", "chatId": first["chatId"] }));
+    let message = refused.json()["message"].as_str().unwrap_or_default().to_owned();
+    refused.expect_code(409, "MODEL_UNAVAILABLE");
+    assert!(message.contains(vendor::MODEL) && message.contains("begin a new conversation"), "{message}");
+}
+
+#[test]
 fn a_model_that_is_refused_names_its_vendor() {
     let server = Vendor::start();
     let service = Service::start(Options { environment: server.environment(), ..Options::default() });
