@@ -332,7 +332,12 @@ impl Pages {
         from: Option<u32>,
         shown_max: usize,
     ) -> Result<Window, UseCaseError> {
-        let mut window = Window { messages: VecDeque::new(), first: from.unwrap_or(0), is_last: true };
+        let shown = u32::try_from(shown_max).unwrap_or(u32::MAX);
+        let first = match from {
+            Some(from) => from,
+            None => self.conversations.exchanges(principal, conversation).await?.saturating_sub(shown),
+        };
+        let mut window = Window { messages: VecDeque::new(), first, is_last: true };
         for _ in 0..PAGES_MAX {
             let next = window.first.saturating_add(window.exchanges());
             let page = self.conversations.messages_after(principal, conversation, next).await?;

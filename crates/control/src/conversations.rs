@@ -100,6 +100,21 @@ impl Conversations {
         Ok(self.store.read(page).await?)
     }
 
+    /// Returns the number of exchanges that are shown; 0 if there is no such conversation.
+    ///
+    /// # Errors
+    /// [`UseCaseError`].
+    pub async fn exchanges(
+        &self,
+        principal: &Principal,
+        conversation: ConversationId,
+    ) -> Result<u32, UseCaseError> {
+        principal.require(&[Read])?;
+        let account = principal.account();
+        let count = move |tx: &mut dyn store::Sql| conversations::shown_exchanges(tx, account, conversation);
+        Ok(self.store.read(count).await?)
+    }
+
     /// Returns the versions of those of `limit` exchanges from the position `from` on that have several.
     ///
     /// # Errors

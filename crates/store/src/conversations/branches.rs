@@ -103,6 +103,21 @@ pub fn show(
     Ok(Shown { position: place.depth, exchanges, is_other: !is_shown })
 }
 
+/// Returns the number of shown exchanges; 0 if the conversation does not exist or belongs to another account.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn shown_exchanges(tx: &mut dyn Sql, account: AccountId, conversation: ConversationId) -> Result<u32> {
+    let last = tx.one(
+        "SELECT q.depth FROM conversations c JOIN questions q ON q.conversation_id = c.id
+         WHERE c.id = $1 AND c.account_id = $2 AND c.deleted_at IS NULL AND q.shown = 1
+         ORDER BY q.depth DESC LIMIT 1",
+        params![conversation, account],
+        |row| row.small(0),
+    )?;
+    Ok(last.map_or(0, |depth| depth.saturating_add(1)))
+}
+
 /// Returns the versions of those of `limit` shown exchanges from the position `from` on that have several, in their order.
 ///
 /// # Errors

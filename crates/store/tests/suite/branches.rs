@@ -92,7 +92,15 @@ impl Talk {
     }
 
     async fn texts(&self) -> Vec<String> {
-        self.line().await.into_iter().map(|(text, _)| text).collect()
+        let texts: Vec<String> = self.line().await.into_iter().map(|(text, _)| text).collect();
+        assert_eq!(self.shown_to(self.account).await as usize, texts.len());
+        texts
+    }
+
+    async fn shown_to(&self, account: AccountId) -> u32 {
+        let id = self.id;
+        let read = move |tx: &mut dyn Sql| conversations::shown_exchanges(tx, account, id);
+        self.fixture.store.read(read).await.expect("a read")
     }
 
     async fn versions(&self) -> Vec<Versions> {
@@ -245,6 +253,7 @@ async fn versions_have_bounds_and_owners(engine: Engine) {
     assert!(matches!(talk.open(talk.version(none), "x").await, Err(AskRefused::NotFound)));
     let theirs = talk.fixture.store.read(move |tx| conversations::versions(tx, other, id, 0, 50)).await;
     assert_eq!(theirs.expect("a read"), []);
+    assert_eq!(talk.shown_to(other).await, 0);
     for _ in 1..VERSIONS_MAX {
         talk.open(talk.version(first), "a").await.expect("there is room");
         let fence = talk.claim().await;
