@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use axum::extract::{FromRef, FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use control::{Authenticator, Principal, PublicCode};
+use domain::excerpt::Excerpt;
 use domain::id::{ConversationId, MessageId};
 use http_common::{BodyError, Budgets, Holder, Share, limited_json_body};
 use serde::de::DeserializeOwned;
@@ -72,6 +73,16 @@ impl JsonBody {
         else {
             return Err(ApiError::internal("an operation reads a body that it does not declare"));
         };
+        let is_compressed = |coding: &HeaderValue| !coding.as_bytes().eq_ignore_ascii_case(b"identity");
+        if let Some(coding) =
+            request.headers().get(header::CONTENT_ENCODING).filter(|coding| is_compressed(coding))
+        {
+            let coding = String::from_utf8_lossy(coding.as_bytes());
+            return Err(ApiError::bad_request(format!(
+                "bodies are not compressed (Content-Encoding: {})",
+                Excerpt(&coding)
+            )));
+        }
         let mut held = budgets.body_bytes.empty_share(Holder::Account(principal.account()));
         let read = limited_json_body(request.into_body(), max_bytes, limits.body_timeout, &mut held);
         Ok(Self { raw: read.await?, held })

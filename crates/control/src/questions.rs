@@ -425,6 +425,10 @@ impl Questions {
         let workspace = self.workspaces.of(principal.account());
         let mut attachments = Vec::with_capacity(written.len());
         for path in written {
+            // Nobody means the home folder by nothing; that is `/`.
+            if path.is_empty() {
+                return Err(AskError::NoSuchAttachment(String::new()));
+            }
             let failed = |error| AskError::Attachment { path: path.clone(), error };
             let asked = AskedPath::from_text(path).map_err(|error| failed(error.into()))?;
             match workspace.find(&asked).await {

@@ -181,11 +181,35 @@ fn conversations_are_listed_most_recent_first_in_pages() {
     assert_eq!(ids(&listed("?offset=1&limit=1")), ids(&all)[1..2]);
     let beyond = listed("?offset=7");
     assert_eq!((ids(&beyond).len(), &beyond["offset"]), (0, &Value::from(7)));
-    for (limit, taken) in [(1, 1), (200, 200), (201, 200), (100_000, 200)] {
+    for (limit, taken) in
+        [("1", 1), ("200", 200), ("201", 200), ("100000", 200), ("99999999999999999999", 200)]
+    {
         assert_eq!(listed(&format!("?limit={limit}"))["limit"], taken);
     }
     api.completed(&api.accepted(&json!({ "input": "Again", "chatId": chats[0] })));
     assert_eq!(ids(&listed(""))[0], chats[0], "a question brings its conversation to the front");
+}
+
+#[test]
+fn what_no_client_means_is_refused_with_the_reason() {
+    let service = Service::start(Options::default());
+    let api = service.api(&service.account());
+    let question = json!({ "input": "Hello" }).to_string();
+    let compressed =
+        api.request("POST", "/api/v1/chats").header("content-encoding", "gzip").body(question.clone());
+    let compressed = compressed.send(&api.address);
+    assert!(compressed.json()["message"].as_str().is_some_and(|message| message.contains("gzip")));
+    compressed.expect_code(400, "BAD_REQUEST");
+    let plain = api.request("POST", "/api/v1/chats").header("content-encoding", "identity").body(question);
+    plain.send(&api.address).expect_status(202);
+    api.send(&json!({ "input": "Hello", "filePaths": [""] })).expect_refusal(400);
+    let twice = api.chats("?limit=1&limit=2");
+    let message = twice.json()["message"].as_str().unwrap_or_default().to_owned();
+    twice.expect_code(400, "BAD_REQUEST");
+    assert!(message.starts_with("the query cannot be read: duplicate field"), "{message}");
+    for (value, status) in [("True", 404), ("0", 404), ("maybe", 400)] {
+        api.call("DELETE", &format!("/api/v1/files/none?recursive={value}")).expect_status(status);
+    }
 }
 
 #[test]
