@@ -419,7 +419,9 @@ async fn release(store: &Store, environment: &Environment, request: PostingId) -
 const fn pause_after(error: &ConnectionError) -> Option<Duration> {
     match error {
         ConnectionError::Silent => Some(FAILURE_PAUSE),
-        ConnectionError::Connection(_) | ConnectionError::Foreign(_) => None,
+        ConnectionError::Connection(_) | ConnectionError::Foreign(_) | ConnectionError::Unsupported(_) => {
+            None
+        }
     }
 }
 

@@ -72,6 +72,9 @@ pub enum ConnectionError {
     /// The peer is not a guest, or speaks an unknown version.
     #[error("unknown guest: {0}")]
     Foreign(String),
+    /// The guest does not have what is asked for: it is of an earlier release, or has no index.
+    #[error("the guest does not know {0}")]
+    Unsupported(&'static str),
 }
 
 /// A connection to a guest that has identified itself. Clones share it; it closes with the last one.
@@ -148,7 +151,7 @@ impl GuestConnection {
     /// after [`WAIT_SECONDS`].
     ///
     /// # Errors
-    /// See [`ConnectionError`]; [`ConnectionError::Foreign`] of a guest without an index.
+    /// See [`ConnectionError`]; [`ConnectionError::Unsupported`] of a guest without an index.
     pub async fn index_report(&self, asked: &IndexRequest) -> Result<IndexReport, ConnectionError> {
         let time = Duration::from_secs(WAIT_SECONDS) + INDEX_TIMEOUT;
         let body = timeout(time, self.post(INDEX_PATH, asked, REPORT_MAX_BYTES)).await;
@@ -158,7 +161,7 @@ impl GuestConnection {
     /// Tells the guest which files were changed.
     ///
     /// # Errors
-    /// See [`ConnectionError`]; [`ConnectionError::Foreign`] of a guest without an index.
+    /// See [`ConnectionError`]; [`ConnectionError::Unsupported`] of a guest without an index.
     pub async fn index_changed(&self, changed: &IndexChanged) -> Result<(), ConnectionError> {
         let done = timeout(INDEX_TIMEOUT, self.post(CHANGED_PATH, changed, 0)).await;
         done.map_err(|_| ConnectionError::Silent)?.map(drop)
@@ -167,8 +170,8 @@ impl GuestConnection {
     /// Asks the guest for passages without a vector of this model.
     ///
     /// # Errors
-    /// See [`ConnectionError`]; [`ConnectionError::Foreign`] of a guest that keeps no vectors, and for a reply beyond the
-    /// limits of [`protocol::embedding`].
+    /// See [`ConnectionError`]; [`ConnectionError::Unsupported`] of a guest that keeps no vectors,
+    /// [`ConnectionError::Foreign`] for a reply beyond the limits of [`protocol::embedding`].
     pub async fn unembedded(&self, asked: &UnembeddedRequest) -> Result<Unembedded, ConnectionError> {
         let body = timeout(INDEX_TIMEOUT, self.post(UNEMBEDDED_PATH, asked, PASSAGES_MAX_BYTES)).await;
         let reply: Unembedded = json(&body.map_err(|_| ConnectionError::Silent)??)?;
@@ -207,8 +210,8 @@ impl GuestConnection {
     /// Asks the guest for the text of a document.
     ///
     /// # Errors
-    /// See [`ConnectionError`]; [`ConnectionError::Foreign`] of a guest that shows no documents, and for a reply beyond the
-    /// limits of [`protocol::preview`].
+    /// See [`ConnectionError`]; [`ConnectionError::Unsupported`] of a guest that shows no documents,
+    /// [`ConnectionError::Foreign`] for a reply beyond the limits of [`protocol::preview`].
     pub async fn preview(&self, asked: &PreviewRequest) -> Result<Preview, ConnectionError> {
         let body = timeout(PREVIEW_TIMEOUT, self.post(PREVIEW_PATH, asked, PREVIEW_MAX_BYTES)).await;
         let reply: Preview = json(&body.map_err(|_| ConnectionError::Silent)??)?;
@@ -244,6 +247,9 @@ impl GuestConnection {
         let body = body.map_err(|never| match never {}).boxed_unsync();
         let request = Request::post(path).body(body).expect("a fixed path is a request");
         let response = self.request(request).await?;
+        if response.status() == StatusCode::NOT_FOUND {
+            return Err(ConnectionError::Unsupported(path));
+        }
         if !response.status().is_success() {
             let status = response.status();
             return Err(ConnectionError::Foreign(format!("its reply of {path} has status {status}")));

@@ -19,8 +19,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use machine::simulated::Connection;
 use machine::{
     Body, Driver, DriverError, GuestConnection, Home, MachineError, MachineRecord, MachineRecords, Machines,
-    RecordsError, Simulated,
+    PassageEmbedder, RecordsError, Simulated,
 };
+use protocol::index::{INDEX_PATH, IndexReport, WAIT_SECONDS};
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 const IDLE: Duration = Duration::from_secs(900);
@@ -456,4 +458,77 @@ async fn why_an_earlier_start_was_given_up_is_no_reason_against_the_next() {
     });
     started.unwrap();
     waiting.unwrap();
+}
+
+/// Counts how often passages were to be embedded.
+#[derive(Default)]
+struct Embeddings(AtomicU32, Notify);
+
+impl PassageEmbedder for Embeddings {
+    fn embed(&self, _: AccountId, _: GuestConnection) -> BoxFuture<'_, Option<Duration>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        self.1.notify_one();
+        Box::pin(async { None })
+    }
+}
+
+/// Runs machines whose agents answer requests for reports as `report` does, from the first on. Returns the number of requests.
+fn reporting<F, R>(report: F) -> (Machines, AccountId, Arc<Embeddings>, Arc<AtomicU32>)
+where
+    F: Fn(u32) -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = Response<Full<Bytes>>> + Send,
+{
+    let account = AccountId::from_random(7);
+    let records = Arc::new(Records::default());
+    records.0.lock().unwrap().insert(account, Desired::Stopped);
+    let (embeddings, requests) = (Arc::new(Embeddings::default()), Arc::new(AtomicU32::new(0)));
+    let counted = Arc::clone(&requests);
+    let driver = Simulated::new(move |connection| {
+        let (instance, counted, report) = (connection.instance, Arc::clone(&counted), report.clone());
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (counted, report) = (Arc::clone(&counted), report.clone());
+            async move {
+                let hello = format!("{{\"version\":{},\"instance\":\"{instance}\"}}", protocol::VERSION);
+                Ok::<_, Infallible>(match request.uri().path() {
+                    INDEX_PATH => report(counted.fetch_add(1, Ordering::Relaxed)).await,
+                    _ => Response::new(Full::new(Bytes::from(hello))),
+                })
+            }
+        });
+        let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        async move {
+            let _ = server.serve_connection(TokioIo::new(connection.stream), service).await;
+        }
+    });
+    let machines = service(&driver, &records).with_embedder(Arc::clone(&embeddings) as _);
+    (machines, account, embeddings, requests)
+}
+
+/// A report that failed says nothing of those that follow.
+#[tokio::test(start_paused = true)]
+async fn documents_are_followed_as_long_as_the_connection() {
+    let (machines, account, embeddings, _) = reporting(async |number| {
+        let report = IndexReport { revision: 1, working: false, files: Some(Vec::new()) };
+        match number {
+            0 => Response::builder().status(500).body(Full::default()).unwrap(),
+            1 => Response::new(Full::from("no report")),
+            2 => std::future::pending().await,
+            3 => Response::new(Full::from(serde_json::to_vec(&report).unwrap())),
+            _ => std::future::pending().await,
+        }
+    });
+    let _turn = machines.turn(account).await.unwrap();
+    machines.ensure_running(account).await.unwrap();
+    let embedded = timeout(Duration::from_secs(2 * WAIT_SECONDS + 60), embeddings.1.notified()).await;
+    embedded.expect("the report is followed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_without_an_index_is_asked_for_reports_once() {
+    let (machines, account, embeddings, requests) =
+        reporting(async |_| Response::builder().status(404).body(Full::default()).unwrap());
+    let _turn = machines.turn(account).await.unwrap();
+    machines.ensure_running(account).await.unwrap();
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!((requests.load(Ordering::Relaxed), embeddings.0.load(Ordering::Relaxed)), (1, 0));
 }

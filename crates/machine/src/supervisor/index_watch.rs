@@ -13,12 +13,14 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{Shared, TurnGuard};
-use crate::connection::GuestConnection;
+use crate::connection::{ConnectionError, GuestConnection};
 
 /// The pause between two reports.
 const REPORT_PAUSE: Duration = Duration::from_millis(250);
 /// The reports of large workspaces are rarer: this many files are reported in a second.
 const FILES_PER_SECOND: u32 = 1_000;
+/// The pause after a report that did not come, or was none.
+const RETRY_PAUSE: Duration = Duration::from_secs(10);
 /// A machine that reads documents is not idle for at most this time; afterwards it must have finished once.
 const WORKING_MAX: Duration = Duration::from_secs(30 * 60);
 
@@ -36,7 +38,7 @@ enum Reading {
     TooLong,
 }
 
-/// Keeps the reports of a machine until its connection or `ended` ends.
+/// Keeps the reports of a machine until its connection or `ended` ends. Returns at once if it has no index.
 pub(super) async fn follow(
     shared: Arc<Shared>,
     account: AccountId,
@@ -50,9 +52,13 @@ pub(super) async fn follow(
         loop {
             let report = match link.index_report(&IndexRequest { seen }).await {
                 Ok(report) => report,
+                Err(ConnectionError::Unsupported(_)) => return,
                 Err(error) => {
                     tracing::debug!(%account, %error, "no report of documents");
-                    return;
+                    let may_work = !matches!(reading, Reading::Idle);
+                    reading = next_reading(reading, may_work, &turns);
+                    sleep(RETRY_PAUSE).await;
+                    continue;
                 }
             };
             reading = next_reading(reading, report.working, &turns);
@@ -74,6 +80,7 @@ pub(super) async fn follow(
     tokio::select! {
         () = ended.cancelled() => {}
         () = shared.shutdown.cancelled() => {}
+        () = link.closed() => {}
         () = following => {}
         () = embed_changes(&shared, account, &link, &turns, changed) => {}
     }
