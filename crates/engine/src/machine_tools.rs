@@ -12,12 +12,13 @@ use domain::id::AccountId;
 use domain::step::ToolSpec;
 use machine::{ConnectionError, GuestConnection};
 use plugins::McpServer;
-use protocol::mcp::{Known, ServerTools, Told, ToolsReply, ToolsRequest};
+use protocol::mcp::{Known, LIST_WAIT_SECONDS, ServerTools, Told, ToolsReply, ToolsRequest};
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
-/// The time that a session waits for the lists. Lists of slower servers are available to later sessions.
-const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time that a session waits for the lists, beyond that of the agent for its servers. Lists of slower servers are available
+/// to later sessions.
+const LIST_TIMEOUT: Duration = Duration::from_secs(LIST_WAIT_SECONDS + 2);
 /// The time for which a missing server is not asked for again.
 const REST: Duration = Duration::from_secs(20);
 /// The number of accounts whose lists are cached.
@@ -75,7 +76,7 @@ impl MachineTools {
                 Ok(Ok(reply)) => self.take(account, servers, reply),
                 Ok(Err(error)) => tracing::debug!(%account, %error, "a machine listed no tools"),
                 Err(_) => {
-                    tracing::info!(%account, "MCP servers of a machine start slowly");
+                    tracing::info!(%account, "a machine did not list its tools in time");
                     self.rest(account, servers, &known);
                 }
             }
@@ -128,9 +129,10 @@ impl MachineTools {
         }
     }
 
-    /// Marks the servers as missing that reported nothing in time.
+    /// Marks the servers without a list as missing, from now on, after a machine has reported nothing in time.
     fn rest(&self, account: AccountId, servers: &[&McpServer], known: &HashMap<String, Listed>) {
-        for server in servers.iter().filter(|server| !known.contains_key(&server.spec.name)) {
+        let has = |name: &str| known.get(name).is_some_and(|listed| listed.digest.is_some());
+        for server in servers.iter().filter(|server| !has(&server.spec.name)) {
             let version = server.spec.version.clone();
             let missing_until = Some(Instant::now() + REST);
             let listed = Listed { version, digest: None, tools: Arc::new([]), missing_until };
@@ -253,6 +255,20 @@ mod tests {
             [""; 0],
             "another version is another server"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn servers_without_a_list_rest_each_time_that_a_machine_is_slow() {
+        let (seen, slow, listed) = (MachineTools::default(), server("slow", "1"), server("listed", "1"));
+        let servers = [&slow, &listed];
+        seen.take(account(), &servers, reply("listed", "1", &["a"]));
+        for _ in 0..3 {
+            seen.rest(account(), &servers, &seen.known(account(), &servers));
+            let known = seen.known(account(), &servers);
+            assert_eq!(known["slow"].missing_until, Some(Instant::now() + REST));
+            assert_eq!(known["listed"].missing_until, None, "its list is there");
+            tokio::time::advance(REST).await;
+        }
     }
 
     #[test]

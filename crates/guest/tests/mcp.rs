@@ -13,7 +13,9 @@ use domain::id::InstanceId;
 use guest::calls::run;
 use guest::mcp::Servers;
 use guest::serve::Guest;
-use protocol::mcp::{Known, SERVERS_FILE, Server, ServerTools, Told, ToolsReply, ToolsRequest};
+use protocol::mcp::{
+    Known, LIST_WAIT_SECONDS, SERVERS_FILE, Server, ServerTools, Told, ToolsReply, ToolsRequest,
+};
 use protocol::tool::ToolOutput;
 use serde_json::{Value, json};
 use support::{Machine, call};
@@ -304,6 +306,23 @@ async fn tools_are_told_and_nothing_is_started_for_what_is_known() {
         other.tools(&request).await.as_slice(),
         [ServerTools { tools: Told::Tools { .. }, .. }]
     ));
+}
+
+/// The host waits little longer than the agent says; an answer after that would be none, for all servers.
+#[tokio::test]
+async fn a_server_that_hangs_takes_no_longer_than_the_host_waits() {
+    let stage = Stage::with(&[("hangs", "mute"), ("fine", "plain")]);
+    // From here on the time passes in which nothing happens.
+    stage.output_of("fine__echo", "warm").await;
+    tokio::time::pause();
+    let asked = tokio::time::Instant::now();
+    let servers = stage.tools(&ToolsRequest::default()).await;
+    assert!(asked.elapsed() <= Duration::from_secs(LIST_WAIT_SECONDS + 1), "{:?}", asked.elapsed());
+    assert!(
+        matches!(&servers[0].tools, Told::Missing { reason } if reason.contains("takes long to start")),
+        "{servers:?}"
+    );
+    assert!(matches!(servers[1].tools, Told::Tools { .. }));
 }
 
 #[tokio::test]

@@ -21,6 +21,9 @@ pub const TOOLS_MAX_BYTES: usize = 256 * 1024;
 pub const REQUEST_MAX_BYTES: usize = 64 * 1024;
 /// The longest reply, in bytes: the tools of all servers.
 pub const REPLY_MAX_BYTES: usize = 10 * 1024 * 1024;
+/// The time for which the agent waits for the lists of servers before it reports those that it has, in seconds. The host must
+/// wait longer, or one slow server hides all others.
+pub const LIST_WAIT_SECONDS: u64 = 8;
 /// The longest reason for missing tools, in bytes.
 pub const REASON_MAX_BYTES: usize = 2000;
 
@@ -68,7 +71,7 @@ pub struct Known {
 /// A reply with the tools of all servers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolsReply {
-    /// An entry for each server of the file, in the same order.
+    /// An entry for each server of the file, in the same order. Those that took longer than [`LIST_WAIT_SECONDS`] are missing.
     pub servers: Vec<ServerTools>,
 }
 

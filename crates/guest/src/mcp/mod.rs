@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use ::mcp::{Tool, server_of};
 use protocol::mcp::{
-    Known, REASON_MAX_BYTES, SERVERS_FILE, SERVERS_FILE_MAX_BYTES, ServerTools, TOOLS_MAX_BYTES, Told,
-    ToolsReply, ToolsRequest,
+    Known, LIST_WAIT_SECONDS, REASON_MAX_BYTES, SERVERS_FILE, SERVERS_FILE_MAX_BYTES, ServerTools,
+    TOOLS_MAX_BYTES, Told, ToolsReply, ToolsRequest,
 };
 use protocol::tool::ToolOutput;
 use serde_json::{Value, json};
@@ -28,8 +28,8 @@ use crate::tools::{Limits, failed};
 pub use lines::Cutter;
 use server::Server;
 
-/// The time that the host waits for a server to start; the server continues to start afterwards.
-const TELL_TIME_MAX: Duration = Duration::from_secs(20);
+/// The time that a report waits for a server to start; the server continues to start afterwards.
+const LIST_WAIT: Duration = Duration::from_secs(LIST_WAIT_SECONDS);
 
 /// The MCP servers of plugins. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -146,7 +146,7 @@ async fn list_server_tools(server: Arc<Server>, known: Option<Known>, limits: Ar
     }
     // The server continues to start even if the host does not wait for it.
     let listing = tokio::spawn(async move { server.tools(&limits).await });
-    let tools = match timeout(TELL_TIME_MAX, listing).await {
+    let tools = match timeout(LIST_WAIT, listing).await {
         Ok(Ok(Ok(tools))) => to_reply(&tools, known),
         Ok(Ok(Err(reason))) => missing(&reason),
         Ok(Err(_)) => missing("it broke"),
