@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use domain::citation::{Passage, Place};
 use egress::{Mcp, McpError, McpServerConfig, Secret};
+use futures_util::FutureExt;
 
 fn config(standin: &test_support::Handle, name: &str, mode: &str) -> McpServerConfig {
     McpServerConfig {
@@ -179,6 +180,17 @@ async fn a_server_may_ask_and_has_nothing_of_it() {
     let lists = asked(&standin, "tools/list");
     mcp.tools().await;
     assert!(asked(&standin, "tools/list") > lists, "the server announced a change of its list");
+}
+
+#[tokio::test]
+async fn a_change_of_the_list_is_not_lost_with_the_caller_that_noticed_it() {
+    let standin = standin().await;
+    let mcp = mcp(vec![config(&standin, "registry", "sse")]);
+    assert_eq!(mcp.call("registry__ask", "{}").await.expect("an output").text, "asked");
+    assert!(mcp.tools().now_or_never().is_none(), "it asks for the new list");
+    let lists = asked(&standin, "tools/list");
+    mcp.tools().await;
+    assert!(asked(&standin, "tools/list") > lists + 1, "both pages");
 }
 
 #[tokio::test]

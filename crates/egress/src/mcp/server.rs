@@ -82,6 +82,8 @@ impl Server {
             return Ok(list);
         }
         self.awake()?;
+        // Discarded with the announcement of its change, because the caller may go before the new list is there.
+        *lock(&self.list) = None;
         self.endpoint.list_changed.store(false, Ordering::SeqCst);
         let listed = timeout(LIST_TIMEOUT, self.list()).await;
         match listed.unwrap_or_else(|_| Err(unavailable("timeout"))) {
@@ -94,7 +96,6 @@ impl Server {
             Err(error) => {
                 tracing::warn!(server = self.name(), %error, "MCP tool discovery failed");
                 self.rest.record_failure(wait(&error));
-                *lock(&self.list) = None;
                 // Listing executes nothing.
                 Err(match error {
                     McpError::Cut { reason } => McpError::Unavailable { reason, retry_after: None },

@@ -440,29 +440,29 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use tokio::io::{AsyncBufReadExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, split};
 
     use super::*;
 
     /// The server's end of the pipes.
-    struct FakeServer {
+    pub(in crate::mcp) struct FakeServer {
         heard: Lines<BufReader<ReadHalf<DuplexStream>>>,
         says: WriteHalf<DuplexStream>,
     }
 
     impl FakeServer {
-        async fn hear(&mut self) -> Value {
+        pub(in crate::mcp) async fn hear(&mut self) -> Value {
             let line = self.heard.next_line().await.unwrap().unwrap();
             serde_json::from_str(&line).unwrap()
         }
 
-        async fn say(&mut self, message: Value) {
+        pub(in crate::mcp) async fn say(&mut self, message: Value) {
             self.says.write_all(format!("{message}\n").as_bytes()).await.unwrap();
         }
     }
 
-    fn pair() -> (Connection, FakeServer) {
+    pub(in crate::mcp) fn pair() -> (Connection, FakeServer) {
         let (near, far) = tokio::io::duplex(64 * 1024);
         let (out, into) = split(near);
         let (heard, says) = split(far);

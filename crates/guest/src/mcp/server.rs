@@ -224,10 +224,13 @@ impl Server {
     /// Returns the cached list of tools, or lists them again after the server has announced a change.
     async fn list(&self, up: &RunningServer) -> Result<Arc<[Tool]>, String> {
         let mut known = up.tools.lock().await;
-        let changed = up.connection.took_list_change();
+        // Discarded with its announcement, because the caller may go before the new list is there.
+        if up.connection.took_list_change() {
+            *known = None;
+        }
         let is_notified = up.connection.is_notified();
         let fresh = |at: &Instant| is_notified || at.elapsed() < LIST_FRESH;
-        if let Some((_, tools)) = known.as_ref().filter(|(at, _)| !changed && fresh(at)) {
+        if let Some((_, tools)) = known.as_ref().filter(|(at, _)| fresh(at)) {
             return Ok(tools.clone());
         }
         if up.agreement.subscribes && !is_notified {
@@ -353,5 +356,55 @@ fn to_reply(output: ::mcp::Output) -> ToolOutput {
         text: output.text,
         passages: passages.collect(),
         ..ToolOutput::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::super::connection::tests::pair;
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_of_the_list_is_not_lost_with_the_caller_that_noticed_it() {
+        let spec = Spec {
+            name: "registry".to_owned(),
+            version: "1".to_owned(),
+            command: String::new(),
+            args: Vec::new(),
+            env: [].into(),
+            folder: String::new(),
+            tools: None,
+        };
+        let (connection, mut far) = pair();
+        // A server that may announce changes has answered this.
+        let agreement = Agreement { is_stateless: false, has_tools: true, subscribes: false };
+        let greeting = connection.request("initialize", json!({}), Timeouts::of(LIST_TIMEOUT));
+        let (greeted, ()) = tokio::join!(greeting, async {
+            let asked = far.hear().await;
+            far.say(json!({"jsonrpc": "2.0", "id": asked["id"], "result": {}})).await;
+        });
+        greeted.unwrap();
+        let (server, up) =
+            (Server::new(spec), RunningServer { connection, agreement, tools: Mutex::default() });
+        let page = |tool: &str| json!({"tools": [{"name": tool, "inputSchema": {"type": "object"}}]});
+        let (listed, ()) = tokio::join!(server.list(&up), async {
+            let asked = far.hear().await;
+            far.say(json!({"jsonrpc": "2.0", "method": ::mcp::LIST_CHANGED})).await;
+            far.say(json!({"jsonrpc": "2.0", "id": asked["id"], "result": page("old")})).await;
+        });
+        assert_eq!(listed.unwrap()[0].original, "old");
+        assert!(server.list(&up).now_or_never().is_none(), "it asks for the new list");
+        let (listed, answered) = tokio::join!(
+            server.list(&up),
+            timeout(LIST_TIMEOUT, async {
+                let _of_the_first_caller = (far.hear().await, far.hear().await);
+                let asked = far.hear().await;
+                far.say(json!({"jsonrpc": "2.0", "id": asked["id"], "result": page("new")})).await;
+            })
+        );
+        assert!(answered.is_ok(), "it asks again");
+        assert_eq!(listed.unwrap()[0].original, "new");
     }
 }
