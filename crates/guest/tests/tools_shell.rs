@@ -310,31 +310,60 @@ async fn the_watcher_is_out_of_reach() {
     );
 }
 
+/// Kills the watcher of a command that writes its process id and its own into the file. Returns the latter.
+async fn kill_watcher(machine: &Machine, file: &str) -> rustix::process::Pid {
+    let pids = loop {
+        match std::fs::read_to_string(machine.path(file)) {
+            Ok(text) if text.ends_with('\n') => break text,
+            _ => tokio::task::yield_now().await,
+        }
+    };
+    let mut pids = pids.split_whitespace().map(|pid| pid.parse().expect("a number"));
+    let mut next = || rustix::process::Pid::from_raw(pids.next().expect("two of them")).expect("not zero");
+    let (watcher, shell) = (next(), next());
+    rustix::process::kill_process(watcher, rustix::process::Signal::KILL).expect("it runs");
+    shell
+}
+
 /// Should the watcher die all the same, the call ends, and what it left behind goes with the next sweep.
 #[tokio::test]
 async fn a_lost_watcher_ends_the_call() {
     let machine = Machine::new();
     let began = Instant::now();
-    let killing = async {
-        let pids = loop {
-            match std::fs::read_to_string(machine.path("pids")) {
-                Ok(text) if text.ends_with('\n') => break text,
-                _ => tokio::task::yield_now().await,
-            }
-        };
-        let mut pids =
-            pids.split_whitespace().map(|pid| rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap());
-        let (watcher, shell) = (pids.next().unwrap(), pids.next().unwrap());
-        rustix::process::kill_process(watcher, rustix::process::Signal::KILL).unwrap();
-        shell
-    };
-    let (output, shell) = tokio::join!(machine.shell("echo $PPID $$ > pids; setsid sleep 1000"), killing);
+    let (output, shell) = tokio::join!(
+        machine.shell("echo $PPID $$ > pids; setsid sleep 1000"),
+        kill_watcher(&machine, "pids")
+    );
     assert!(output.failed && output.text.contains("was lost"), "{}", output.text);
     assert!(began.elapsed() < Duration::from_secs(8));
     if machine.limits.tools_user.is_some() {
         assert!(is_gone(shell.as_raw_nonzero().get()));
     } else {
         // Without a user of their own they cannot be distinguished from others.
+        let _ = rustix::process::kill_process(shell, rustix::process::Signal::KILL);
+    }
+}
+
+/// The sweep waits for other calls, and is not forgotten.
+#[tokio::test]
+async fn what_a_lost_watcher_left_goes_with_the_last_call() {
+    let machine = Machine::new();
+    let lost = async {
+        let command = "echo $PPID $$ > pids; setsid sleep 1000";
+        let (output, shell) = tokio::join!(machine.shell(command), kill_watcher(&machine, "pids"));
+        assert!(output.failed && output.text.contains("was lost"), "{}", output.text);
+        machine.put("over", "");
+        shell
+    };
+    let (other, shell) = tokio::join!(machine.shell("until [ -e over ]; do sleep 0.01; done"), lost);
+    assert_eq!(other.text, "[exit status 0]", "the sweep does not end it");
+    if machine.limits.tools_user.is_some() {
+        let began = Instant::now();
+        while !is_gone(shell.as_raw_nonzero().get()) {
+            assert!(began.elapsed() < Duration::from_secs(10), "it is left");
+            tokio::task::yield_now().await;
+        }
+    } else {
         let _ = rustix::process::kill_process(shell, rustix::process::Signal::KILL);
     }
 }

@@ -12,7 +12,9 @@ use protocol::tool::ToolOutput;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
-use tokio::sync::{RwLock, Semaphore, SemaphorePermit};
+use tokio::runtime::Handle;
+use tokio::sync::{RwLock, RwLockReadGuard, Semaphore, SemaphorePermit};
+use tokio::task::JoinHandle;
 
 use super::confine::Confinement;
 use super::recognize::Recognized;
@@ -33,6 +35,9 @@ static WRITING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 static WORKERS: Semaphore = Semaphore::const_new(WORKERS_MAX);
 /// Held for reading by every call that has processes; the sweep needs the write lock.
 static RUNNING: RwLock<()> = RwLock::const_new(());
+
+/// The user whose leftover processes are to be killed as soon as no call is running.
+static SWEEP_DUE: Mutex<Option<u32>> = Mutex::new(None);
 
 /// Supervisors of processes that outlive a call: MCP servers.
 static PROTECTED: Mutex<Vec<i32>> = Mutex::new(Vec::new());
@@ -122,9 +127,21 @@ impl From<WorkerError> for String {
     }
 }
 
+/// A call that has processes, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct RunningCall(Option<RwLockReadGuard<'static, ()>>);
+
+impl Drop for RunningCall {
+    fn drop(&mut self) {
+        self.0 = None;
+        // The last one serves the sweep that the others held off.
+        let _continues = sweep_if_due();
+    }
+}
+
 /// Registers a call that has processes until the guard is dropped.
-pub(crate) async fn running() -> tokio::sync::RwLockReadGuard<'static, ()> {
-    RUNNING.read().await
+pub(crate) async fn running() -> RunningCall {
+    RunningCall(Some(RUNNING.read().await))
 }
 
 /// Waits for a place among the concurrent workers.
@@ -135,19 +152,29 @@ pub(super) async fn place() -> Result<SemaphorePermit<'static>, &'static str> {
     WORKERS.acquire().await.map_err(|_| "no more tools can be run")
 }
 
-/// Kills leftover processes of the tools' user if no call is running. Normally there are none; this handles
-/// processes whose supervisor was killed.
+/// Kills leftover processes of the tools' user, or has the last running call do so when it ends. Normally there are
+/// none; this handles processes whose supervisor was killed.
 pub(super) async fn sweep(limits: &Limits) {
     let Some((user, _)) = limits.tools_user else { return };
-    if let Ok(alone) = RUNNING.try_write() {
-        let _ = tokio::task::spawn_blocking(move || {
-            let _alone = alone;
-            // No process is started meanwhile: starting one requires the read lock.
-            let spared: Vec<i32> = PROTECTED.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            kill::end_user(user, &spared);
-        })
-        .await;
+    *SWEEP_DUE.lock().unwrap_or_else(PoisonError::into_inner) = Some(user);
+    if let Some(sweeping) = sweep_if_due() {
+        let _ = sweeping.await;
     }
+}
+
+/// Begins the sweep that is due, if no call is running.
+fn sweep_if_due() -> Option<JoinHandle<()>> {
+    let mut due = SWEEP_DUE.lock().unwrap_or_else(PoisonError::into_inner);
+    // A runtime that is shutting down takes the whole machine with it.
+    let (user, runtime) = ((*due)?, Handle::try_current().ok()?);
+    let alone = RUNNING.try_write().ok()?;
+    *due = None;
+    Some(runtime.spawn_blocking(move || {
+        let _alone = alone;
+        // No process is started meanwhile: starting one requires the read lock.
+        let spared: Vec<i32> = PROTECTED.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        kill::end_user(user, &spared);
+    }))
 }
 
 /// Runs the task in a worker.

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Take};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
-use tokio::sync::{RwLockReadGuard, SemaphorePermit};
+use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 
 use super::Limits;
 use super::child::{
-    ANSWER_MAX_BYTES, Answer, KillGuard, REPORT_MAX_BYTES, WorkerError, failure, late, line, place, running,
-    spawn,
+    ANSWER_MAX_BYTES, Answer, KillGuard, REPORT_MAX_BYTES, RunningCall, WorkerError, failure, late, line,
+    place, running, spawn,
 };
 use super::confine::Confinement;
 use super::request::{Request, Task};
@@ -42,7 +42,7 @@ struct Reader {
     started: Instant,
     /// It counts as a worker, and its processes are no leftovers.
     _place: SemaphorePermit<'static>,
-    _running: RwLockReadGuard<'static, ()>,
+    _running: RunningCall,
 }
 
 impl Readers {
