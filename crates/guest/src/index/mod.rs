@@ -20,6 +20,7 @@ mod recognizer;
 mod states;
 mod store;
 mod text;
+mod text_total;
 mod vectors;
 mod walk;
 

@@ -12,6 +12,7 @@ use super::images;
 use super::progress::{Batch, ExtractionProblem, IndexedFile, Runs, retry_at};
 use super::recognizer;
 use super::text::{language_of, stemmed, title};
+use super::text_total;
 use super::vectors;
 use super::walk::{Found, Stamp};
 use crate::documents::passages::Piece;
@@ -162,6 +163,7 @@ impl Index {
         connection.execute_batch(vectors::SCHEMA)?;
         connection.execute_batch(recognizer::SCHEMA)?;
         images::prepare(&connection)?;
+        text_total::prepare(&connection)?;
         // The tables that every search needs are there.
         connection.query_row(
             "SELECT EXISTS (SELECT 1 FROM file), EXISTS (SELECT 1 FROM stems)",
@@ -440,11 +442,7 @@ fn add_batch(
         batch.images.iter().filter(|image| image.page.is_none_or(|page| !runs.has(page))).collect();
     let new_scans = batch.scans.iter().chain(&batch.unread_files).filter(|page| !runs.has(**page)).count();
     let new_scans = u32::try_from(new_scans).unwrap_or(u32::MAX);
-    let (total, own): (i64, i64) = transaction.query_row(
-        "SELECT coalesce(sum(text_bytes), 0), coalesce(sum(CASE id WHEN ?1 THEN text_bytes END), 0) FROM file",
-        [id],
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
+    let (total, own) = (text_total::bytes(transaction)?, known.text_bytes);
     let passages: i64 =
         transaction.query_row("SELECT count(*) FROM passage WHERE file = ?1", [id], |row| row.get(0))?;
     let room = PASSAGES_PER_FILE_MAX.saturating_sub(usize::try_from(passages).unwrap_or(usize::MAX));
@@ -556,11 +554,9 @@ pub(super) fn add_pieces(
     file: i64,
     pieces: &[Piece],
 ) -> Result<bool, IndexError> {
-    let (total, passages): (i64, i64) = transaction.query_row(
-        "SELECT coalesce(sum(text_bytes), 0), (SELECT count(*) FROM passage WHERE file = ?1) FROM file",
-        [file],
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
+    let total = text_total::bytes(transaction)?;
+    let passages: i64 =
+        transaction.query_row("SELECT count(*) FROM passage WHERE file = ?1", [file], |row| row.get(0))?;
     let bytes = pieces.iter().map(|piece| piece.text.len()).sum::<usize>() as u64;
     let fits = total.saturating_add_unsigned(bytes) <= TEXT_MAX_BYTES
         && passages.saturating_add_unsigned(pieces.len() as u64) <= PASSAGES_PER_FILE_MAX as i64;
