@@ -58,11 +58,14 @@ impl FolderIndexing {
     }
 }
 
-/// Keeps a report in a machine's folder, in place of the last one. Files with impossible paths are left out.
+/// Keeps a report in a machine's folder, in place of the last one. Files with impossible paths are left out. Waits for a report
+/// that is being kept, of an earlier connection or service.
 ///
 /// # Errors
 /// Errors of the file system.
 pub(crate) fn keep(machine: &Path, files: &[ReportedFile]) -> io::Result<()> {
+    let lock = File::create(machine.join(format!("{DOCUMENTS}.lock")))?;
+    lock.lock()?;
     let fresh = machine.join(format!("{DOCUMENTS}.new"));
     let mut out = BufWriter::new(File::create(&fresh)?);
     let fits = |file: &&ReportedFile| file.path.starts_with('/') && file.path.len() <= PATH_MAX_BYTES;
@@ -70,7 +73,8 @@ pub(crate) fn keep(machine: &Path, files: &[ReportedFile]) -> io::Result<()> {
         serde_json::to_writer(&mut out, file)?;
         out.write_all(b"\n")?;
     }
-    out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    // Otherwise a host that loses its power may find the new name on an empty file.
+    out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_data()?;
     std::fs::rename(fresh, machine.join(DOCUMENTS))
 }
 
@@ -141,6 +145,27 @@ mod tests {
         remove(machine.path()).expect("removed");
         remove(machine.path()).expect("it is gone already");
         assert_eq!(kept(machine.path(), "/"), FolderIndexing::default());
+    }
+
+    #[test]
+    fn reports_that_are_kept_at_once_do_not_mix() {
+        const ROUNDS: usize = 50;
+        let machine = tempfile::tempdir().expect("a folder");
+        let reports = [(20, IndexState::Indexed), (300, IndexState::Pending)];
+        std::thread::scope(|threads| {
+            for (count, state) in reports {
+                let files: Vec<_> = (0..count).map(|number| report(&format!("/f/{number}"), state)).collect();
+                let folder = machine.path();
+                threads.spawn(move || {
+                    for _ in 0..ROUNDS {
+                        keep(folder, &files).expect("kept");
+                        let below = kept(folder, "/").below();
+                        let found = (below.files, below.indexed, below.pending);
+                        assert!([(20, 20, 0), (300, 0, 300)].contains(&found), "{found:?}");
+                    }
+                });
+            }
+        });
     }
 
     #[test]
