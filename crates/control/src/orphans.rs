@@ -25,7 +25,7 @@ async fn remove_every(interval: Duration, store: &Store, machines: &Machines) {
 }
 
 async fn remove(store: &Store, machines: &Machines) -> Result<(), StoreError> {
-    for account in machines.driver().kept() {
+    for account in machines.driver().kept().await {
         if is_gone(store, account).await? {
             match machines.remove(account).await {
                 Ok(()) => tracing::warn!(%account, "machine of no account removed"),
@@ -98,6 +98,6 @@ mod tests {
             () = removing => {}
             watched = tokio::time::timeout(TIMEOUT, watching) => watched.expect("it is removed"),
         }
-        assert_eq!(hands.kept(), [owned]);
+        assert_eq!(hands.kept().await, [owned]);
     }
 }

@@ -6,6 +6,7 @@ use std::io;
 use domain::id::AccountId;
 use domain::machine::ChangeReason;
 use protocol::index::ReportedFile;
+use tokio::task::spawn_blocking;
 
 use crate::contract::{ByteStream, DriverError, Home};
 use crate::documents::{self, FolderIndexing};
@@ -74,10 +75,12 @@ impl Driver {
     }
 
     /// Returns the accounts whose machines an earlier service may have left running.
-    #[must_use]
-    pub fn left_over(&self) -> Vec<AccountId> {
+    pub async fn left_over(&self) -> Vec<AccountId> {
         match self {
-            Self::Sandbox(driver) => driver.folders().left_over(),
+            Self::Sandbox(driver) => {
+                let folders = driver.folders();
+                spawn_blocking(move || folders.left_over()).await.unwrap_or_default()
+            }
             Self::Simulated(driver) => driver.left_over(),
         }
     }
@@ -105,10 +108,12 @@ impl Driver {
     }
 
     /// Returns the accounts that the driver keeps something for, be it a machine or an index.
-    #[must_use]
-    pub fn kept(&self) -> Vec<AccountId> {
+    pub async fn kept(&self) -> Vec<AccountId> {
         match self {
-            Self::Sandbox(driver) => driver.folders().accounts(),
+            Self::Sandbox(driver) => {
+                let folders = driver.folders();
+                spawn_blocking(move || folders.accounts()).await.unwrap_or_default()
+            }
             Self::Simulated(driver) => driver.left_over(),
         }
     }
@@ -131,10 +136,12 @@ impl Driver {
     }
 
     /// Returns the reason of the last change of the machine's state, also if an earlier service changed it.
-    #[must_use]
-    pub fn kept_reason(&self, account: AccountId) -> Option<ChangeReason> {
+    pub async fn kept_reason(&self, account: AccountId) -> Option<ChangeReason> {
         match self {
-            Self::Sandbox(driver) => driver.folders().reason(account),
+            Self::Sandbox(driver) => {
+                let folders = driver.folders();
+                spawn_blocking(move || folders.reason(account)).await.ok()?
+            }
             Self::Simulated(_) => None,
         }
     }

@@ -307,7 +307,7 @@ impl Sandbox {
         let outcome = self.launch_from_template(&mut spec(Task::Check)).await;
         // For an ordinary user, the index of the self-test belongs to another user by now.
         let _ = self.launch(&spec(Task::Clear)).await;
-        let _ = remove_folder(&trial);
+        let _ = remove_folder(trial).await;
         match outcome {
             Ok(Report::Checked) => Ok(()),
             Ok(other) => Err(unexpected(&other)),
@@ -400,7 +400,7 @@ impl Sandbox {
         if index.exists() {
             self.clear(&folder, &index).await?;
         }
-        remove_folder(&folder).map_err(|error| failed("removing the machine's folder", error))
+        remove_folder(folder).await.map_err(|error| failed("removing the machine's folder", error))
     }
 
     /// Empties an index, as the user that it belongs to.
@@ -557,13 +557,16 @@ fn public_folder(path: &Path) -> Result<(), DriverError> {
 
 /// Removes a machine's folder, whose index is already empty. The index may belong to the agent's user, so that no
 /// other user can read it.
-fn remove_folder(folder: &Path) -> io::Result<()> {
+async fn remove_folder(folder: PathBuf) -> io::Result<()> {
     let gone = |outcome: io::Result<()>| match outcome {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         outcome => outcome,
     };
-    gone(fs::remove_dir(folder.join(Kernel::Host.index())))?;
-    gone(fs::remove_dir_all(folder))
+    let removing = spawn_blocking(move || {
+        gone(fs::remove_dir(folder.join(Kernel::Host.index())))?;
+        gone(fs::remove_dir_all(folder))
+    });
+    removing.await.map_err(io::Error::other)?
 }
 
 fn find_users() -> Result<Users, DriverError> {

@@ -69,7 +69,7 @@ impl Sandbox {
         }
         let launched = self.launch(&spec).await;
         let _ = self.launch(&self.spec(Task::Clear, &trial, &index, &workspace)).await;
-        let _ = remove_folder(&trial);
+        let _ = remove_folder(trial).await;
         match launched? {
             Report::Saved => {}
             other => return Err(unexpected(&other)),

@@ -200,7 +200,7 @@ impl Machines {
     /// Fails if the store query fails.
     pub async fn begin(&self) -> Result<(), MachineError> {
         let mut accounts = self.shared.records.meant_to_run().await?;
-        accounts.extend(self.shared.driver.left_over());
+        accounts.extend(self.shared.driver.left_over().await);
         for account in accounts {
             match self.handle(account).await {
                 // Only the operator may remove machines without an account.
@@ -489,9 +489,11 @@ impl Machines {
             return Ok(handle);
         }
         let record = self.shared.records.load(account).await?.ok_or(MachineError::NoMachine)?;
+        // Read before the lock is taken, because this waits for the disk.
+        let reason = self.shared.driver.kept_reason(account).await;
         let mut handles = self.shared.handles.lock().unwrap_or_else(PoisonError::into_inner);
         // Another caller may have created it meanwhile.
-        let handle = handles.entry(account).or_insert_with(|| self.supervise(record));
+        let handle = handles.entry(account).or_insert_with(|| self.supervise(record, reason));
         Ok(handle.clone())
     }
 
@@ -499,10 +501,11 @@ impl Machines {
         self.shared.handles.lock().unwrap_or_else(PoisonError::into_inner).get(&account).cloned()
     }
 
-    fn supervise(&self, record: MachineRecord) -> Handle {
+    fn supervise(&self, record: MachineRecord, reason: Option<ChangeReason>) -> Handle {
         let (commands, mailbox) = mpsc::channel(MAILBOX_MAX);
         let turns = Arc::new(watch::Sender::new(0));
-        let (supervisor, seen) = Supervisor::new(Arc::clone(&self.shared), record, Arc::clone(&turns));
+        let (supervisor, seen) =
+            Supervisor::new(Arc::clone(&self.shared), record, reason, Arc::clone(&turns));
         self.shared.tasks.spawn(supervisor.run(mailbox));
         Handle { commands, seen, turns }
     }

@@ -108,10 +108,10 @@ impl Supervisor {
     pub(super) fn new(
         shared: Arc<Shared>,
         record: MachineRecord,
+        reason: Option<ChangeReason>,
         turns_sender: Arc<watch::Sender<u32>>,
     ) -> (Self, watch::Receiver<ObservedState>) {
         let (machine, first) = Machine::new(record.desired, shared.rules);
-        let reason = shared.driver.kept_reason(record.home.account);
         let view = MachineView { status: machine.status(), failure: None, reason: reason.clone(), turns: 0 };
         let (seen, receiver) = watch::channel(ObservedState { view, settled: false, link: None });
         let home = record.home;

@@ -352,7 +352,7 @@ async fn a_jail_that_is_killed_is_started_again_for_a_turn(kind: Kind) {
     assert_eq!(as_tools(&again, "echo again").await, "again");
     let reason = machines.view(account).await.unwrap().reason;
     machines.shutdown().await;
-    assert_eq!(machines.driver().kept_reason(account), reason, "it is known after the service");
+    assert_eq!(machines.driver().kept_reason(account).await, reason, "it is known after the service");
     assert!(site.sandbox.attach(account).unwrap().is_some(), "it outlives the supervisor");
     let name = match kind {
         Kind::Sandbox => "sandbox",
