@@ -460,6 +460,62 @@ async fn why_an_earlier_start_was_given_up_is_no_reason_against_the_next() {
     waiting.unwrap();
 }
 
+/// Records of which one load is held after it has read.
+#[derive(Default)]
+struct HeldRecords {
+    records: Records,
+    is_held: AtomicBool,
+    loaded: Notify,
+    released: Notify,
+}
+
+impl MachineRecords for HeldRecords {
+    fn load(&self, account: AccountId) -> BoxFuture<'_, Result<Option<MachineRecord>, RecordsError>> {
+        let loaded = self.records.load(account);
+        Box::pin(async move {
+            let record = loaded.await;
+            if self.is_held.swap(false, Ordering::Relaxed) {
+                self.loaded.notify_one();
+                self.released.notified().await;
+            }
+            record
+        })
+    }
+
+    fn save(&self, account: AccountId, desired: Desired) -> BoxFuture<'_, Result<(), RecordsError>> {
+        self.records.save(account, desired)
+    }
+
+    fn lapse(&self, account: AccountId) -> BoxFuture<'_, Result<bool, RecordsError>> {
+        self.records.lapse(account)
+    }
+
+    fn meant_to_run(&self) -> BoxFuture<'_, Result<Vec<AccountId>, RecordsError>> {
+        self.records.meant_to_run()
+    }
+}
+
+/// Otherwise its task would start the machine of an account that is gone.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_removed_while_its_record_is_loaded_is_not_supervised() {
+    let (gone, other) = (AccountId::from_random(7), AccountId::from_random(8));
+    let records = Arc::new(HeldRecords::default());
+    records.records.0.lock().unwrap().extend([(gone, Desired::Running), (other, Desired::Stopped)]);
+    let driver = Simulated::new(move |connection| agent(connection, protocol::VERSION));
+    let machines = Machines::new(Driver::Simulated(driver), Arc::clone(&records) as _, Rules::default());
+    for (account, is_gone) in [(gone, true), (other, false)] {
+        records.is_held.store(true, Ordering::Relaxed);
+        let (turn, ()) = tokio::join!(machines.turn(account), async {
+            records.loaded.notified().await;
+            records.records.0.lock().unwrap().remove(&gone);
+            machines.remove(gone).await.unwrap();
+            records.released.notify_one();
+        });
+        assert_eq!(matches!(turn, Err(MachineError::NoMachine)), is_gone);
+        assert_eq!(machines.states().len(), usize::from(!is_gone));
+    }
+}
+
 /// Counts how often passages were to be embedded.
 #[derive(Default)]
 struct Embeddings(AtomicU32, Notify);

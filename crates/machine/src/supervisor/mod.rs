@@ -8,7 +8,7 @@ mod index_watch;
 mod task;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::id::AccountId;
@@ -38,6 +38,8 @@ const START_PATIENCE: Duration = Duration::from_secs(1);
 const PREVIEW_START_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum wait of [`Machines::ensure_running`].
 const RUNNING_TIMEOUT: Duration = Duration::from_secs(120);
+/// The number of times that a record is loaded while machines are forgotten meanwhile.
+const LOADS_MAX: u32 = 100;
 /// The number of changes of files that machines are told of at once.
 const CHANGES_TOLD_MAX: usize = 256;
 /// The maximum wait of [`Machines::stop_completely`].
@@ -126,6 +128,13 @@ struct Handle {
     turns: Arc<watch::Sender<u32>>,
 }
 
+#[derive(Debug, Default)]
+struct Handles {
+    known: HashMap<AccountId, Handle>,
+    /// The number of machines that were forgotten. A record that was loaded before may be of one of them.
+    forgotten: u64,
+}
+
 /// All machines of a service. Clones share the same state.
 #[derive(Clone)]
 pub struct Machines {
@@ -140,7 +149,7 @@ struct Shared {
     embedder: Option<Arc<dyn PassageEmbedder>>,
     /// Limits concurrent starts to the number of processors.
     starts: Semaphore,
-    handles: Mutex<HashMap<AccountId, Handle>>,
+    handles: Mutex<Handles>,
     /// Limits the machines that are told of changed files at once; others find the changes by themselves.
     changes: Arc<Semaphore>,
     tasks: TaskTracker,
@@ -438,22 +447,24 @@ impl Machines {
 
     /// Drops the account's machine, which must be stopped: its task ends.
     pub fn forget(&self, account: AccountId) {
-        self.shared.handles.lock().unwrap_or_else(PoisonError::into_inner).remove(&account);
+        let mut handles = self.handles();
+        handles.known.remove(&account);
+        handles.forgotten += 1;
     }
 
     /// Returns the accounts of the machines that are not stopped.
     #[must_use]
     pub fn active(&self) -> Vec<AccountId> {
-        let handles = self.shared.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        let handles = self.handles();
         let is_active = |handle: &Handle| handle.seen.borrow().view.status != MachineStatus::Stopped;
-        handles.iter().filter(|(_, handle)| is_active(handle)).map(|(account, _)| *account).collect()
+        handles.known.iter().filter(|(_, handle)| is_active(handle)).map(|(account, _)| *account).collect()
     }
 
     /// Returns the states of all known machines.
     #[must_use]
     pub fn states(&self) -> Vec<MachineStatus> {
-        let handles = self.shared.handles.lock().unwrap_or_else(PoisonError::into_inner);
-        handles.values().map(|handle| handle.seen.borrow().view.status).collect()
+        let handles = self.handles();
+        handles.known.values().map(|handle| handle.seen.borrow().view.status).collect()
     }
 
     /// Returns the driver.
@@ -485,20 +496,29 @@ impl Machines {
         if self.shared.shutdown.is_cancelled() {
             return Err(MachineError::ShuttingDown);
         }
-        if let Some(handle) = self.known(account) {
-            return Ok(handle);
+        for _ in 0..LOADS_MAX {
+            let forgotten = {
+                let handles = self.handles();
+                if let Some(handle) = handles.known.get(&account) {
+                    return Ok(handle.clone());
+                }
+                handles.forgotten
+            };
+            let record = self.shared.records.load(account).await?.ok_or(MachineError::NoMachine)?;
+            // Read before the lock is taken, because this waits for the disk.
+            let reason = self.shared.driver.kept_reason(account).await;
+            let mut handles = self.handles();
+            if handles.forgotten == forgotten {
+                // Another caller may have created it meanwhile.
+                let handle = handles.known.entry(account).or_insert_with(|| self.supervise(record, reason));
+                return Ok(handle.clone());
+            }
         }
-        let record = self.shared.records.load(account).await?.ok_or(MachineError::NoMachine)?;
-        // Read before the lock is taken, because this waits for the disk.
-        let reason = self.shared.driver.kept_reason(account).await;
-        let mut handles = self.shared.handles.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another caller may have created it meanwhile.
-        let handle = handles.entry(account).or_insert_with(|| self.supervise(record, reason));
-        Ok(handle.clone())
+        Err(MachineError::NotInTime)
     }
 
-    fn known(&self, account: AccountId) -> Option<Handle> {
-        self.shared.handles.lock().unwrap_or_else(PoisonError::into_inner).get(&account).cloned()
+    fn handles(&self) -> MutexGuard<'_, Handles> {
+        self.shared.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn supervise(&self, record: MachineRecord, reason: Option<ChangeReason>) -> Handle {
