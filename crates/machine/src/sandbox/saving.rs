@@ -74,8 +74,8 @@ impl Sandbox {
             Report::Saved => {}
             other => return Err(unexpected(&other)),
         }
-        let keeping = spawn_blocking(move || template.keep(&folder, &stamp).map(|()| template)).await;
-        keeping.map_err(io::Error::other).and_then(|kept| kept).map_err(failed)
+        let finishing = spawn_blocking(move || template.finish(&folder, &stamp)).await;
+        finishing.map_err(io::Error::other).and_then(|finished| finished).map_err(failed)
     }
 
     fn discard_template(&self) {

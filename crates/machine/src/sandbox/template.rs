@@ -81,13 +81,22 @@ impl Template {
         Ok(Some(template))
     }
 
-    /// Keeps the machine that was saved for later services, and seals it.
+    /// Seals the machine that was saved, and keeps it for later services. If the disk is full, only this service has it.
     ///
     /// # Errors
-    /// If it is still written to, or the disk is full.
-    pub(crate) fn keep(&self, folder: &Path, stamp: &str) -> io::Result<()> {
+    /// If it is still written to.
+    pub(crate) fn finish(self, folder: &Path, stamp: &str) -> io::Result<Self> {
         self.seal()?;
-        discard(folder)?;
+        if let Err(error) = self.keep(folder, stamp) {
+            tracing::warn!(%error, "saved machine not kept for later services");
+            // What was written of it takes space.
+            let _ = discard(folder);
+        }
+        Ok(self)
+    }
+
+    fn keep(&self, folder: &Path, stamp: &str) -> io::Result<()> {
+        remove(&folder.join(STAMP))?;
         for (name, file) in [(MEMORY, &self.memory), (STATE, &self.state)] {
             let kept = File::options()
                 .write(true)
@@ -119,12 +128,17 @@ impl Template {
     }
 }
 
-/// Removes the saved machine of a folder.
+/// Removes the saved machine of a folder, whole or not.
 ///
 /// # Errors
 /// If it cannot be removed.
 pub(crate) fn discard(folder: &Path) -> io::Result<()> {
-    match fs::remove_file(folder.join(STAMP)) {
+    // Without the stamp the others count for nothing.
+    [STAMP, MEMORY, STATE].iter().try_for_each(|name| remove(&folder.join(name)))
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),
     }
@@ -162,8 +176,7 @@ mod tests {
         let template = Template::empty(8 << 20).unwrap();
         template.memory.write_all_at(b"kernel", 5 << 20).unwrap();
         template.state.write_all_at(b"devices", 0).unwrap();
-        template.keep(folder, "stamp").unwrap();
-        template
+        template.finish(folder, "stamp").unwrap()
     }
 
     fn read(file: &File, at: u64, length: usize) -> Vec<u8> {
@@ -184,6 +197,17 @@ mod tests {
         assert!(Template::load(folder.path(), "another", 8 << 20).unwrap().is_none());
         discard(folder.path()).unwrap();
         assert!(Template::load(folder.path(), "stamp", 8 << 20).unwrap().is_none());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing takes space");
+    }
+
+    #[test]
+    fn a_saved_machine_that_finds_the_disk_full_is_used_and_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/dev/full", folder.path().join(STATE)).unwrap();
+        let template = saved(folder.path());
+        assert_eq!(read(&template.memory, 5 << 20, 6), b"kernel");
+        assert!(template.memory.write_all_at(b"x", 0).is_err(), "it is sealed");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]
