@@ -1,111 +1,5 @@
 
-// Files: uploads with their progress, by choosing, dropping and pasting.
-
-// The uploads at one time; the others wait.
-const UPLOADS_AT_ONCE = 2;
-
-// Files from this size on are sent in pieces, which go on where a broken connection ended them.
-const PIECES_FROM_BYTES = 8 << 20;
-const PIECE_BYTES = 1 << 20;
-// The failures in a row after which an upload is given up: the last wait is half a minute. Choosing the file again goes on
-// with it, also in another page.
-const FAILURES_MAX = 8;
-const WAIT_MS = 250;
-const LATER = [408, 429, 502, 503, 504];
-
-const wait = (ms) => new Promise((resolve) => { window.setTimeout(resolve, ms); });
-
-// Sends a request and resolves to its status and its JSON; status 0 if there is no answer.
-const ask = async (path, body) => {
-  try {
-    const options = body === undefined ? {} : { method: "POST", body };
-    const response = await fetch(path, { ...options, headers: { Accept: "application/json" } });
-    return { status: response.status, said: await response.json().catch(() => ({})) };
-  } catch {
-    return { status: 0, said: {} };
-  }
-};
-
-// A name as it is shown: without marks that turn the direction of letters, by which it shows an extension that it does not have.
-const shownName = (name) => name.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
-
-// Tells a file from others of the same name, size and time: hashes samples that are spread over it (FNV-1a; pages over plain
-// HTTP have no better one).
-const SAMPLES = 64;
-const SAMPLE_BYTES = 16384;
-const digestOf = async (file) => {
-  let hash = 0x811c9dc5;
-  for (let sample = 0; sample < SAMPLES; sample += 1) {
-    const at = Math.floor((file.size - SAMPLE_BYTES) * sample / (SAMPLES - 1));
-    const bytes = new Uint8Array(await file.slice(at, at + SAMPLE_BYTES).arrayBuffer());
-    for (const byte of bytes) hash = Math.imul(hash ^ byte, 0x01000193);
-  }
-  return (hash >>> 0).toString(16);
-};
-
-// Sends a large file in pieces and resolves to where it is stored, or rejects with the text of the reason. `fields` has the
-// destination, and whether a file of the same name stays.
-const sendPieces = async (file, fields, failed, onProgress) => {
-  const digest = await digestOf(file).catch(() => { throw failed; });
-  let upload = null;
-  let received = 0;
-  for (let failures = 0; failures < FAILURES_MAX;) {
-    const { status, said } = upload
-      ? await ask(`${upload}/${received}`, file.slice(received, received + PIECE_BYTES))
-      : await ask("/workspace/uploads", new URLSearchParams({
-        ...fields, name: file.name, size: file.size, modified: file.lastModified, digest,
-      }));
-    if (status === 201 && said.files) return said.files[0];
-    if (status === 201 && said.upload) {
-      upload = `/workspace/uploads/${said.upload}`;
-      received = said.received;
-    } else if (status === 200) {
-      received = said.received;
-      failures = 0;
-      onProgress(received, file.size);
-    } else {
-      failures += 1;
-      // The upload has expired, or others took its place.
-      if (upload && status === 404) upload = null;
-      // A conflict of offsets says how much has arrived.
-      else if (status !== 0 && said.received === undefined && !LATER.includes(status)) throw said.error ?? failed;
-      await wait(WAIT_MS * 2 ** failures);
-      const state = upload ? await ask(upload) : {};
-      if (state.status === 200) received = state.said.received;
-    }
-  }
-  throw failed;
-};
-
-// Sends a file and resolves to where it is stored, or rejects with the text of the reason.
-const sendWhole = (file, fields, failed, onProgress) => new Promise((resolve, reject) => {
-  const form = new FormData();
-  for (const [name, value] of Object.entries(fields)) form.append(name, value);
-  form.append("file", file);
-  const request = new XMLHttpRequest();
-  request.open("POST", "/workspace/upload");
-  request.setRequestHeader("Accept", "application/json");
-  request.responseType = "json";
-  request.upload.addEventListener("progress", ({ loaded, total }) => onProgress(loaded, total));
-  request.addEventListener("load", () => {
-    const answer = request.response ?? {};
-    if (request.status === 201) resolve(answer.files[0]);
-    else reject(answer.error ?? failed);
-  });
-  request.addEventListener("error", () => reject(failed));
-  request.send(form);
-});
-
-const send = (file, ...rest) => (file.size >= PIECES_FROM_BYTES ? sendPieces : sendWhole)(file, ...rest);
-
-// Runs a task for each file, a few at a time.
-const each = async (files, task) => {
-  const waiting = [...files];
-  const work = async () => {
-    while (waiting.length > 0) await task(waiting.shift());
-  };
-  await Promise.all(Array.from({ length: UPLOADS_AT_ONCE }, work));
-};
+// Files: uploads by choosing, dropping and pasting, how far they are read, and menus.
 
 // The most files of dropped or chosen folders, and the depth from which on folders in them are left out.
 const FOLDER_FILES_MAX = 2000;
@@ -263,17 +157,22 @@ const uploadHere = (form) => {
   const upload = async ({ file, folders }) => {
     const name = shownName([...folders, file.name].join("/"));
     const line = addLine(name);
-    const bar = document.createElement("progress");
-    bar.max = 1;
-    bar.value = 0;
-    bar.setAttribute("aria-label", name);
-    line.append(bar);
+    const { bar, button, sending } = showProgress(line, name, form.dataset.cancel);
     try {
-      const fields = { destination: within(destination, folders) };
-      await send(file, fields, form.dataset.failed, (loaded, total) => { bar.value = loaded / total; });
+      await send(file, { destination: within(destination, folders) }, form.dataset.failed, ...sending);
       bar.value = 1;
     } catch (reason) {
-      fail(line, reason);
+      if (reason === CANCELLED) {
+        isWhole = false;
+        say(form.dataset.cancelled);
+        line.remove();
+        list.hidden = list.children.length === 0;
+        (list.querySelector(".remove") ?? picker).focus();
+      } else {
+        fail(line, reason);
+      }
+    } finally {
+      button.remove();
     }
   };
   const take = async (files) => {
@@ -345,7 +244,7 @@ const watchIndexing = async () => {
 };
 
 // A question that is sent while files are uploaded waits for them. If one of them fails, its writer decides.
-const holdQuestion = (form, { waiting, uploaded }) => {
+const holdQuestion = (form, { waiting }) => {
   const status = document.createElement("p");
   status.setAttribute("role", "status");
   status.className = "note hidden";
@@ -363,12 +262,12 @@ const holdQuestion = (form, { waiting, uploaded }) => {
     held = event;
     say(waiting, true);
   }, { capture: true });
-  // Runs uploads that were chosen together: `task` is given what to call with the name of each file that is stored, and
-  // resolves to whether all are.
+  // Runs uploads that were chosen together: `task` is given what to call with the outcome of each in words, and resolves to
+  // whether all files are stored.
   return async (task) => {
     failed &&= uploads > 0;
     uploads += 1;
-    const isWhole = await task((name) => { if (!held) say(`${uploaded}: ${name}`, false); });
+    const isWhole = await task((text) => { if (!held) say(text, false); });
     uploads -= 1;
     failed ||= !isWhole;
     if (uploads > 0 || !held) return;
@@ -382,7 +281,7 @@ const holdQuestion = (form, { waiting, uploaded }) => {
 // The form of a question: files become its attachments.
 const attach = (link) => {
   const form = link.closest("form");
-  const { failed, remove } = link.dataset;
+  const { failed, remove, cancel, cancelled, uploaded } = link.dataset;
   const picker = document.createElement("input");
   picker.type = "file";
   picker.multiple = true;
@@ -402,30 +301,27 @@ const attach = (link) => {
     return { line, label, name };
   };
   const offerRemoval = (line, name) => {
-    const button = document.createElement("button");
-    Object.assign(button, { type: "button", className: "remove", textContent: "×", title: remove });
-    button.setAttribute("aria-label", `${remove}: ${name}`);
+    const button = crossButton(remove, name);
     button.addEventListener("click", () => {
       line.remove();
       form.querySelector("textarea").focus();
     });
     line.firstChild.append(button);
   };
-  // Resolves to the name under which the file is stored, or to nothing if it is not.
+  // Resolves to the outcome: whether the file is stored, and what is said about it.
   const add = async ({ file, folders }) => {
     const { line, label, name } = addLine(shownName([...folders, file.name].join("/")));
-    const bar = document.createElement("progress");
-    bar.max = 1;
-    label.append(bar);
+    const { bar, button, sending } = showProgress(label, name.textContent, cancel);
+    const isStored = (as) => ({ stored: true, said: `${uploaded}: ${as}` });
     // Another file of the same name stays: earlier questions are about it.
     const fields = { destination: folders.length > 0 ? within(UPLOADS, folders) : "", "keep-both": "on" };
     try {
-      const stored = await send(file, fields, failed, (loaded, total) => { bar.value = loaded / total; });
+      const stored = await send(file, fields, failed, ...sending);
       const known = [...form.elements].find((box) => box.name === "file" && box.value === stored.path);
       if (known) {
         known.checked = true;
         line.remove();
-        return shownName(stored.name);
+        return isStored(shownName(stored.name));
       }
       const box = document.createElement("input");
       Object.assign(box, { type: "checkbox", name: "file", value: stored.path, checked: true });
@@ -433,26 +329,32 @@ const attach = (link) => {
       label.prepend(box);
       label.dataset.indexed = stored.path;
       watchIndexing();
-      return name.textContent;
+      return isStored(name.textContent);
     } catch (reason) {
+      if (reason === CANCELLED) {
+        line.remove();
+        form.querySelector("textarea").focus();
+        return { stored: false, said: cancelled };
+      }
       name.className = "failed";
       name.textContent += `: ${reason}`;
       name.setAttribute("role", "alert");
       offerRemoval(line, shownName(file.name));
-      return null;
+      return { stored: false, said: "" };
     } finally {
       bar.remove();
+      button.remove();
     }
   };
-  const take = (files) => uploading(async (onStored) => {
+  const take = (files) => uploading(async (say) => {
     // A question has room for fewer; the service says how many.
     const taken = files.slice(0, FOLDER_FILES_MAX);
     await makeFolders(taken, UPLOADS);
     let isWhole = true;
     await each(taken, async (file) => {
-      const name = await add(file);
-      if (name) onStored(name);
-      else isWhole = false;
+      const { stored, said } = await add(file);
+      if (said) say(said);
+      isWhole &&= stored;
     });
     return isWhole;
   });

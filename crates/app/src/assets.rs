@@ -23,6 +23,7 @@ pub(crate) const STYLE: &str = concat!(
 );
 const SCRIPT: &str = concat!(
     include_str!("../assets/app.js"),
+    include_str!("../assets/uploads.js"),
     include_str!("../assets/files.js"),
     include_str!("../assets/cards.js")
 );

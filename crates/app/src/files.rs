@@ -26,7 +26,9 @@ use workspace::{AskedPath, OpenFile, WorkspaceError};
 
 pub(crate) use change::{UploadLimits, create_folder, delete, upload};
 pub(crate) use indexing::states;
-pub(crate) use resumable::{append, begin as begin_upload, progress as upload_progress};
+pub(crate) use resumable::{
+    append, begin as begin_upload, cancel as cancel_upload, progress as upload_progress,
+};
 
 use crate::paths;
 use crate::visit::User;

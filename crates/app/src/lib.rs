@@ -221,7 +221,7 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         .route(paths::FILE, get(files::show))
         .route(paths::UPLOAD, post(files::upload))
         .route(paths::RESUMABLE_UPLOADS, post(files::begin_upload))
-        .route(paths::RESUMABLE_UPLOAD, get(files::upload_progress))
+        .route(paths::RESUMABLE_UPLOAD, get(files::upload_progress).delete(files::cancel_upload))
         .route(paths::UPLOAD_PIECE, post(files::append))
         .route(paths::INDEXING, get(files::states))
         .route(paths::NEW_FOLDER, post(files::create_folder))

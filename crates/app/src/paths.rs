@@ -32,7 +32,7 @@ pub(crate) const FILES: &str = "/files";
 pub(crate) const FILE: &str = "/files/{*path}";
 /// Changes of files are apart from their paths, which may have any name.
 pub(crate) const UPLOAD: &str = "/workspace/upload";
-/// Uploads in pieces: to begin one, its progress, and a piece at an offset.
+/// Uploads in pieces: to begin one, its progress and its end, and a piece at an offset.
 pub(crate) const RESUMABLE_UPLOADS: &str = "/workspace/uploads";
 pub(crate) const RESUMABLE_UPLOAD: &str = "/workspace/uploads/{upload}";
 pub(crate) const UPLOAD_PIECE: &str = "/workspace/uploads/{upload}/{offset}";

@@ -157,6 +157,28 @@ impl Workspace {
         .await
     }
 
+    /// Removes an unfinished upload with its content, after the piece that is being written, if any. Returns false if the account
+    /// has no such upload, which may have been completed meanwhile.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub async fn cancel_resumable(&self, id: &str) -> Result<bool, WorkspaceError> {
+        // The account is counted before its files are subtracted.
+        self.usage().await?;
+        let (workspace, id) = (self.clone(), id.to_owned());
+        off_thread(move || {
+            let Some(upload) = UnfinishedUpload::open(&workspace, &id)? else { return Ok(false) };
+            fs::flock(&upload.record, FlockOperation::LockExclusive)?;
+            // That piece may have been the last one.
+            if upload.record.metadata()?.nlink() == 0 {
+                return Ok(false);
+            }
+            upload.remove()?;
+            Ok(true)
+        })
+        .await
+    }
+
     /// Opens the folder of the account's unfinished uploads; `None` if there is none.
     fn unfinished_folder(&self) -> Result<Option<OwnedFd>, WorkspaceError> {
         let own = [UNFINISHED_FOLDER.as_bytes(), self.name().as_bytes()].join(&b'/');

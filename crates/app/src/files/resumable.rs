@@ -88,6 +88,20 @@ pub(crate) async fn progress(
     })
 }
 
+/// Cancels an upload. What has arrived of it is removed.
+pub(crate) async fn cancel(
+    State(pages): State<FilePages>,
+    user: User,
+    Path(id): Path<String>,
+) -> Result<Response, Response> {
+    let workspace = pages.files.of(&user.signed_in.principal).map_err(|error| user.failed(error))?;
+    Ok(match workspace.cancel_resumable(&id).await {
+        Ok(true) => StatusCode::NO_CONTENT.into_response(),
+        Ok(false) => unknown(&user),
+        Err(error) => refusal(&user, error),
+    })
+}
+
 /// Writes a piece. The last one completes the file.
 pub(crate) async fn append(
     State(pages): State<FilePages>,

@@ -114,6 +114,16 @@ impl Browser {
         self.keep(request.body(bytes).send(self.address.as_str()))
     }
 
+    /// Removes something, as a script of a page does.
+    pub(crate) fn delete(&self, path: &str) -> Response {
+        self.with("origin", &format!("http://{}", self.address)).delete_as_is(path)
+    }
+
+    /// Removes something with the headers of this browser alone.
+    pub(crate) fn delete_as_is(&self, path: &str) -> Response {
+        self.keep(self.request("DELETE", path).send(self.address.as_str()))
+    }
+
     pub(crate) fn sign_in(&self, email: &str, password: &str) -> Response {
         self.post("/sign-in", &[("email", email), ("password", password)])
     }

@@ -326,6 +326,27 @@ fn a_large_file_is_sent_in_pieces_that_go_on_after_a_failure() {
 }
 
 #[test]
+fn a_cancelled_upload_leaves_nothing_behind() {
+    let stage = Stage::new();
+    let (browser, api) = (stage.signed_in(), stage.service.api(&stage.account));
+    let begun = browser.post("/workspace/uploads", &[("name", "large.bin"), ("size", "2000000")]).json();
+    let path = format!("/workspace/uploads/{}", begun["upload"].as_str().expect("an id"));
+    assert_eq!(browser.send_bytes(&format!("{path}/0"), &[7; 1_000_000]).status, 200);
+    let other = account_with_password(&stage.service);
+    let stranger = Browser::new(&stage.service);
+    stranger.sign_in(&other.email, PASSWORD).expect_redirect("/");
+    assert_eq!(stranger.delete(&path).status, 404);
+    let from_elsewhere = browser.with("origin", "https://evil.example");
+    assert_eq!(from_elsewhere.delete_as_is(&path).status, 403);
+    assert_eq!(browser.get(&path).json()["received"], 1_000_000);
+    assert_eq!(browser.delete(&path).status, 204);
+    assert_eq!(browser.get(&path).status, 404);
+    assert_eq!(browser.send_bytes(&format!("{path}/1000000"), &[7; 1_000_000]).status, 404);
+    assert_eq!(browser.delete(&path).status, 404);
+    assert_eq!(api.list("/uploads").json()["totalEntries"], 0);
+}
+
+#[test]
 fn a_large_upload_outlives_killed_services() {
     /// The size of a piece, and how many the file has.
     const PIECE: usize = 300_000;

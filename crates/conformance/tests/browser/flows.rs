@@ -462,6 +462,51 @@ fn a_large_upload_goes_on_after_a_broken_connection() {
 }
 
 #[test]
+fn a_large_upload_is_cancelled() {
+    let stage = Stage::signed_in(VIEWS[0]);
+    // The fourth piece does not arrive until it is given up.
+    let script = "
+        const real = window.fetch;
+        window.asked = [];
+        window.fetch = async (path, options) => {
+            if (path.startsWith('/workspace/uploads')) window.asked.push(options.method);
+            if (options.body instanceof Blob && window.asked.length === 5) {
+                await new Promise((_, give) => { options.signal.addEventListener('abort', () => give(options.signal.reason)); });
+            }
+            return real(path, options);
+        };
+        const files = new DataTransfer();
+        files.items.add(new File([new Uint8Array(9 * 1024 * 1024)], 'large.bin'));
+        const picker = document.querySelector('[data-upload] input[type=file]');
+        if (picker) {
+            picker.files = files.files;
+            picker.dispatchEvent(new Event('change'));
+        } else {
+            const paste = new ClipboardEvent('paste', { clipboardData: files, bubbles: true, cancelable: true });
+            document.querySelector('.composer textarea').dispatchEvent(paste);
+        }";
+    for page in ["/files/uploads", "/"] {
+        stage.open(page);
+        stage.browser.run(script, &[]);
+        let asked = |count: usize| {
+            conformance::poll::until("requests", || {
+                (stage.browser.run("return window.asked.length", &[]) == count).then_some(())
+            });
+        };
+        asked(5);
+        assert!(stage.browser.find_now("[aria-label='Cancel the upload: large.bin']").is_some());
+        stage.browser.click(&stage.browser.find(".remove"));
+        stage.browser.wait_gone("progress");
+        asked(6);
+        assert_eq!(stage.browser.run("return window.asked[5]", &[]), "DELETE", "on {page}");
+        stage.browser.wait_text("Upload cancelled.");
+        assert_eq!(stage.browser.run("return document.body.innerText.includes('large.bin')", &[]), false);
+    }
+    assert_eq!(stage.service.api(&stage.account).list("/uploads").json()["totalEntries"], 0);
+    stage.assert_quiet();
+}
+
+#[test]
 fn a_dropped_folder_is_uploaded_with_its_folders() {
     let folder = tempfile::tempdir().expect("a folder");
     let rents = folder.path().join("rents");

@@ -210,6 +210,48 @@ async fn a_refused_place_ends_the_upload() {
     }
 }
 
+#[tokio::test]
+async fn a_cancelled_upload_leaves_nothing_behind() {
+    let host = Host::new().await;
+    let before = host.workspace.usage().await.unwrap();
+    let id = host.begin(announced("large.txt", 10)).await;
+    assert!(matches!(host.append(&id, 0, "abcd").await, AppendOutcome::Received(4)));
+    assert!(host.workspace.cancel_resumable(&id).await.unwrap());
+    assert_eq!(host.received(&id).await, None);
+    assert!(matches!(host.append(&id, 4, "ef").await, AppendOutcome::Unknown), "a piece that comes later");
+    assert!(!host.workspace.cancel_resumable(&id).await.unwrap(), "it is gone");
+    assert!(!host.content(&id).exists() && !host.record(&id).exists());
+    assert_eq!(host.names_at_home(), ["uploads"]);
+    assert_eq!(host.workspace.usage().await.unwrap(), before);
+    let id = host.begin(announced("large.txt", 2)).await;
+    assert!(matches!(host.append(&id, 0, "ab").await, AppendOutcome::Stored(_)));
+    assert!(!host.workspace.cancel_resumable(&id).await.unwrap(), "it is complete");
+    assert_eq!(host.read("/uploads/large.txt").await.unwrap(), b"ab");
+    for unknown in ["", "../x", &"0".repeat(32)] {
+        assert!(!host.workspace.cancel_resumable(unknown).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_cancellation_waits_for_the_piece_that_is_being_written() {
+    let host = Host::new().await;
+    let id = host.begin(announced("large.txt", 10)).await;
+    // Another process writes a piece.
+    let writer = File::options().write(true).open(host.record(&id)).unwrap();
+    writer.lock().unwrap();
+    let workspace = host.workspace.clone();
+    let cancelled = id.clone();
+    let cancelling = tokio::spawn(async move { workspace.cancel_resumable(&cancelled).await });
+    tokio::task::yield_now().await;
+    assert!(host.content(&id).exists());
+    // That piece was the last one.
+    std::fs::rename(host.content(&id), host.at("uploads/large.txt")).unwrap();
+    std::fs::remove_file(host.record(&id)).unwrap();
+    writer.unlock().unwrap();
+    assert!(!cancelling.await.unwrap().unwrap(), "it is complete");
+    assert!(host.at("uploads/large.txt").exists());
+}
+
 /// The machine writes to the home folder, in which the content is.
 #[tokio::test]
 async fn content_that_the_machine_has_replaced_is_not_written_to() {

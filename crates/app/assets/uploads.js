@@ -1,0 +1,161 @@
+
+// Sends files, large ones in pieces, with their progress.
+
+// The uploads at one time; the others wait.
+const UPLOADS_AT_ONCE = 2;
+
+// Files from this size on are sent in pieces, which go on where a broken connection ended them.
+const PIECES_FROM_BYTES = 8 << 20;
+const PIECE_BYTES = 1 << 20;
+// The failures in a row after which an upload is given up: the last wait is half a minute. Choosing the file again goes on
+// with it, also in another page.
+const FAILURES_MAX = 8;
+const WAIT_MS = 250;
+const LATER = [408, 429, 502, 503, 504];
+
+// A wait ends early when `signal` is aborted.
+const wait = (ms, signal) => new Promise((resolve) => {
+  window.setTimeout(resolve, ms);
+  signal?.addEventListener("abort", resolve, { once: true });
+});
+
+// The reason of an upload that its user has cancelled.
+const CANCELLED = Symbol("cancelled");
+
+// Sends a request and resolves to its status and its JSON; status 0 if there is no answer.
+const ask = async (path, options = {}) => {
+  try {
+    const response = await fetch(path, { ...options, headers: { Accept: "application/json" } });
+    return { status: response.status, said: await response.json().catch(() => ({})) };
+  } catch {
+    return { status: 0, said: {} };
+  }
+};
+
+// A name as it is shown: without marks that turn the direction of letters, by which it shows an extension that it does not have.
+const shownName = (name) => name.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
+
+// Tells a file from others of the same name, size and time: hashes samples that are spread over it (FNV-1a; pages over plain
+// HTTP have no better one).
+const SAMPLES = 64;
+const SAMPLE_BYTES = 16384;
+const digestOf = async (file) => {
+  let hash = 0x811c9dc5;
+  for (let sample = 0; sample < SAMPLES; sample += 1) {
+    const at = Math.floor((file.size - SAMPLE_BYTES) * sample / (SAMPLES - 1));
+    const bytes = new Uint8Array(await file.slice(at, at + SAMPLE_BYTES).arrayBuffer());
+    for (const byte of bytes) hash = Math.imul(hash ^ byte, 0x01000193);
+  }
+  return (hash >>> 0).toString(16);
+};
+
+// Removes what has arrived of a cancelled upload. If the service is not reached, it does so itself a day later.
+const discard = async (upload) => {
+  for (let failures = 0; failures < FAILURES_MAX; failures += 1) {
+    const { status } = await ask(upload, { method: "DELETE", keepalive: true });
+    if (status !== 0 && !LATER.includes(status)) return;
+    await wait(WAIT_MS * 2 ** failures);
+  }
+};
+
+// Sends a large file in pieces and resolves to where it is stored, or rejects with the text of the reason. `fields` has the
+// destination, and whether a file of the same name stays. Once `signal` is aborted, the upload is discarded, unless its last
+// piece is on the way: then the file may be stored already.
+const sendPieces = async (file, fields, failed, onProgress, signal) => {
+  const digest = await digestOf(file).catch(() => { throw failed; });
+  let upload = null;
+  let received = 0;
+  for (let failures = 0; failures < FAILURES_MAX;) {
+    if (signal.aborted) {
+      if (upload) discard(upload);
+      throw CANCELLED;
+    }
+    const end = received + PIECE_BYTES;
+    const { status, said } = upload
+      ? await ask(`${upload}/${received}`, {
+        method: "POST", body: file.slice(received, end), signal: end < file.size ? signal : null,
+      })
+      : await ask("/workspace/uploads", {
+        method: "POST",
+        body: new URLSearchParams({ ...fields, name: file.name, size: file.size, modified: file.lastModified, digest }),
+      });
+    if (status === 201 && said.files) return said.files[0];
+    if (status === 201 && said.upload) {
+      upload = `/workspace/uploads/${said.upload}`;
+      received = said.received;
+    } else if (status === 200) {
+      received = said.received;
+      failures = 0;
+      onProgress(received, file.size);
+    } else if (!signal.aborted) {
+      failures += 1;
+      // The upload has expired, or others took its place.
+      if (upload && status === 404) upload = null;
+      // A conflict of offsets says how much has arrived.
+      else if (status !== 0 && said.received === undefined && !LATER.includes(status)) throw said.error ?? failed;
+      await wait(WAIT_MS * 2 ** failures, signal);
+      const state = upload ? await ask(upload) : {};
+      if (state.status === 200) received = state.said.received;
+    }
+  }
+  throw failed;
+};
+
+// Sends a file and resolves to where it is stored, or rejects with the text of the reason.
+const sendWhole = (file, fields, failed, onProgress, signal) => new Promise((resolve, reject) => {
+  const form = new FormData();
+  for (const [name, value] of Object.entries(fields)) form.append(name, value);
+  form.append("file", file);
+  const request = new XMLHttpRequest();
+  request.open("POST", "/workspace/upload");
+  request.setRequestHeader("Accept", "application/json");
+  request.responseType = "json";
+  request.upload.addEventListener("progress", ({ loaded, total }) => onProgress(loaded, total));
+  request.addEventListener("load", () => {
+    const answer = request.response ?? {};
+    if (request.status === 201) resolve(answer.files[0]);
+    else reject(answer.error ?? failed);
+  });
+  request.addEventListener("error", () => reject(failed));
+  request.addEventListener("abort", () => reject(CANCELLED));
+  // Once all of it has been sent, it may be stored already.
+  const cancel = () => request.abort();
+  signal.addEventListener("abort", cancel);
+  request.upload.addEventListener("load", () => signal.removeEventListener("abort", cancel));
+  request.send(form);
+});
+
+const send = (file, ...rest) => (file.size >= PIECES_FROM_BYTES ? sendPieces : sendWhole)(file, ...rest);
+
+const crossButton = (label, name) => {
+  const button = document.createElement("button");
+  Object.assign(button, { type: "button", className: "remove", textContent: "×", title: label });
+  button.setAttribute("aria-label", `${label}: ${name}`);
+  return button;
+};
+
+// Appends the progress of an upload and a button that cancels it. Returns them, and what is given to `send`.
+const showProgress = (parent, name, label) => {
+  const bar = document.createElement("progress");
+  Object.assign(bar, { max: 1, value: 0 });
+  bar.setAttribute("aria-label", name);
+  const controller = new AbortController();
+  const button = crossButton(label, name);
+  button.addEventListener("click", (event) => {
+    // It may stand in the label of a box.
+    event.preventDefault();
+    controller.abort();
+  });
+  parent.append(bar, button);
+  const onProgress = (loaded, total) => { bar.value = loaded / total; };
+  return { bar, button, sending: [onProgress, controller.signal] };
+};
+
+// Runs a task for each file, a few at a time.
+const each = async (files, task) => {
+  const waiting = [...files];
+  const work = async () => {
+    while (waiting.length > 0) await task(waiting.shift());
+  };
+  await Promise.all(Array.from({ length: UPLOADS_AT_ONCE }, work));
+};
