@@ -9,6 +9,8 @@ const CARDS_MAX = 200;
 const CARD_GAP = 8;
 // A card is at least so high, even where it covers its citation.
 const CARD_HEIGHT_MIN = 180;
+// In a window that is lower than this, a card may cover the bar.
+const LOW_WINDOW = 320;
 
 const cards = new Map();
 const loadCard = async (address) => {
@@ -41,7 +43,8 @@ const offerCards = () => {
   const place = () => {
     const [at] = [...of.getClientRects()].slice(-1);
     const { clientWidth, clientHeight } = document.documentElement;
-    const first = document.querySelector(".bar").offsetHeight + CARD_GAP / 2;
+    const bar = clientHeight < LOW_WINDOW ? 0 : document.querySelector(".bar").offsetHeight;
+    const first = bar + CARD_GAP / 2;
     const last = clientHeight - CARD_GAP / 2;
     const above = at.top - CARD_GAP / 2 - first;
     const below = last - at.bottom - CARD_GAP / 2;

@@ -294,7 +294,7 @@ const attach = (link) => {
     const label = document.createElement("label");
     const name = document.createElement("span");
     name.dir = "auto";
-    name.textContent = text;
+    showName(name, text);
     label.append(name);
     line.append(label);
     list.append(line);
@@ -325,7 +325,7 @@ const attach = (link) => {
       }
       const box = document.createElement("input");
       Object.assign(box, { type: "checkbox", name: "file", value: stored.path, checked: true });
-      name.textContent = shownName([...folders, stored.name].join("/"));
+      showName(name, shownName([...folders, stored.name].join("/")));
       label.prepend(box);
       label.dataset.indexed = stored.path;
       watchIndexing();

@@ -35,6 +35,18 @@ const ask = async (path, options = {}) => {
 // A name as it is shown: without marks that turn the direction of letters, by which it shows an extension that it does not have.
 const shownName = (name) => name.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
 
+// Shows a name as the service does: one that has no room is cut before its extension.
+const UNDIVIDED_MAX_CHARACTERS = 20;
+const EXTENSION = /(?<=.)\.[A-Za-z0-9]{1,10}$/u;
+const showName = (element, name) => {
+  const parts = [...name].length > UNDIVIDED_MAX_CHARACTERS ? name.match(EXTENSION) : null;
+  element.className = "file-name";
+  element.textContent = parts ? "" : name;
+  for (const text of parts ? [name.slice(0, parts.index), parts[0]] : []) {
+    element.append(Object.assign(document.createElement("span"), { textContent: text }));
+  }
+};
+
 // Tells a file from others of the same name, size and time: hashes samples that are spread over it (FNV-1a; pages over plain
 // HTTP have no better one).
 const SAMPLES = 64;

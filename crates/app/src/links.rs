@@ -31,6 +31,37 @@ fn last_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
+/// The longest name that a page shows in one piece, in characters.
+const UNDIVIDED_MAX_CHARS: usize = 20;
+/// The shortest name that takes more than two lines on a phone, in characters.
+const LONG_MIN_CHARS: usize = 64;
+/// The longest extension, in bytes, without its dot.
+const EXTENSION_MAX_BYTES: usize = 10;
+
+/// A name in two parts, of which a page without room for both cuts the first.
+pub(crate) struct DividedName<'a> {
+    pub(crate) stem: &'a str,
+    /// The extension with its dot. Empty if the name has none or is short.
+    pub(crate) extension: &'a str,
+    /// True if the name takes more than two lines on a phone.
+    pub(crate) is_long: bool,
+}
+
+/// Divides a name, so that its extension is shown also if it is cut.
+pub(crate) fn divide(name: &str) -> DividedName<'_> {
+    let length = name.chars().count();
+    let dot = name.rfind('.').filter(|dot| {
+        let extension = &name.as_bytes()[dot + 1..];
+        let is_plain = extension.iter().all(u8::is_ascii_alphanumeric);
+        *dot > 0 && is_plain && (1..=EXTENSION_MAX_BYTES).contains(&extension.len())
+    });
+    let (stem, extension) = match dot {
+        Some(dot) if length > UNDIVIDED_MAX_CHARS => name.split_at(dot),
+        _ => (name, ""),
+    };
+    DividedName { stem, extension, is_long: length >= LONG_MIN_CHARS }
+}
+
 /// Returns the link to a file of the workspace.
 pub(crate) fn file_href(path: &str) -> String {
     let place = Place::File { path: path.to_owned(), page: None, lines: None, page_name: None };
@@ -64,6 +95,28 @@ mod tests {
     fn names_show_the_extension_that_they_have() {
         assert_eq!(name_of("/uploads/invoice\u{202e}fdp.txt"), "invoice\u{fffd}fdp.txt");
         assert_eq!(name_of("/שלום\u{200f}.txt"), "שלום\u{200f}.txt", "marks that turn nothing stay");
+    }
+
+    #[test]
+    fn long_names_are_divided_at_their_extension() {
+        let parts = |name| {
+            let divided = divide(name);
+            (divided.stem, divided.extension)
+        };
+        assert_eq!(parts("lease.pdf"), ("lease.pdf", ""), "it is short");
+        assert_eq!(parts("lease of the flat, 2026.pdf"), ("lease of the flat, 2026", ".pdf"));
+        assert_eq!(parts("smlouva o pronájmu bytu.tar.gz"), ("smlouva o pronájmu bytu.tar", ".gz"));
+        for name in [
+            "minutes of the meeting of 3. 5. 2026",
+            "a name without any extension",
+            ".a-hidden-file-without-extension",
+            "a name that ends with a dot.",
+            "a dot and then a long.specification",
+            "a dot before an accent.\u{301}pdf",
+        ] {
+            assert_eq!(parts(name), (name, ""));
+        }
+        assert!(divide(&"a".repeat(64)).is_long && !divide(&"á".repeat(63)).is_long);
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod citations;
 mod flows;
 mod hostile;
 mod hostile_names;
+mod narrow;
 mod payloads;
 mod reference;
 mod single_sign_on;
