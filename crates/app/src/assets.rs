@@ -25,7 +25,8 @@ const SCRIPT: &str = concat!(
     include_str!("../assets/app.js"),
     include_str!("../assets/uploads.js"),
     include_str!("../assets/files.js"),
-    include_str!("../assets/cards.js")
+    include_str!("../assets/cards.js"),
+    include_str!("../assets/viewer.js")
 );
 const ICON: &str = include_str!("../assets/icon.svg");
 /// The digits of a digest in an address.

@@ -7,6 +7,7 @@ mod hostile;
 mod hostile_names;
 mod narrow;
 mod payloads;
+mod pictures;
 mod reference;
 mod single_sign_on;
 mod stage;
