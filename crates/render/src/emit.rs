@@ -1,5 +1,7 @@
 //! Writes HTML from parsed Markdown: known elements only, everything else escaped.
 
+mod raw_html;
+
 use std::sync::LazyLock;
 
 use comrak::arena_tree::NodeEdge;
@@ -9,6 +11,8 @@ use comrak::{Arena, Options, parse_document};
 use crate::prepare::{MARK_CLOSE, MARK_OPEN};
 use crate::sanitize::LINK_REL;
 use crate::{Sources, link};
+
+use raw_html::OpenElement;
 
 /// The maximum depth of nested elements; deeper content is written without its elements.
 const NESTING_MAX: usize = 64;
@@ -22,8 +26,17 @@ static OPTIONS: LazyLock<Options<'static>> = LazyLock::new(|| {
     options
 });
 
+/// The treatment of HTML within Markdown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RawHtml {
+    /// Shown as text, as in answers.
+    Shown,
+    /// Read, as in documents.
+    Read,
+}
+
 /// Emits the HTML of prepared Markdown.
-pub(crate) fn emit(prepared: &str, sources: &dyn Sources) -> String {
+pub(crate) fn emit(prepared: &str, sources: &dyn Sources, raw_html: RawHtml) -> String {
     let arena = Arena::new();
     let root = parse_document(&arena, prepared, &OPTIONS);
     let mut writer = Writer {
@@ -34,6 +47,8 @@ pub(crate) fn emit(prepared: &str, sources: &dyn Sources) -> String {
         images: Vec::new(),
         columns: Vec::new(),
         column: 0,
+        raw_html,
+        html: Vec::new(),
     };
     for edge in root.traverse() {
         match edge {
@@ -56,11 +71,17 @@ struct Writer<'s> {
     /// The alignments of the current table, and the column.
     columns: Vec<TableAlignment>,
     column: usize,
+    raw_html: RawHtml,
+    /// The elements that HTML opened, the innermost last.
+    html: Vec<OpenElement>,
 }
 
 impl Writer<'_> {
     fn start(&mut self, node: Node<'_>) {
         let data = node.data();
+        if !self.html.is_empty() && data.value.block() && !matches!(data.value, NodeValue::HtmlBlock(_)) {
+            self.make_room_for_block();
+        }
         let end = match &data.value {
             NodeValue::Paragraph if in_tight_list(node) => "",
             NodeValue::Paragraph => self.open("<p>", "</p>"),
@@ -88,6 +109,10 @@ impl Writer<'_> {
                 let end = self.open("<pre><code>", "</code></pre>");
                 self.escaped(&code.literal);
                 end
+            }
+            NodeValue::HtmlBlock(html) if self.raw_html == RawHtml::Read => {
+                self.html_block(&html.literal);
+                ""
             }
             NodeValue::HtmlBlock(html) => {
                 let shown = without_comments(&html.literal);
@@ -124,6 +149,10 @@ impl Writer<'_> {
                 self.escaped(&code.literal);
                 end
             }
+            NodeValue::HtmlInline(html) if self.raw_html == RawHtml::Read => {
+                self.inline_html(html);
+                ""
+            }
             NodeValue::HtmlInline(html) => {
                 if is_line_break(html) {
                     return self.open("<br>", "");
@@ -148,6 +177,7 @@ impl Writer<'_> {
 
     fn end(&mut self, node: Node<'_>) {
         let end = self.ends.pop().unwrap_or("");
+        self.close_deeper(self.ends.len());
         let data = node.data();
         match &data.value {
             NodeValue::Image(image) => {
@@ -174,12 +204,22 @@ impl Writer<'_> {
 
     /// Opens an element unless it is too deep, and returns its closing tag.
     fn open(&mut self, start: &str, end: &'static str) -> &'static str {
-        if self.ends.len() > NESTING_MAX {
+        if !self.has_room() {
             self.out.push(' ');
             return "";
         }
         self.out.push_str(start);
         end
+    }
+
+    /// Returns the number of elements of Markdown around what is written next.
+    fn depth(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Returns true if a further element does not nest too deeply.
+    fn has_room(&self) -> bool {
+        self.ends.len() + self.html.len() <= NESTING_MAX
     }
 
     fn row(&mut self, node: Node<'_>, header: bool) -> &'static str {
@@ -210,7 +250,7 @@ impl Writer<'_> {
 
     fn link(&mut self, link: &NodeLink) -> &'static str {
         let Some(address) = link::address(&link.url).filter(|_| self.links == 0) else { return "" };
-        if self.ends.len() > NESTING_MAX {
+        if !self.has_room() {
             return "";
         }
         self.links += 1;

@@ -1,12 +1,13 @@
 //! Renders answers as HTML. Markdown with marks like `[1]` becomes safe HTML with a link to the source for each mark.
 //!
-//! [`whole`] renders a finished text. [`Renderer`] renders a growing text: finished blocks once, only the last block
+//! [`whole`] renders a finished text, [`document`] a document of a user. [`Renderer`] renders a growing text: finished blocks once, only the last block
 //! again. Both produce the same blocks.
 //!
 //! Two independent layers make the output safe. [`emit`] writes only known elements and attributes and escapes the
-//! rest; [`sanitize`] removes everything else. Raw HTML is shown as text. Nothing remote is loaded: images become
+//! rest; [`sanitize`] removes everything else. HTML in answers is shown as text; of HTML in documents, known elements are
+//! kept without their attributes. Nothing remote is loaded: images become
 //! links. Links lead to `http`, `https` and `mailto`, and to files that the answer cites. Reference definitions (`[a]:
-//! address`) are text, so that the meaning of a link never depends on another block.
+//! address`) in answers are text, so that the meaning of a link never depends on another block.
 
 mod emit;
 mod link;
@@ -17,6 +18,8 @@ mod split;
 
 use domain::answer::{Answer, Source};
 use domain::citation::{MARK_MAX, Place};
+
+use crate::emit::RawHtml;
 
 pub use link::{citation_id, href};
 pub use renderer::Renderer;
@@ -89,6 +92,14 @@ pub fn cited(markdown: &str, sources: &dyn Sources) -> Vec<u32> {
     numbers
 }
 
+/// Renders the Markdown of a document, which cites nothing. HTML in it is read, and reference definitions are known.
+#[must_use]
+pub fn document(markdown: &str) -> String {
+    let none: &[Source] = &[];
+    let markdown = prepare::normalize(markdown);
+    sanitize::sanitize_document(&emit::emit(&markdown, &none, RawHtml::Read))
+}
+
 fn html(prepared: &str, sources: &dyn Sources) -> String {
-    sanitize::sanitize(&emit::emit(prepared, sources))
+    sanitize::sanitize(&emit::emit(prepared, sources, RawHtml::Shown))
 }

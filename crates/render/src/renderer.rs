@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::emit::RawHtml;
 use crate::split::Segments;
 use crate::{Sources, emit, html, prepare, sanitize};
 
@@ -88,7 +89,7 @@ impl Renderer {
                 }
             } else {
                 let prepared = prepare::prepare(block, sources, false);
-                out.push_str(&sanitize::checked(emit::emit(&prepared, sources)));
+                out.push_str(&sanitize::checked(emit::emit(&prepared, sources, RawHtml::Shown)));
             }
             self.rendered = Some(length);
         }

@@ -36,10 +36,16 @@ const ELEMENTS: [&str; 25] = [
     "ul",
 ];
 
+/// The elements that only documents have.
+const DOCUMENT_ELEMENTS: [&str; 5] = ["details", "kbd", "sub", "summary", "sup"];
+
 /// The `rel` attribute of every link.
 pub(crate) const LINK_REL: &str = "noopener noreferrer nofollow";
 
-static SANITIZER: LazyLock<Builder<'static>> = LazyLock::new(|| {
+static SANITIZER: LazyLock<Builder<'static>> = LazyLock::new(|| builder(&[]));
+static DOCUMENT_SANITIZER: LazyLock<Builder<'static>> = LazyLock::new(|| builder(&DOCUMENT_ELEMENTS));
+
+fn builder(more: &[&'static str]) -> Builder<'static> {
     let attributes = [
         ("a", HashSet::from(["href", "data-citation"])),
         ("ol", HashSet::from(["start"])),
@@ -48,7 +54,7 @@ static SANITIZER: LazyLock<Builder<'static>> = LazyLock::new(|| {
     ];
     let mut builder = Builder::empty();
     builder
-        .tags(HashSet::from(ELEMENTS))
+        .tags(ELEMENTS.iter().chain(more).copied().collect())
         .tag_attributes(HashMap::from(attributes))
         .generic_attributes(HashSet::new())
         .url_schemes(HashSet::from(["http", "https", "mailto"]))
@@ -56,7 +62,7 @@ static SANITIZER: LazyLock<Builder<'static>> = LazyLock::new(|| {
         .link_rel(Some(LINK_REL))
         .strip_comments(true);
     builder
-});
+}
 
 /// Returns HTML unchanged if it has the canonical form that [`crate::emit`] writes, which is much cheaper to check, and
 /// sanitizes it otherwise. For temporary output only.
@@ -120,6 +126,11 @@ fn own_files(url: &str) -> Option<Cow<'_, str>> {
 /// Removes everything from the HTML that is not on the allowlist.
 pub(crate) fn sanitize(html: &str) -> String {
     SANITIZER.clean(html).to_string()
+}
+
+/// Removes everything from the HTML of a document that is not on its allowlist.
+pub(crate) fn sanitize_document(html: &str) -> String {
+    DOCUMENT_SANITIZER.clean(html).to_string()
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use control::UseCaseError;
-use domain::answer::Source;
 use domain::citation::Place;
 use futures_util::TryStreamExt;
 use workspace::{OpenFile, WorkspaceError};
@@ -187,10 +186,7 @@ async fn preview(
             return Preview::Text(marked);
         }
         match extension.as_deref() {
-            Some("md" | "markdown") => {
-                let none: &[Source] = &[];
-                Preview::Markdown(render::whole(&text, &none))
-            }
+            Some("md" | "markdown") => Preview::Markdown(render::document(&text)),
             Some("csv" | "tsv") => {
                 table(&text).map_or_else(|| Preview::Text(MarkedText::plain(text)), Preview::Table)
             }

@@ -133,7 +133,7 @@ fn a_file_is_shown_as_what_it_is_and_never_acts() {
     let script = b"<script>alert(1)</script>";
     let long = "line\n".repeat(100_000);
     let files: [(&str, &[u8]); 8] = [
-        ("notes.md", b"# Title\n\n**bold** <script>alert(1)</script>"),
+        ("notes.md", b"# Title\n\n**bold** <script>alert(1)</script>\n\n<details open onclick=alert(1)>\n\n<img src=x onerror=alert(1)>"),
         ("table.csv", b"Name;Rent\n\"Ada; B.\";12\n"),
         ("page.html", script),
         ("picture.svg", b"<svg onload=alert(1)></svg>"),
@@ -146,6 +146,8 @@ fn a_file_is_shown_as_what_it_is_and_never_acts() {
     let view = |name: &str| browser.get(&format!("/files/uploads/{name}?view")).expect_page(200);
     let markdown = view("notes.md");
     assert!(markdown.contains("<strong>bold</strong>") && !markdown.contains("<script>alert"), "{markdown}");
+    assert!(markdown.contains("<details>") && markdown.contains("<p>x</p>"), "{markdown}");
+    assert_harmless(&markdown);
     let table = view("table.csv");
     assert!(table.contains("<th scope=\"col\">Rent</th>") && table.contains("<td>Ada; B.</td>"), "{table}");
     for name in ["page.html", "picture.svg", "fake.png"] {

@@ -1,0 +1,354 @@
+//! HTML within Markdown documents, such as the README of a repository has it: known elements without their attributes, and the
+//! text of all others.
+//!
+//! An element that is opened within a block of Markdown is closed in it. One that is opened between blocks, such as
+//! `<details>`, holds the blocks up to its end tag, or all that follow. So the output is nested as it should be whatever the
+//! document says, and its depth is bounded.
+
+use html::{Tag, Token, Tokens};
+
+use super::Writer;
+use crate::link;
+use crate::sanitize::LINK_REL;
+
+/// An element that HTML opened, and that is still open.
+pub(super) struct OpenElement {
+    element: Element,
+    /// The number of elements of Markdown around it.
+    depth: usize,
+    /// True if it stands for text that has no element of its own.
+    is_implied: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Within a line of text.
+    Inline,
+    /// Holds text, but no blocks.
+    Line,
+    /// Holds blocks.
+    Block,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Element {
+    kind: Kind,
+    name: &'static str,
+    start: &'static str,
+    end: &'static str,
+}
+
+macro_rules! element {
+    ($kind:ident, $name:literal) => {
+        Element {
+            kind: Kind::$kind,
+            name: $name,
+            start: concat!("<", $name, ">"),
+            end: concat!("</", $name, ">"),
+        }
+    };
+}
+
+const PARAGRAPH: Element = element!(Line, "p");
+const SUMMARY: Element = element!(Line, "summary");
+const DETAILS: Element = element!(Block, "details");
+const LINK: Element = Element { kind: Kind::Inline, name: "a", start: "", end: "</a>" };
+
+const ELEMENTS: [Element; 27] = [
+    PARAGRAPH,
+    SUMMARY,
+    DETAILS,
+    element!(Inline, "code"),
+    element!(Inline, "del"),
+    element!(Inline, "em"),
+    element!(Inline, "kbd"),
+    element!(Inline, "strong"),
+    element!(Inline, "sub"),
+    element!(Inline, "sup"),
+    element!(Line, "h1"),
+    element!(Line, "h2"),
+    element!(Line, "h3"),
+    element!(Line, "h4"),
+    element!(Line, "h5"),
+    element!(Line, "h6"),
+    element!(Line, "pre"),
+    element!(Block, "blockquote"),
+    element!(Block, "li"),
+    element!(Block, "ol"),
+    element!(Block, "table"),
+    element!(Block, "tbody"),
+    element!(Block, "td"),
+    element!(Block, "th"),
+    element!(Block, "thead"),
+    element!(Block, "tr"),
+    element!(Block, "ul"),
+];
+
+/// Returns the element that is shown for one of a document; `None` if only its content is shown.
+fn element(name: &str) -> Option<Element> {
+    let shown = match name {
+        "b" => "strong",
+        "i" | "cite" | "dfn" | "var" => "em",
+        "s" | "strike" => "del",
+        "tt" | "samp" => "code",
+        other => other,
+    };
+    ELEMENTS.into_iter().find(|element| element.name == shown)
+}
+
+/// Returns true for elements that are blocks, but are not shown: the text in them stands by itself.
+fn is_plain_block(name: &str) -> bool {
+    const NAMES: [&str; 17] = [
+        "address",
+        "article",
+        "aside",
+        "center",
+        "dd",
+        "div",
+        "dl",
+        "dt",
+        "figcaption",
+        "figure",
+        "footer",
+        "form",
+        "header",
+        "main",
+        "nav",
+        "section",
+        "tfoot",
+    ];
+    NAMES.contains(&name)
+}
+
+/// Returns the elements of which one has to be around an element of a table; `None` for all others.
+fn table_parents(name: &str) -> Option<&'static [&'static str]> {
+    match name {
+        "tbody" | "thead" => Some(&["table"]),
+        "tr" => Some(&["table", "tbody", "thead"]),
+        "td" | "th" => Some(&["tr"]),
+        _ => None,
+    }
+}
+
+impl Writer<'_> {
+    /// Writes HTML within a line of text: a single tag.
+    pub(super) fn inline_html(&mut self, html: &str) {
+        match Tokens::new(html).next() {
+            Some(Token::Start(tag)) => match element(&tag.name) {
+                Some(element) if element.kind == Kind::Inline => self.open_element(element, false),
+                _ => self.empty_element(&tag),
+            },
+            Some(Token::End(name)) => {
+                if let Some(element) = element(&name).filter(|element| element.kind == Kind::Inline) {
+                    self.close_element(element.name, &[]);
+                } else if name == LINK.name {
+                    self.close_element(LINK.name, &[]);
+                }
+            }
+            Some(Token::Text(text)) => self.escaped(&text),
+            None => {}
+        }
+    }
+
+    /// Writes HTML between blocks of text.
+    pub(super) fn html_block(&mut self, html: &str) {
+        for token in Tokens::new(html) {
+            match token {
+                Token::Text(text) => self.html_text(&text),
+                Token::Start(tag) => match element(&tag.name) {
+                    Some(element) => self.start_element(element),
+                    None if is_plain_block(&tag.name) => self.close_lines(),
+                    None if tag.name == "hr" => {
+                        self.close_lines();
+                        self.leave_table();
+                        self.out.push_str("<hr>");
+                    }
+                    None => {
+                        if matches!(&*tag.name, "a" | "br" | "img") {
+                            self.imply_paragraph();
+                        }
+                        self.empty_element(&tag);
+                    }
+                },
+                Token::End(name) => match element(&name) {
+                    Some(element) => self.close_element(element.name, containers(element.name)),
+                    None if is_plain_block(&name) => self.close_lines(),
+                    None if name == LINK.name => self.close_element(LINK.name, &[]),
+                    None => {}
+                },
+            }
+        }
+        // Markdown that follows stands by itself.
+        if let Some(at) = self.html.iter().rposition(|open| open.is_implied)
+            && self.html[at].depth == self.depth()
+        {
+            self.close_from(at);
+        }
+    }
+
+    /// Closes what cannot hold a block of Markdown that begins here.
+    pub(super) fn make_room_for_block(&mut self) {
+        self.close_lines();
+        self.leave_table();
+    }
+
+    /// Closes elements that hold no blocks.
+    fn close_lines(&mut self) {
+        let depth = self.depth();
+        let holds = |open: &OpenElement| open.depth < depth || open.element.kind == Kind::Block;
+        let first = self.html.iter().rposition(holds).map_or(0, |at| at + 1);
+        self.close_from(first);
+    }
+
+    /// Closes what was opened deeper than in so many elements of Markdown.
+    pub(super) fn close_deeper(&mut self, depth: usize) {
+        let first = self.html.iter().position(|open| open.depth > depth).unwrap_or(self.html.len());
+        self.close_from(first);
+    }
+
+    fn html_text(&mut self, text: &str) {
+        let is_preformatted = self.html.iter().any(|open| open.element.name == "pre");
+        if !is_preformatted && text.trim().is_empty() {
+            self.out.push('\n');
+            return;
+        }
+        self.imply_paragraph();
+        self.escaped(text);
+    }
+
+    /// Returns the innermost element that was opened at this place of the document.
+    fn innermost(&self) -> Option<Element> {
+        let depth = self.depth();
+        self.html.last().filter(|open| open.depth == depth).map(|open| open.element)
+    }
+
+    /// Ends a table unless a cell is open: a parser would move what is written there to before the table.
+    fn leave_table(&mut self) {
+        if matches!(self.innermost().map(|element| element.name), Some("table" | "tbody" | "thead" | "tr")) {
+            self.close_element("table", &[]);
+        }
+    }
+
+    /// Opens a paragraph for text that has no element of its own.
+    fn imply_paragraph(&mut self) {
+        self.leave_table();
+        let holds_text =
+            |element: Element| element.kind != Kind::Block || matches!(element.name, "li" | "td" | "th");
+        if !self.innermost().is_some_and(holds_text) {
+            self.open_element(PARAGRAPH, true);
+        }
+    }
+
+    fn start_element(&mut self, element: Element) {
+        if element.kind == Kind::Inline {
+            self.imply_paragraph();
+            self.open_element(element, false);
+            return;
+        }
+        self.close_lines();
+        // A further item, row or cell ends the one before.
+        let siblings: &[&str] = match element.name {
+            "li" => &["li"],
+            "tr" => &["tr"],
+            "td" | "th" => &["td", "th"],
+            "tbody" | "thead" => &["tbody", "thead"],
+            _ => &[],
+        };
+        siblings.iter().for_each(|name| self.close_element(name, containers(element.name)));
+        let around = self.innermost();
+        match table_parents(element.name) {
+            Some(parents) if !around.is_some_and(|around| parents.contains(&around.name)) => return,
+            Some(_) => {}
+            None => self.leave_table(),
+        }
+        // A summary outside of its element is a line of text.
+        let element = if element == SUMMARY && around != Some(DETAILS) { PARAGRAPH } else { element };
+        self.open_element(element, false);
+    }
+
+    /// Writes what has no content: a break, or the description of an image.
+    fn empty_element(&mut self, tag: &Tag<'_>) {
+        match &*tag.name {
+            "br" => self.out.push_str("<br>"),
+            "img" => self.image(tag),
+            "a" => {
+                let address = tag.attribute("href").and_then(|href| link::address(&href));
+                if let Some(address) = address.filter(|_| self.links == 0 && self.has_room()) {
+                    self.link_start(&address);
+                    self.html.push(OpenElement { element: LINK, depth: self.depth(), is_implied: false });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Writes the description of an image, or else its address, as a link to it.
+    fn image(&mut self, tag: &Tag<'_>) {
+        let source = tag.attribute("src").unwrap_or_default();
+        let description = tag.attribute("alt").filter(|text| !text.trim().is_empty());
+        let description = description.unwrap_or_else(|| source.clone());
+        match link::address(&source).filter(|_| self.links == 0) {
+            Some(address) => {
+                self.link_start(&address);
+                self.escaped(&description);
+                self.out.push_str(LINK.end);
+                self.links -= 1;
+            }
+            None => self.escaped(&description),
+        }
+    }
+
+    fn link_start(&mut self, address: &str) {
+        self.links += 1;
+        self.out.push_str("<a href=\"");
+        self.escaped(address);
+        self.out.push_str(&format!("\" rel=\"{LINK_REL}\">"));
+    }
+
+    fn open_element(&mut self, element: Element, is_implied: bool) {
+        if !self.has_room() {
+            return;
+        }
+        self.out.push_str(element.start);
+        self.html.push(OpenElement { element, depth: self.depth(), is_implied });
+    }
+
+    /// Closes the innermost element of this name, with those in it, unless one of `within` is around it.
+    fn close_element(&mut self, name: &str, within: &[&str]) {
+        let depth = self.depth();
+        for at in (0..self.html.len()).rev() {
+            let open = &self.html[at];
+            if open.depth < depth || within.contains(&open.element.name) && open.element.name != name {
+                return;
+            }
+            if open.element.name == name {
+                self.close_from(at);
+                return;
+            }
+        }
+    }
+
+    fn close_from(&mut self, at: usize) {
+        while self.html.len() > at {
+            let Some(open) = self.html.pop() else { return };
+            let written = self.out.trim_end().len();
+            if open.element.kind == Kind::Line && self.out[..written].ends_with(open.element.start) {
+                // An empty line would only take room.
+                self.out.truncate(written - open.element.start.len());
+                continue;
+            }
+            self.out.push_str(open.element.end);
+            self.links -= usize::from(open.element == LINK);
+        }
+    }
+}
+
+/// Returns the elements that an end tag, or a further item, does not reach beyond.
+fn containers(name: &str) -> &'static [&'static str] {
+    match name {
+        "li" => &["ul", "ol"],
+        "td" | "th" => &["tr", "table"],
+        "tr" | "tbody" | "thead" => &["table"],
+        _ => &[],
+    }
+}
