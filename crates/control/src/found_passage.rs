@@ -64,10 +64,11 @@ const fn is_mark(letter: char) -> bool {
 }
 
 /// Returns a text on one line without the marks of Markdown: those of quotations and headings at the beginnings of lines, those
-/// of emphasis and code anywhere.
+/// of emphasis and code anywhere, and backslashes that keep a mark from being one.
 fn one_line(text: &str, mut is_line_start: bool) -> String {
     let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
         match letter {
             letter if letter.is_whitespace() => {
                 is_line_start |= letter == '\n';
@@ -77,6 +78,10 @@ fn one_line(text: &str, mut is_line_start: bool) -> String {
             }
             '>' | '#' if is_line_start => {}
             '*' | '`' => {}
+            '\\' if letters.peek().is_some_and(char::is_ascii_punctuation) => {
+                is_line_start = false;
+                out.extend(letters.next());
+            }
             letter if letter.is_control() => {}
             letter => {
                 is_line_start = false;
@@ -114,6 +119,10 @@ mod tests {
         assert_eq!(
             shown("## Rent\n> The **rent** is `due`: a > b #1.", &["due"]).unwrap(),
             "Rent The rent is [due]: a > b #1."
+        );
+        assert_eq!(
+            shown("3\\. The rent \\* is due\\: C:\\x \\", &["due"]).unwrap(),
+            "3. The rent * is [due]: C:\\x \\"
         );
         assert_eq!(shown("brent rent", &["rent"]).unwrap(), "brent [rent]", "from the beginning of a word");
     }
