@@ -139,7 +139,7 @@ answer-internal = Služba selhala. Zeptejte se znovu později.
 # Historie
 history = Historie
 history-all = Všechny konverzace
-history-search = Hledat v názvech a textech
+history-search = Hledat v konverzacích
 history-find = Hledat
 history-indexing = Starší konverzace se do hledání teprve přidávají. Za chvíli hledejte znovu.
 history-none = Pro „{ $words }“ se nic nenašlo.
@@ -289,6 +289,7 @@ machine-start = Spustit stroj
 machine-stop = Zastavit stroj
 machine-none = Tento účet nemá stroj.
 machine-driver = Ovladač
+machine-limits = limity: { $limits }
 machine-isolation = Oddělení
 machine-isolation-sandbox = Sandbox na jádře hostitele: jmenné prostory, vlastní kořen, seznam povolených systémových volání, limity
 machine-isolation-kernel = Vlastní jádro Linuxu, neprivilegovaný proces v sandboxu na hostiteli

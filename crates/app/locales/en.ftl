@@ -286,6 +286,7 @@ machine-start = Start machine
 machine-stop = Stop machine
 machine-none = This account has no machine.
 machine-driver = Driver
+machine-limits = limits: { $limits }
 machine-isolation = Isolation
 machine-isolation-sandbox = A sandbox on the host’s kernel: namespaces, a private root, an allowlist of system calls, limits
 machine-isolation-kernel = A Linux kernel of its own, an unprivileged process inside a sandbox on the host

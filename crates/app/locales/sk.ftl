@@ -139,7 +139,7 @@ answer-internal = Služba zlyhala. Opýtajte sa znova neskôr.
 # História
 history = História
 history-all = Všetky konverzácie
-history-search = Hľadať v názvoch a textoch
+history-search = Hľadať v konverzáciách
 history-find = Hľadať
 history-indexing = Staršie konverzácie sa do hľadania ešte len pridávajú. O chvíľu hľadajte znova.
 history-none = Pre „{ $words }“ sa nič nenašlo.
@@ -289,6 +289,7 @@ machine-start = Spustiť stroj
 machine-stop = Zastaviť stroj
 machine-none = Tento účet nemá stroj.
 machine-driver = Ovládač
+machine-limits = limity: { $limits }
 machine-isolation = Oddelenie
 machine-isolation-sandbox = Sandbox na jadre hostiteľa: menné priestory, vlastný koreň, zoznam povolených systémových volaní, limity
 machine-isolation-kernel = Vlastné jadro Linuxu, neprivilegovaný proces v sandboxe na hostiteli

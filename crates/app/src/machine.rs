@@ -109,6 +109,15 @@ pub(crate) fn reason_in_words(texts: Texts, reason: &ChangeReason) -> String {
     reason.cause().map_or(words.clone(), |cause| format!("{words}: {cause}"))
 }
 
+/// Returns the driver with the kind of its limits, such as `uml (limits: cgroup2)`, in the words of the page.
+pub(crate) fn driver_in_words(texts: Texts, driver: &str) -> String {
+    let parts = driver.strip_suffix(')').and_then(|driver| driver.split_once(" (limits: "));
+    parts.map_or_else(
+        || driver.to_owned(),
+        |(name, limits)| format!("{name} ({})", texts.with("machine-limits", "limits", limits)),
+    )
+}
+
 impl MachineState {
     async fn facts(
         &self,
@@ -121,7 +130,7 @@ impl MachineState {
         let (size, files) =
             (shown_size(texts, usage.bytes), texts.with("machine-files", "count", usage.files));
         let mut facts = vec![
-            (texts.get("machine-driver"), described.driver.clone()),
+            (texts.get("machine-driver"), driver_in_words(texts, &described.driver)),
             (texts.get("machine-isolation"), isolation_in_words(texts, described)),
             (texts.get("machine-disk"), format!("{size} · {files}")),
         ];
@@ -145,4 +154,18 @@ pub(crate) async fn start(State(vm): State<Vm>, user: User) -> Result<Response, 
 pub(crate) async fn stop(State(vm): State<Vm>, user: User) -> Result<Response, Response> {
     vm.stop(&user.signed_in.principal).await.map_err(|error| user.failed(error))?;
     Ok(Redirect::to(paths::MACHINE).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::language::Language;
+
+    #[test]
+    fn the_limits_of_a_driver_are_in_the_language_of_the_page() {
+        let words =
+            |driver| driver_in_words(Texts(Language::Slovak), driver).replace(['\u{2068}', '\u{2069}'], "");
+        assert_eq!(words("uml (limits: cgroup2)"), "uml (limity: cgroup2)");
+        assert_eq!(words("sandbox"), "sandbox");
+    }
 }

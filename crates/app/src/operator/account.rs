@@ -82,7 +82,7 @@ pub(crate) async fn show(
     };
     let machine = machine.map(|machine| MachineRow {
         status: crate::machine::state_in_words(texts, machine.status),
-        driver: machine.driver,
+        driver: machine.driver.map(|driver| crate::machine::driver_in_words(texts, &driver)),
         reason: machine.reason.map(|reason| crate::machine::reason_in_words(texts, &reason)),
         is_running: machine.status == domain::machine::MachineStatus::Running,
     });
