@@ -102,6 +102,16 @@ fn of_a_damaged_archive_the_files_before_the_damage_are_read() {
 }
 
 #[test]
+fn files_of_a_block_after_a_damaged_one_are_named_as_unread() {
+    // The packed files begin after the head of 32 bytes.
+    let mut damaged = SEVEN_ZIP.to_vec();
+    damaged[40] ^= 0xff;
+    let read = read("a.7z", &damaged);
+    assert_eq!((read.pages, &*read.unread_files), (Some(3), &[1, 2, 3][..]));
+    assert!(page(&read, 3)[0].ends_with("a file before this one is damaged)"), "{:?}", page(&read, 3));
+}
+
+#[test]
 fn links_and_files_of_macos_are_left_out() {
     let mut builder = tar::Builder::new(Vec::new());
     let mut link = tar::Header::new_gnu();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::ops::Range;
 use std::path::Path;
 
 use super::ExtractError;
@@ -61,17 +62,31 @@ pub(super) fn open<'a>(
 pub(super) struct Ahead {
     files: BTreeMap<usize, Vec<u8>>,
     bytes: u64,
+    /// Files that cannot be reached, because one before them is damaged.
+    unreachable: Vec<Range<usize>>,
 }
 
 impl Ahead {
-    pub(super) fn take(&mut self, index: usize) -> Option<Vec<u8>> {
-        self.files.remove(&index)
+    /// Returns a file that was unpacked with another one; `None` if it has to be unpacked now.
+    ///
+    /// # Errors
+    /// Fails if it is known that it cannot be unpacked.
+    pub(super) fn take(&mut self, index: usize) -> Result<Option<Vec<u8>>, ExtractError> {
+        if self.unreachable.iter().any(|files| files.contains(&index)) {
+            return Err(ExtractError::broken("archive", "a file before this one is damaged"));
+        }
+        let content = self.files.remove(&index);
+        if content.is_none() {
+            self.files.clear();
+            self.bytes = 0;
+        }
+        Ok(content)
     }
 
     /// Unpacks a file, and returns true if there is room for another one.
     ///
     /// # Errors
-    /// Fails if it is the first one and is damaged or too large. A later one is left out, to be asked for again.
+    /// Fails if it is the first one and is damaged. A later one is left out, to be asked for again.
     pub(super) fn unpack(
         &mut self,
         index: usize,
@@ -79,13 +94,11 @@ impl Ahead {
         content: &mut dyn Read,
     ) -> Result<bool, ExtractError> {
         let is_first = self.files.is_empty();
-        let room = if is_first { PART_MAX_BYTES } else { AHEAD_MAX_BYTES.saturating_sub(self.bytes) };
-        if declared > room {
-            return if is_first { Err(ExtractError::Bomb { bound: PART_MAX_BYTES }) } else { Ok(false) };
+        if !is_first && declared > AHEAD_MAX_BYTES.saturating_sub(self.bytes) {
+            return Ok(false);
         }
         let mut unpacked = Vec::new();
-        let read = content.take(declared).read_to_end(&mut unpacked);
-        match read {
+        match content.take(declared).read_to_end(&mut unpacked) {
             Ok(_) if unpacked.len() as u64 == declared => {}
             _ if !is_first => return Ok(false),
             Ok(_) => return Err(ExtractError::broken("archive", "a file is shorter than it declares")),
@@ -96,19 +109,25 @@ impl Ahead {
         Ok(self.bytes < AHEAD_MAX_BYTES)
     }
 
-    /// Takes the file that was asked for out of those unpacked.
+    /// Takes the file that was asked for out of those unpacked. Those from it to `end` are out of reach if it was not reached.
     ///
     /// # Errors
-    /// Returns the error of the unpacking if it did not come to the file.
-    pub(super) fn taken(
+    /// Returns the error of the unpacking.
+    pub(super) fn reached(
         &mut self,
         index: usize,
+        end: usize,
         unpacked: Result<(), ExtractError>,
-        format: &'static str,
     ) -> Result<Vec<u8>, ExtractError> {
-        match self.take(index) {
-            Some(content) => Ok(content),
-            None => Err(unpacked.err().unwrap_or_else(|| ExtractError::broken(format, "a file is missing"))),
+        if let Some(content) = self.files.remove(&index) {
+            return Ok(content);
         }
+        self.unreachable.push(index..end);
+        Err(unpacked.err().unwrap_or_else(|| ExtractError::broken("archive", "a file is missing")))
     }
+}
+
+/// Fails for a file that is too large to be unpacked.
+pub(super) fn check_length(declared: u64) -> Result<(), ExtractError> {
+    if declared > PART_MAX_BYTES { Err(ExtractError::Bomb { bound: PART_MAX_BYTES }) } else { Ok(()) }
 }

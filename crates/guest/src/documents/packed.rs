@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::ExtractError;
 use super::archive::{ENTRIES_MAX, PART_MAX_BYTES, TOTAL_MAX_BYTES, decoded_name, is_of_system};
-use super::container::{Ahead, ArchivedFile, Container, DICTIONARY_MAX_KIB};
+use super::container::{Ahead, ArchivedFile, Container, DICTIONARY_MAX_KIB, check_length};
 
 /// The block in which the head of a file stands.
 const BLOCK_BYTES: usize = 512;
@@ -145,8 +145,8 @@ impl Container for Compressed<'_> {
 
     fn content(&mut self, _index: usize) -> Result<Vec<u8>, ExtractError> {
         let mut content = Vec::new();
-        let unpacked = self.compression.unpacked(self.bytes).take(PART_MAX_BYTES + 1);
-        { unpacked }.read_to_end(&mut content).map_err(|error| ExtractError::broken(self.format(), error))?;
+        let mut unpacked = self.compression.unpacked(self.bytes).take(PART_MAX_BYTES + 1);
+        unpacked.read_to_end(&mut content).map_err(|error| ExtractError::broken(self.format(), error))?;
         if content.len() as u64 > PART_MAX_BYTES {
             return Err(ExtractError::Bomb { bound: PART_MAX_BYTES });
         }
@@ -229,10 +229,12 @@ impl Container for Tar<'_> {
     }
 
     fn content(&mut self, index: usize) -> Result<Vec<u8>, ExtractError> {
-        if let Some(content) = self.ahead.take(index) {
+        let declared = self.files.iter().find(|file| file.index == index).map_or(0, |file| file.bytes);
+        check_length(declared)?;
+        if let Some(content) = self.ahead.take(index)? {
             return Ok(content);
         }
-        let mut ahead = Ahead::default();
+        let mut ahead = std::mem::take(&mut self.ahead);
         let unpacked = self.each(|at, entry| {
             if at < index {
                 return Ok(true);
@@ -240,7 +242,7 @@ impl Container for Tar<'_> {
             ahead.unpack(at, entry.size(), entry)
         });
         self.ahead = ahead;
-        self.ahead.taken(index, unpacked, "tar")
+        self.ahead.reached(index, usize::MAX, unpacked)
     }
 }
 

@@ -5,8 +5,8 @@ use std::io::Cursor;
 use sevenz_rust2::{Archive, ArchiveEntry, BlockDecoder, Error, Password};
 
 use super::ExtractError;
-use super::archive::{ENTRIES_MAX, PART_MAX_BYTES, is_of_system};
-use super::container::{Ahead, ArchivedFile, Container, DICTIONARY_MAX_KIB};
+use super::archive::{ENTRIES_MAX, is_of_system};
+use super::container::{Ahead, ArchivedFile, Container, DICTIONARY_MAX_KIB, check_length};
 
 /// The signature of an archive.
 const SIGNATURE: &[u8] = b"7z\xbc\xaf\x27\x1c";
@@ -57,22 +57,20 @@ impl Container for SevenZip<'_> {
     }
 
     fn content(&mut self, index: usize) -> Result<Vec<u8>, ExtractError> {
-        if let Some(content) = self.ahead.take(index) {
+        check_length(self.archive.files.get(index).map_or(0, |file| file.size()))?;
+        if let Some(content) = self.ahead.take(index)? {
             return Ok(content);
-        }
-        if self.archive.files.get(index).is_some_and(|file| file.size() > PART_MAX_BYTES) {
-            return Err(ExtractError::Bomb { bound: PART_MAX_BYTES });
         }
         let map = &self.archive.stream_map;
         // A file without content is in no block.
         let Some(block) = map.file_block_index.get(index).copied().flatten() else { return Ok(Vec::new()) };
-        let first = map.block_first_file_index.get(block).copied().unwrap_or_default();
-        let mut ahead = Ahead::default();
-        let mut at = first;
+        let mut at = map.block_first_file_index.get(block).copied().unwrap_or_default();
+        let mut ahead = std::mem::take(&mut self.ahead);
         let (mut source, password, memory) =
             (Cursor::new(self.bytes), Password::empty(), DICTIONARY_MAX_KIB as usize);
         let decoder =
             BlockDecoder::new_with_memory_limit(1, memory, block, &self.archive, &password, &mut source);
+        let end = at + decoder.entry_count();
         let unpacked = decoder.for_each_entries(&mut |entry, content| {
             let goes_on = match at < index {
                 true => true,
@@ -84,7 +82,7 @@ impl Container for SevenZip<'_> {
             Ok(goes_on)
         });
         self.ahead = ahead;
-        self.ahead.taken(index, unpacked.map(|_| ()).map_err(failed), "7z")
+        self.ahead.reached(index, end, unpacked.map(|_| ()).map_err(failed))
     }
 }
 
