@@ -52,21 +52,43 @@ pub(super) fn open<'a>(
         return Ok(Some(Box::new(Archive::open(bytes)?)));
     }
     if is_seven_zip(bytes) {
-        return Ok(Some(Box::new(SevenZip::open(bytes)?)));
+        return Ok(Some(Box::new(SevenZip::open(bytes, Ahead::default())?)));
     }
     packed::open(path, bytes)
 }
 
+/// Unpacks one file of an archive, which is not read further; `None` if `bytes` are none.
+pub(super) fn file(bytes: &[u8], index: usize) -> Result<Option<Vec<u8>>, ExtractError> {
+    if is_zip(bytes) {
+        return Archive::open(bytes)?.content(index).map(Some);
+    }
+    if is_seven_zip(bytes) {
+        return SevenZip::open(bytes, Ahead::none())?.content(index).map(Some);
+    }
+    packed::file(bytes, index)
+}
+
 /// Files that follow the one that was asked for, where none can be unpacked without those before it.
-#[derive(Default)]
 pub(super) struct Ahead {
     files: BTreeMap<usize, Vec<u8>>,
     bytes: u64,
+    bytes_max: u64,
     /// Files that cannot be reached, because one before them is damaged.
     unreachable: Vec<Range<usize>>,
 }
 
+impl Default for Ahead {
+    fn default() -> Self {
+        Self { bytes_max: AHEAD_MAX_BYTES, ..Self::none() }
+    }
+}
+
 impl Ahead {
+    /// Unpacks only files that are asked for.
+    pub(super) const fn none() -> Self {
+        Self { files: BTreeMap::new(), bytes: 0, bytes_max: 0, unreachable: Vec::new() }
+    }
+
     /// Returns a file that was unpacked with another one; `None` if it has to be unpacked now.
     ///
     /// # Errors
@@ -94,7 +116,7 @@ impl Ahead {
         content: &mut dyn Read,
     ) -> Result<bool, ExtractError> {
         let is_first = self.files.is_empty();
-        if !is_first && declared > AHEAD_MAX_BYTES.saturating_sub(self.bytes) {
+        if !is_first && declared > self.bytes_max.saturating_sub(self.bytes) {
             return Ok(false);
         }
         let mut unpacked = Vec::new();
@@ -106,7 +128,7 @@ impl Ahead {
         }
         self.bytes += declared;
         self.files.insert(index, unpacked);
-        Ok(self.bytes < AHEAD_MAX_BYTES)
+        Ok(self.bytes < self.bytes_max)
     }
 
     /// Takes the file that was asked for out of those unpacked. Those from it to `end` are out of reach if it was not reached.

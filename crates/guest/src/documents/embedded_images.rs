@@ -159,8 +159,11 @@ pub(super) fn in_inner(document: &[u8], part: &str) -> Option<(Vec<u8>, Embedded
     let (file, rest) = part.split_once('\n')?;
     let (page, part) = rest.split_once('\n')?;
     let page = page.parse().ok().filter(|page| *page > 0);
-    let content = if let Some(mut archive) = container::open(Path::new(""), document).ok()? {
-        archive.content(file.parse().ok()?).ok()?
+    let number = file.parse();
+    let content = if let Ok(number) = number
+        && let Some(content) = container::file(document, number).ok()?
+    {
+        content
     } else if file.starts_with(pdf_files::PREFIX) {
         pdf_files::content(document, file)?
     } else {

@@ -165,9 +165,13 @@ pub(super) struct Tar<'a> {
 }
 
 impl<'a> Tar<'a> {
+    const fn unlisted(bytes: &'a [u8], compression: Option<Compression>, ahead: Ahead) -> Self {
+        Self { bytes, compression, files: Vec::new(), is_cut: false, ahead }
+    }
+
     /// Lists the files of an archive, until a damaged one or the bound of what is unpacked.
     fn open(bytes: &'a [u8], compression: Option<Compression>) -> Result<Self, ExtractError> {
-        let mut tar = Self { bytes, compression, files: Vec::new(), is_cut: false, ahead: Ahead::default() };
+        let mut tar = Self::unlisted(bytes, compression, Ahead::default());
         let mut files = Vec::new();
         let listed = tar.each(|index, entry| {
             if index >= ENTRIES_MAX {
@@ -239,6 +243,10 @@ impl Container for Tar<'_> {
             if at < index {
                 return Ok(true);
             }
+            if at == index {
+                // The archive may not have been listed.
+                check_length(entry.size())?;
+            }
             ahead.unpack(at, entry.size(), entry)
         });
         self.ahead = ahead;
@@ -251,18 +259,34 @@ pub(super) fn open<'a>(
     path: &Path,
     bytes: &'a [u8],
 ) -> Result<Option<Box<dyn Container + 'a>>, ExtractError> {
-    let Some(compression) = Compression::of(bytes) else {
-        return Ok(if is_tar(bytes) { Some(Box::new(Tar::open(bytes, None)?)) } else { None });
-    };
+    Ok(match packing(bytes)? {
+        (compression, true) => Some(Box::new(Tar::open(bytes, compression)?)),
+        (Some(compression), false) => {
+            Some(Box::new(Compressed { bytes, compression, name: inner_name(path, compression) }))
+        }
+        (None, false) => None,
+    })
+}
+
+/// Unpacks one file of a tar archive or compressed file; `None` if it is neither.
+pub(super) fn file(bytes: &[u8], index: usize) -> Result<Option<Vec<u8>>, ExtractError> {
+    match packing(bytes)? {
+        (compression, true) => Tar::unlisted(bytes, compression, Ahead::none()).content(index),
+        (Some(compression), false) => Compressed { bytes, compression, name: String::new() }.content(index),
+        (None, false) => return Ok(None),
+    }
+    .map(Some)
+}
+
+/// Returns the compression of a file, and whether it is a tar archive.
+fn packing(bytes: &[u8]) -> Result<(Option<Compression>, bool), ExtractError> {
+    let Some(compression) = Compression::of(bytes) else { return Ok((None, is_tar(bytes))) };
     let mut head = Vec::new();
     let read = compression.unpacked(bytes).take(BLOCK_BYTES as u64).read_to_end(&mut head);
-    if is_tar(&head) {
-        return Ok(Some(Box::new(Tar::open(bytes, Some(compression))?)));
-    }
     if head.is_empty() {
         read.map_err(|error| ExtractError::broken(compression.name(), error))?;
     }
-    Ok(Some(Box::new(Compressed { bytes, compression, name: inner_name(path, compression) })))
+    Ok((Some(compression), is_tar(&head)))
 }
 
 /// Returns the name of a file that is compressed alone: without the extension of its compression.

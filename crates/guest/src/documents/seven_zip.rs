@@ -23,14 +23,14 @@ pub(super) fn is_seven_zip(bytes: &[u8]) -> bool {
 }
 
 impl<'a> SevenZip<'a> {
-    pub(super) fn open(bytes: &'a [u8]) -> Result<Self, ExtractError> {
+    pub(super) fn open(bytes: &'a [u8], ahead: Ahead) -> Result<Self, ExtractError> {
         let memory = DICTIONARY_MAX_KIB as usize;
         let archive = Archive::read_with_memory_limit(&mut Cursor::new(bytes), &Password::empty(), memory)
             .map_err(failed)?;
         if archive.files.len() > ENTRIES_MAX {
             return Err(ExtractError::TooManyParts { bound: ENTRIES_MAX });
         }
-        Ok(Self { bytes, archive, ahead: Ahead::default() })
+        Ok(Self { bytes, archive, ahead })
     }
 }
 
