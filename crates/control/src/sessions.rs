@@ -302,3 +302,61 @@ fn entry(account: &Account, at: Timestamp, action: &str, session: SessionId) -> 
         trace: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use domain::credits::Credits;
+    use domain::id::{AccountId, PostingId, UserId};
+    use store::accounts::NewAccount;
+    use workspace::Quota;
+
+    use super::*;
+
+    const EMAIL: &str = "a@example.test";
+
+    fn password(text: &str) -> Password {
+        Password::parse(text).expect("a password")
+    }
+
+    #[tokio::test]
+    async fn a_password_that_was_replaced_after_it_was_compared_counts_for_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::open(&folder.path().join("causerie.db")).expect("a database");
+        let environment = Environment::system();
+        let passwords = Passwords::new(store.clone(), environment.clone());
+        let workspaces =
+            Workspaces::new(folder.path().join("workspaces"), Quota::default()).expect("a folder");
+        let sessions = Sessions::new(&store, &environment, &passwords, &workspaces);
+        let now = environment.now();
+        let (account, user) = (AccountId::from_random(1), UserId::from_random(1));
+        let new = NewAccount {
+            account,
+            user,
+            role: Role::Owner,
+            email: EMAIL.to_owned(),
+            licence_until: Some(now.plus(IDLE_MAX)),
+            grant: Credits(0),
+            posting: PostingId::from_random(1),
+            machine: false,
+            now,
+        };
+        store.write(move |tx| accounts::create(tx, &new)).await.expect("an account");
+        let found =
+            store.read(move |tx| accounts::get(tx, account)).await.expect("a read").expect("an account");
+        let audited = || entry(&found, now, "set password", SessionId::from_random(1));
+        passwords.set(user, password("correct horse"), None, audited()).await.expect("it is set");
+        let compared = async || {
+            passwords.verify(EMAIL, password("correct horse")).await.expect("it is compared").expect("right")
+        };
+        let (late, other) = (compared().await, compared().await);
+        let early = sessions.open(&found, "password", Some(compared().await), String::new()).await;
+        let early = early.expect("it holds");
+        passwords.set(user, password("another horse"), None, audited()).await.expect("it is set");
+        assert!(sessions.resolve(&early).await.expect("a read").is_none(), "sessions end with the password");
+        let opened = sessions.open(&found, "password", Some(late), String::new()).await;
+        assert!(matches!(opened, Err(SignInError::Denied)), "{:?}", opened.err());
+        let replaced = passwords.set(user, password("a third horse"), Some(other), audited()).await;
+        assert!(matches!(replaced, Err(PasswordError::Replaced)), "{replaced:?}");
+        assert!(passwords.verify(EMAIL, password("another horse")).await.expect("it is compared").is_some());
+    }
+}
