@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use control::api_keys::KeyRestrictions;
 use control::owner::{Key, KeyUsage};
-use control::{Conversations, Environment, ErrorKind, Owner, UseCaseError};
+use control::{Conversations, Environment, ErrorKind, Owner, PublicCode, UseCaseError};
 use domain::credits::Credits;
 use domain::key::SecretKey;
 use domain::scope::{Permission, Scope};
@@ -149,7 +149,7 @@ pub(crate) async fn revoke(
     user: User,
     Path(key): Path<String>,
 ) -> Result<Response, Response> {
-    let unknown = || user.failed(UseCaseError::no_conversation());
+    let unknown = || user.failed(UseCaseError::new(PublicCode::NotFound, "no such key"));
     let key = key.parse().map_err(|_| unknown())?;
     owner.revoke_key(&user.signed_in.principal, key).await.map_err(|error| user.failed(error))?;
     Ok(Redirect::to(paths::KEYS).into_response())

@@ -3,10 +3,11 @@
 //!
 //! Work that outlives a process, or that concerns the data of all processes, is a job. These loops belong to one process
 //! and are not jobs:
-//! - leases of answers and their renewal (`dispatch`), the exclusive lock on the database (`store`);
-//! - the supervision of machines (`machine`) and the end of answers with readers here (`settle`);
+//! - leases of answers and their renewal (`engine::dispatch`), the exclusive lock on the database (`store`);
+//! - the supervision of machines (`machine`), the removal of those without an account (`orphans`), the end of answers
+//!   with readers here (`engine::settle`);
 //! - the vendors' models and health, the folders of plugins (`service`, `catalogs`);
-//! - the disk of the data folder and its reserve (`disk`), the preallocation of SQLite's files (`store`);
+//! - the disk of the data folder and its reserve (`disk_guard`, `disk_reserve`), the preallocation of SQLite's files (`store`);
 //! - the release of memory to the system and the export of traces (`causerie`).
 
 mod metrics;

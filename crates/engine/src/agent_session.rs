@@ -22,7 +22,7 @@ use super::turn_input::{SessionEvent, TurnInput};
 
 /// The most frames that wait to be sent in one session. A guest that lets more pile up loses the session.
 const FRAMES_WAITING_MAX: usize = 256;
-/// The pause before a failed session is retried; doubles with each failure in a row.
+/// Half of the pause after the first failed session; doubles with each failure in a row.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 const RETRY_DOUBLINGS_MAX: u32 = 7;
 
