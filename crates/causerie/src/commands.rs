@@ -195,7 +195,7 @@ pub(crate) struct Where {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Check a configuration file, and nothing else
+    /// Check a configuration file, together with the variables of the environment
     Check {
         /// The file
         #[arg(required_unless_present = "config")]

@@ -1,4 +1,4 @@
-//! `causerie config`: checks a file, and prints the effective settings.
+//! `causerie config`: checks a file together with the environment, and prints the effective settings.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::commands::ConfigCommand;
 use crate::error::CliError;
 use crate::output;
-use crate::settings::{self, Effective, Invalid, Loaded, Settings, Sources};
+use crate::settings::{self, Effective, Invalid, Loaded, Origin, Settings};
 
 /// Checks a file, or shows the settings that a service started here would use.
 pub(crate) fn run(command: ConfigCommand) -> Result<(), CliError> {
@@ -32,8 +32,8 @@ pub(crate) fn run(command: ConfigCommand) -> Result<(), CliError> {
 }
 
 fn check(file: &Path, as_json: bool) -> Result<(), CliError> {
-    let loaded = Settings::load(Sources::new(Vec::new(), []).with_file(file)).map_err(invalid)?;
-    let set = loaded.effective.iter().filter(|key| key.origin != settings::Origin::Default).count();
+    let loaded = Settings::load(settings::sources(Some(file), Vec::new())).map_err(invalid)?;
+    let set = loaded.effective.iter().filter(|key| matches!(key.origin, Origin::File(..))).count();
     if as_json {
         print_line(
             &json!({ "file": file.to_string_lossy(), "keys": set, "warnings": loaded.warnings }).to_string(),

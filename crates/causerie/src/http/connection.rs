@@ -124,7 +124,8 @@ impl Shared {
         let mut http2 = http2::Builder::new(Streams { stall_timeout: limits.stall_timeout });
         http2
             .timer(TokioTimer::new())
-            .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
+            // Larger heads than allowed, so that the refusal is ours: the library resets the stream.
+            .max_header_list_size(u32::try_from(2 * limits.header_bytes_max).unwrap_or(u32::MAX))
             .max_concurrent_streams(HTTP2_STREAMS_MAX)
             .initial_stream_window_size(HTTP2_STREAM_WINDOW_BYTES)
             .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
