@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use conformance::connection::send_bytes;
+use conformance::http2::Http2;
 use conformance::{Connection, Expect, Options, Request, Service, poll};
 use serde_json::Value;
 
@@ -78,6 +79,18 @@ fn headers_are_bounded_in_bytes_and_lines() {
     };
     for (status, count) in [(431, 6), (414, 1), (400, 1)] {
         poll::until("it is counted", || (counted(status) == Some(count)).then_some(()));
+    }
+}
+
+#[test]
+fn heads_of_http2_beyond_the_bound_are_refused_with_a_reason() {
+    let service = service(&[]);
+    let mut connection = Http2::open(service.address(), 65_535).expect("it listens");
+    for (bytes, refused) in [(60_000, false), (70_000, true), (120_000, true), (1_000, false)] {
+        connection.get("/api/v1/vm", &[("x-long", &"y".repeat(bytes))]).expect("it is open");
+        let body = connection.body(PATIENCE).expect("a response");
+        let body = String::from_utf8_lossy(&body);
+        assert_eq!(body.contains("HEAD_TOO_LARGE"), refused, "{bytes}: {body}");
     }
 }
 

@@ -146,7 +146,7 @@ fn streams_whose_window_is_shut_hold_few_files_and_are_let_go() {
     let mut connections: Vec<Http2> = (0..CONNECTIONS).map(|_| open()).collect();
     for connection in &mut connections {
         for _ in 0..STREAMS {
-            connection.get(&target, Some(&stage.account.key)).expect("it is open");
+            connection.get(&target, &[("x-api-key", &stage.account.key)]).expect("it is open");
         }
     }
     stage.bears(32, CONNECTIONS + 64);
@@ -166,7 +166,7 @@ fn a_response_that_nobody_takes_is_given_up_whoever_asked() {
         [(0, "/openapi.yaml"), (1000, "/openapi.yaml"), (0, "/nowhere"), (0, "/api/v1/models")]
     {
         let mut connection = Http2::open(stage.service.address(), window).expect("it listens");
-        connection.get(target, Some(&stage.account.key)).expect("it is open");
+        connection.get(target, &[("x-api-key", &stage.account.key)]).expect("it is open");
         let began = Instant::now();
         poll::until("it is reset", || match connection.resets(Duration::from_millis(100)) {
             None => Some(()),
