@@ -5,7 +5,7 @@ use std::path::Path;
 use super::archive::Archive;
 use super::container::{self, Container};
 use super::image_file::ImageFormat;
-use super::{ExtractError, Format, data_box, parts, signed};
+use super::{ExtractError, Format, data_box, iwork, parts, signed};
 
 /// A detected format.
 pub(super) enum Content<'a> {
@@ -13,6 +13,8 @@ pub(super) enum Content<'a> {
     /// With the name of its main part.
     Docx(Archive<'a>, String),
     Odt(Archive<'a>),
+    /// A document of Pages, Numbers or Keynote, with its folder.
+    IWork(Archive<'a>, String),
     Workbook(Workbook),
     Rtf,
     Doc,
@@ -256,6 +258,9 @@ fn zipped(bytes: &[u8]) -> Result<Content<'_>, ExtractError> {
     if archive.contains("META-INF/container.xml") {
         return Ok(Content::Epub(archive));
     }
+    if let Some(root) = iwork::root(&mut archive) {
+        return Ok(Content::IWork(archive, root));
+    }
     if let Some(kind) = unsupported(&archive) {
         return Err(ExtractError::Unsupported { kind, remedy: "export it as PDF first" });
     }
@@ -294,11 +299,8 @@ fn open_document(archive: &mut Archive<'_>) -> Result<Option<OpenDocument>, Extr
 
 /// Returns the kind of a document that is an archive whose list of files would say nothing to its reader.
 fn unsupported(archive: &Archive<'_>) -> Option<&'static str> {
-    const IWORK: &str = "a document of Pages, Numbers or Keynote";
-    const KINDS: [(&str, &str); 6] = [
-        ("Index/Document.iwa", IWORK),
-        ("Metadata/BuildVersionHistory.plist", IWORK),
-        ("buildVersionHistory.plist", IWORK),
+    const KINDS: [(&str, &str); 4] = [
+        ("buildVersionHistory.plist", "a document of Pages, Numbers or Keynote before 2013"),
         ("FixedDocSeq.fdseq", "an XPS document"),
         ("FixedDocumentSequence.fdseq", "an XPS document"),
         ("visio/document.xml", "a Visio drawing"),

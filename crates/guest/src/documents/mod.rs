@@ -38,6 +38,7 @@ mod epub;
 mod form_field;
 mod html;
 mod image_file;
+mod iwork;
 mod legacy;
 mod mail;
 mod marks;
@@ -115,6 +116,8 @@ pub enum Format {
     Docx,
     /// A text document of LibreOffice (OpenDocument).
     Odt,
+    /// A text document of Pages.
+    Pages,
     /// A workbook: each sheet counts as a page and its rows as lines.
     Workbook,
     /// Rich text.
@@ -143,6 +146,7 @@ impl Format {
             Self::Pdf => "PDF",
             Self::Docx => "DOCX",
             Self::Odt => "ODT",
+            Self::Pages => "Pages",
             Self::Workbook => "workbook",
             Self::Rtf => "RTF",
             Self::Doc => "DOC",
@@ -168,6 +172,7 @@ impl Format {
             | Self::Pdf
             | Self::Docx
             | Self::Odt
+            | Self::Pages
             | Self::Rtf
             | Self::Doc
             | Self::Message => "page",
@@ -519,6 +524,7 @@ fn extract_content(
         Content::Pdf => pdf::extract(bytes, bounds, nesting),
         Content::Docx(archive, main) => guarded("DOCX", || word::extract(archive, &main, nesting)),
         Content::Odt(archive) => guarded("ODT", || odt::extract(archive)),
+        Content::IWork(archive, root) => guarded("iWork", || iwork::extract(archive, &root)),
         Content::Workbook(kind) => guarded("workbook", || sheet::extract(bytes, kind)),
         Content::Rtf => guarded("RTF", || Ok(rtf::extract(bytes))),
         Content::Doc => guarded("DOC", || legacy::doc(bytes)),

@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use calamine::{Data, DataType, Reader, Style, Xls, Xlsb, Xlsx};
+use calamine::{Data, DataType, ExcelDateTime, Reader, Style, Xls, Xlsb, Xlsx};
 
 use quick_xml::events::Event;
 
@@ -142,34 +142,35 @@ fn shown(value: &Data) -> String {
     match value {
         Data::Empty => String::new(),
         Data::Float(number) => float(*number),
-        // Numbers that are no dates, whatever their format.
-        Data::DateTime(time)
-            if !(0.0..DAYS_MAX).contains(&time.as_f64().abs())
-                || (time.is_datetime() && time.as_f64() < 0.0) =>
-        {
-            float(time.as_f64())
-        }
-        Data::DateTime(time) if time.is_datetime() => {
-            let (year, month, day, hour, minute, second, milli) = time.to_ymd_hms_milli();
-            if time.as_f64() < 1.0 {
-                let fraction = if milli > 0 { format!(".{milli:03}") } else { String::new() };
-                format!("{hour:02}:{minute:02}:{second:02}{fraction}")
-            } else if hour == 0 && minute == 0 && second == 0 {
-                format!("{year:04}-{month:02}-{day:02}")
-            } else {
-                format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
-            }
-        }
-        Data::DateTime(time) => {
-            let sign = if time.as_f64() < 0.0 { "-" } else { "" };
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "within the largest date"
-            )]
-            let seconds = (time.as_f64().abs() * 86_400.0).round() as u64;
-            format!("{sign}{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
-        }
+        Data::DateTime(time) => shown_time(*time),
         other => other.as_string().unwrap_or_else(|| other.to_string()),
+    }
+}
+
+/// Formats a date, a time of day, or a duration.
+pub(super) fn shown_time(time: ExcelDateTime) -> String {
+    let days = time.as_f64();
+    // Numbers that are no dates, whatever their format.
+    if !(0.0..DAYS_MAX).contains(&days.abs()) || (time.is_datetime() && days < 0.0) {
+        return float(days);
+    }
+    if !time.is_datetime() {
+        let sign = if days < 0.0 { "-" } else { "" };
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "within the largest date"
+        )]
+        let seconds = (days.abs() * 86_400.0).round() as u64;
+        return format!("{sign}{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
+    }
+    let (year, month, day, hour, minute, second, milli) = time.to_ymd_hms_milli();
+    if days < 1.0 {
+        let fraction = if milli > 0 { format!(".{milli:03}") } else { String::new() };
+        format!("{hour:02}:{minute:02}:{second:02}{fraction}")
+    } else if hour == 0 && minute == 0 && second == 0 {
+        format!("{year:04}-{month:02}-{day:02}")
+    } else {
+        format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
     }
 }

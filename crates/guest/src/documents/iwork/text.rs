@@ -1,0 +1,119 @@
+//! Reads the texts of iWork: paragraphs with what is anchored in them.
+
+use std::collections::BTreeMap;
+
+use super::kinds;
+use super::message::Message;
+use super::package::Package;
+use crate::documents::xml::comment_line;
+
+/// The depth of footnotes in footnotes.
+const FOOTNOTES_DEPTH_MAX: u32 = 2;
+/// How many styles are asked for the name of one that changes another.
+const PARENTS_MAX: usize = 8;
+/// The characters in place of an object, and of a footnote's mark.
+const OBJECT: char = '\u{fffc}';
+const FOOTNOTE: char = '\u{e}';
+/// The characters that end a paragraph: also breaks of sections, pages, columns and layouts.
+const ENDS: [char; 7] = ['\n', '\r', '\u{4}', '\u{5}', '\u{c}', '\u{f}', '\u{2029}'];
+
+/// A paragraph.
+#[derive(Default)]
+pub(super) struct Paragraph {
+    pub(super) text: String,
+    pub(super) is_heading: bool,
+    /// The objects that stand in it.
+    pub(super) objects: Vec<u64>,
+    /// The lines of its comments.
+    pub(super) comments: Vec<String>,
+}
+
+/// Returns the paragraphs of a text, the empty ones among them.
+pub(super) fn paragraphs(package: &Package, id: u64) -> Vec<Paragraph> {
+    read(package, id, FOOTNOTES_DEPTH_MAX)
+}
+
+fn read(package: &Package, id: u64, footnotes_depth: u32) -> Vec<Paragraph> {
+    let storage = package.message(Some(id));
+    let styles = runs(storage, 5);
+    let anchored = [runs(storage, 9), runs(storage, 16)];
+    let deletions = runs(storage, 22);
+    let highlights = runs(storage, 23);
+    let at = |runs: &BTreeMap<u64, u64>, place: u64| runs.range(..=place).next_back().map(|(_, id)| *id);
+    let (mut paragraphs, mut paragraph) = (Vec::new(), Paragraph::default());
+    // Places count units of UTF-16.
+    let (mut place, mut start) = (0, 0);
+    for c in storage.all(3).filter_map(|text| std::str::from_utf8(text).ok()).flat_map(str::chars) {
+        if let Some(highlight) = highlights.get(&place) {
+            paragraph.comments.extend(comments(package, *highlight));
+        }
+        let is_deleted = !deletions.is_empty() && at(&deletions, place).is_some_and(|change| change > 0);
+        match c {
+            _ if is_deleted => {}
+            c if ENDS.contains(&c) => {
+                paragraph.is_heading = at(&styles, start).is_some_and(|style| is_heading(package, style));
+                paragraphs.push(std::mem::take(&mut paragraph));
+                start = place + 1;
+            }
+            OBJECT | FOOTNOTE => {
+                for object in anchored.iter().filter_map(|anchored| anchored.get(&place)) {
+                    anchor(package, *object, footnotes_depth, &mut paragraph);
+                }
+            }
+            '\u{2028}' | '\u{b}' => paragraph.text.push(' '),
+            c => paragraph.text.push(c),
+        }
+        place += c.len_utf16() as u64;
+    }
+    paragraph.is_heading = at(&styles, start).is_some_and(|style| is_heading(package, style));
+    paragraphs.push(paragraph);
+    paragraphs
+}
+
+/// Returns what a table of attributes says of the text, by the place where it begins: an object, or 0 for none.
+fn runs(storage: Message<'_>, field: u32) -> BTreeMap<u64, u64> {
+    let entries = storage.message(field).messages(1);
+    entries.map(|entry| (entry.number(1).unwrap_or(0), entry.reference(2).unwrap_or(0))).collect()
+}
+
+/// Adds what stands at a place of the text.
+fn anchor(package: &Package, id: u64, footnotes_depth: u32, paragraph: &mut Paragraph) {
+    let Some((kind, object)) = package.get(id) else { return };
+    match kind {
+        kinds::DRAWABLE_ATTACHMENT => paragraph.objects.extend(object.reference(1)),
+        kinds::FOOTNOTE if footnotes_depth > 0 => {
+            let Some(footnote) = object.reference(2) else { return };
+            let lines = read(package, footnote, footnotes_depth - 1).into_iter().map(|line| line.text);
+            let text = lines.collect::<Vec<_>>().join(" ");
+            if !text.trim().is_empty() {
+                paragraph.text.push_str(&format!(" ({})", text.trim()));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns the lines of a comment and of the replies to it.
+fn comments(package: &Package, highlight: u64) -> Vec<String> {
+    let first = package.message(package.message(Some(highlight)).reference(1));
+    let replies = first.references(4).map(|reply| package.message(Some(reply)));
+    let line = |comment: Message<'_>| {
+        let author = package.message(comment.reference(3)).text(1).unwrap_or_default();
+        let text = comment.text(1).filter(|text| !text.trim().is_empty())?;
+        Some(comment_line(author, text))
+    };
+    std::iter::once(first).chain(replies).filter_map(line).collect()
+}
+
+/// Returns true for the style of a title or heading, by its name or that of the style that it changes.
+fn is_heading(package: &Package, style: u64) -> bool {
+    let mut style = package.message(Some(style)).message(1);
+    for _ in 0..PARENTS_MAX {
+        if let Some(name) = style.text(2).or_else(|| style.text(1)).filter(|name| !name.is_empty()) {
+            let name = name.to_lowercase();
+            return ["heading", "title"].iter().any(|word| name.contains(word));
+        }
+        style = package.message(style.reference(3)).message(1);
+    }
+    false
+}
