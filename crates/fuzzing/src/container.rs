@@ -1,5 +1,5 @@
-//! Fuzzes what is inside containers: the parts of office documents and books in archives, and the streams of compound files. A
-//! mutated container would mostly be refused before a part of it is read.
+//! Fuzzes what is inside containers: the parts of office documents and books in archives, the streams of compound files, and the
+//! objects of iWork. A mutated container would mostly be refused before a part of it is read.
 
 use std::io::{Cursor, Write};
 
@@ -75,6 +75,9 @@ const COMPOUNDS: [Container; 4] = [
 /// An archive of files.
 const FILES: Container = ("a.zip", &["a.txt", "b.eml", "c/d.html", "e.csv", "f.pdf", "g.png"]);
 
+/// A document of iWork before 2013.
+const OLD_IWORK: (&str, [&str; 2]) = ("a.key", ["index.apxl", "buildVersionHistory.plist"]);
+
 /// The list of the main parts, without which a workbook is refused.
 const WORKBOOK_RELATIONS: (&str, &[u8]) = (
     "_rels/.rels",
@@ -88,7 +91,7 @@ const WORKBOOK_RELATIONS: (&str, &[u8]) = (
 /// Panics when a promise is broken.
 pub fn try_input(data: &[u8]) {
     let Some((&how, content)) = data.split_first() else { return };
-    let how = usize::from(how) % (ARCHIVES.len() + COMPOUNDS.len() + 1);
+    let how = usize::from(how) % (ARCHIVES.len() + COMPOUNDS.len() + 3);
     let parts = split(content);
     if let Some((name, names)) = ARCHIVES.get(how) {
         let relations = (*name == "a.xlsx").then_some(WORKBOOK_RELATIONS);
@@ -97,9 +100,34 @@ pub fn try_input(data: &[u8]) {
     } else if let Some((name, names)) = COMPOUNDS.get(how - ARCHIVES.len()) {
         assert_promises(name, &compound(names.iter().zip(parts)));
     } else {
-        let (name, names) = FILES;
-        assert_promises(name, &archive(names.iter().copied().zip(parts)));
+        match how - ARCHIVES.len() - COMPOUNDS.len() {
+            0 => assert_promises(FILES.0, &archive(FILES.1.iter().copied().zip(parts))),
+            1 => {
+                let (name, [index, history]) = OLD_IWORK;
+                assert_promises(name, &archive([(index, content), (history, b"".as_slice())].into_iter()));
+            }
+            _ => {
+                let objects = objects(content);
+                assert_promises(
+                    "a.pages",
+                    &archive([("Index/Document.iwa", objects.as_slice())].into_iter()),
+                );
+            }
+        }
     }
+}
+
+/// Packs objects of iWork into a file: blocks of Snappy after their lengths.
+fn objects(data: &[u8]) -> Vec<u8> {
+    let mut file = Vec::new();
+    for block in data.chunks(65_536) {
+        let packed = snap::raw::Encoder::new().compress_vec(block).expect("it is short");
+        let length = u32::try_from(packed.len()).expect("it is short").to_le_bytes();
+        file.push(0);
+        file.extend(&length[..3]);
+        file.extend(packed);
+    }
+    file
 }
 
 /// Splits an input into its parts.

@@ -322,11 +322,9 @@ fn small_archives_with_the_records_of_large_ones_are_read() {
 
 #[test]
 fn archives_that_are_documents_of_no_known_kind_are_refused_by_name() {
-    for (name, part, word) in [
-        ("x.pages", "Index/Document.iwa", "Pages"),
-        ("x.xps", "FixedDocSeq.fdseq", "XPS"),
-        ("x.vsdx", "visio/document.xml", "Visio"),
-    ] {
+    for (name, part, word) in
+        [("x.xps", "FixedDocSeq.fdseq", "XPS"), ("x.vsdx", "visio/document.xml", "Visio")]
+    {
         let outcome = extract_bytes(Path::new(name), &archive([(part, "x")]));
         let error = outcome.expect_err("it cannot be read");
         assert!(

@@ -6,6 +6,9 @@ mod archive;
 #[path = "support/compound.rs"]
 mod compound;
 #[expect(dead_code, reason = "each test file uses its part")]
+#[path = "support/iwork.rs"]
+mod iwork;
+#[expect(dead_code, reason = "each test file uses its part")]
 mod support;
 
 use std::collections::BTreeSet;
@@ -16,6 +19,7 @@ use archive::archive;
 use compound::{compound, wide};
 use guest::documents::{Format, extensions, extract_bytes};
 use guest::index::Library;
+use iwork::message;
 use protocol::tool::FoundPassage;
 use serde_json::json;
 use support::Machine;
@@ -88,10 +92,13 @@ fn samples() -> Vec<Sample> {
         sample(&["`.xlsb`"], ("a.xlsb", workbook_of_binary_parts("pelican")), "pelican", "sheet and row"),
         sample(&["`.xls`"], ("a.xls", workbook_97("cormorant")), "cormorant", "sheet and row"),
         sample(&["`.ods`"], ("a.ods", open_workbook("plover")), "plover", "sheet and row"),
+        sample(&["`.numbers`"], fixture("birds.numbers"), "crake", "sheet and row"),
         sample(&["CSV", "`.csv`"], ("a.csv", csv.to_vec()), "sparrow", "line"),
         sample(&["CSV", "`.tsv`", "TSV"], ("a.tsv", tsv.to_vec()), "swallow", "line"),
         sample(&["`.pptx`"], fixture("budget.pptx"), "Střecha", "slide"),
         sample(&["`.odp`"], fixture("budget.odp"), "Střecha", "slide"),
+        sample(&["`.key`"], ("a.key", keynote("A corncrake")), "corncrake", "slide"),
+        sample(&["`.pages`"], ("a.pages", pages("A bullfinch")), "bullfinch", "line"),
         sample(&["`.ppt`"], ("a.ppt", slides_97("A kestrel on a slide")), "kestrel", "slide"),
         sample(&["`.odg`"], ("a.odg", drawing("lapwing")), "lapwing", "slide"),
         sample(&["`.epub`"], fixture("rules.epub"), "klid", "section"),
@@ -168,6 +175,21 @@ fn unpacked((_, bytes): (&str, Vec<u8>)) -> Vec<u8> {
 
 fn signed_archive(file: (&str, Vec<u8>)) -> Vec<u8> {
     archive([file, ("META-INF/signatures001.xml", b"<signature/>".to_vec()), ("mimetype", b"asic".to_vec())])
+}
+
+fn pages(content: &str) -> Vec<u8> {
+    iwork::document(&[(1, 10_000, message().reference(4, 2)), (2, 2001, message().bytes(3, content))])
+}
+
+fn keynote(title: &str) -> Vec<u8> {
+    iwork::document(&[
+        (1, 1, message().reference(2, 2)),
+        (2, 2, message().message(3, message().reference(2, 3))),
+        (3, 4, message().reference(2, 4)),
+        (4, 5, message().reference(5, 5)),
+        (5, 7, message().reference(4, 6)),
+        (6, 2001, message().bytes(3, title)),
+    ])
 }
 
 fn message_of_outlook(text: &str) -> Vec<u8> {

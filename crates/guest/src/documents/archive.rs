@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::{Cursor, Read};
 use std::rc::Rc;
 
-use zip::ZipArchive;
+use zip::{SUPPORTED_COMPRESSION_METHODS, ZipArchive};
 
 use super::ExtractError;
 use super::container::{ArchivedFile, Container};
@@ -78,6 +78,14 @@ impl<'a> Archive<'a> {
     pub(super) fn declared_bytes(&mut self, name: &str) -> u64 {
         let index = self.zip.index_for_name(name);
         index.and_then(|index| self.zip.by_index_raw(index).ok()).map_or(0, |entry| entry.size())
+    }
+
+    /// Returns true for a part that is encrypted, or packed by a method that only its program knows.
+    pub(super) fn is_encrypted(&mut self, name: &str) -> bool {
+        let entry = self.zip.index_for_name(name).and_then(|index| self.zip.by_index_raw(index).ok());
+        entry.is_some_and(|entry| {
+            entry.encrypted() || !SUPPORTED_COMPRESSION_METHODS.contains(&entry.compression())
+        })
     }
 
     /// Unpacks and discards everything to check the total size, before a reader without bounds opens the archive.

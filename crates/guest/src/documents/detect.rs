@@ -299,8 +299,7 @@ fn open_document(archive: &mut Archive<'_>) -> Result<Option<OpenDocument>, Extr
 
 /// Returns the kind of a document that is an archive whose list of files would say nothing to its reader.
 fn unsupported(archive: &Archive<'_>) -> Option<&'static str> {
-    const KINDS: [(&str, &str); 4] = [
-        ("buildVersionHistory.plist", "a document of Pages, Numbers or Keynote before 2013"),
+    const KINDS: [(&str, &str); 3] = [
         ("FixedDocSeq.fdseq", "an XPS document"),
         ("FixedDocumentSequence.fdseq", "an XPS document"),
         ("visio/document.xml", "a Visio drawing"),

@@ -1,13 +1,14 @@
-//! Reads documents of Pages, Numbers and Keynote since 2013.
+//! Reads documents of Pages, Numbers and Keynote.
 //!
-//! They are archives of messages of Protocol Buffers (`package`, `message`). Numbers of fields and kinds are those of the
-//! programs of 2023; earlier and later ones have the same.
+//! Since 2013 they are archives of messages of Protocol Buffers (`package`, `message`); earlier ones are XML (`xml`). The numbers of
+//! fields and kinds are those of the programs of 2023, which wrote the same in 2013.
 
 mod drawn;
 mod message;
 mod package;
 mod table;
 mod text;
+mod xml;
 
 use std::collections::HashSet;
 
@@ -64,13 +65,18 @@ pub(super) fn root(archive: &mut Archive<'_>) -> Option<String> {
 
 fn is_root(archive: &Archive<'_>, root: &str) -> bool {
     let contains = |name: &str| archive.contains(&format!("{root}{name}"));
-    contains("Index/Document.iwa") || contains(package::INDEX) && contains("Metadata/Properties.plist")
+    contains("Index/Document.iwa")
+        || contains(package::INDEX) && contains("Metadata/Properties.plist")
+        || xml::is_root(archive, root)
 }
 
 /// Reads a document in a folder of its archive: a workbook with its sheets, a presentation with its slides, or a text.
 pub(super) fn extract(mut archive: Archive<'_>, root: &str) -> Result<Extracted, ExtractError> {
     if PASSWORD_HINTS.iter().any(|hint| archive.contains(&format!("{root}{hint}"))) {
         return Err(ExtractError::Encrypted("iWork"));
+    }
+    if let Some(extracted) = xml::extract(&mut archive, root)? {
+        return Ok(extracted);
     }
     let package = Package::open(&mut archive, root)?;
     let Some((kind, document)) = package.get(DOCUMENT) else {
@@ -186,4 +192,10 @@ fn numbers(package: &Package, document: Message<'_>) -> Extracted {
         }
     }
     book.finish()
+}
+
+/// Returns true for the name of a style of titles or headings.
+fn is_heading_name(name: &str) -> bool {
+    let name = name.to_lowercase();
+    ["heading", "title"].iter().any(|word| name.contains(word))
 }

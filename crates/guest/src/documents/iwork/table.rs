@@ -231,12 +231,13 @@ fn decimal(bytes: [u8; 16]) -> Option<String> {
 }
 
 /// Formats a time as workbooks do.
-fn date(seconds: f64) -> String {
+pub(super) fn date(seconds: f64) -> String {
     let days = FIRST_DAY + seconds / DAY_SECONDS;
     sheet::shown_time(ExcelDateTime::new(days, ExcelDateTimeType::DateTime, false))
 }
 
-fn duration(seconds: f64) -> String {
+/// Formats a duration as workbooks do.
+pub(super) fn duration(seconds: f64) -> String {
     sheet::shown_time(ExcelDateTime::new(seconds / DAY_SECONDS, ExcelDateTimeType::TimeDelta, false))
 }
 

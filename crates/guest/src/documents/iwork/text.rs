@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::kinds;
 use super::message::Message;
 use super::package::Package;
+use super::{is_heading_name, kinds};
 use crate::documents::xml::comment_line;
 
 /// The depth of footnotes in footnotes.
@@ -110,8 +110,7 @@ fn is_heading(package: &Package, style: u64) -> bool {
     let mut style = package.message(Some(style)).message(1);
     for _ in 0..PARENTS_MAX {
         if let Some(name) = style.text(2).or_else(|| style.text(1)).filter(|name| !name.is_empty()) {
-            let name = name.to_lowercase();
-            return ["heading", "title"].iter().any(|word| name.contains(word));
+            return is_heading_name(name);
         }
         style = package.message(style.reference(3)).message(1);
     }
