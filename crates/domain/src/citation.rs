@@ -53,8 +53,14 @@ impl PageKind {
     pub fn of(path: &str) -> Self {
         let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
         match extension.as_deref() {
-            Some("xlsx" | "xlsm" | "xlsb" | "xls" | "ods" | "numbers") => Self::Sheet,
-            Some("pptx" | "ppt" | "odp" | "odg" | "key") => Self::Slide,
+            Some(
+                "xlsx" | "xlsm" | "xltx" | "xltm" | "xlsb" | "xls" | "xlt" | "ods" | "ots" | "fods"
+                | "numbers",
+            ) => Self::Sheet,
+            Some(
+                "pptx" | "pptm" | "ppsx" | "ppsm" | "potx" | "potm" | "ppt" | "pps" | "pot" | "odp" | "otp"
+                | "fodp" | "odg" | "otg" | "fodg" | "key",
+            ) => Self::Slide,
             Some("epub") => Self::Section,
             Some(
                 "zip" | "asice" | "asics" | "sce" | "scs" | "bdoc" | "7z" | "tar" | "tgz" | "tbz" | "tbz2"

@@ -5,6 +5,7 @@ mod archive;
 #[path = "support/compound.rs"]
 mod compound;
 
+use std::io::{Cursor, Read};
 use std::path::Path;
 
 use archive::archive;
@@ -322,13 +323,11 @@ fn small_archives_with_the_records_of_large_ones_are_read() {
 
 #[test]
 fn archives_that_are_documents_of_no_known_kind_are_refused_by_name() {
-    for (name, part, word) in
-        [("x.xps", "FixedDocSeq.fdseq", "XPS"), ("x.vsdx", "visio/document.xml", "Visio")]
-    {
-        let outcome = extract_bytes(Path::new(name), &archive([(part, "x")]));
+    for part in ["FixedDocSeq.fdseq", "FixedDocumentSequence.fdseq"] {
+        let outcome = extract_bytes(Path::new("x.xps"), &archive([(part, "x")]));
         let error = outcome.expect_err("it cannot be read");
         assert!(
-            matches!(error, ExtractError::Unsupported { .. }) && error.to_string().contains(word),
+            matches!(error, ExtractError::Unsupported { .. }) && error.to_string().contains("XPS"),
             "{error}"
         );
     }
@@ -424,4 +423,91 @@ fn texts_say_their_encoding() {
 fn text_in_drawings_of_pages_is_read() {
     let page = b"<p>a</p><svg><title>Icon</title><style>x{}</style><desc>d</desc><text>Tr\xc5\xbeby<tspan> 2024</tspan></text><text>17 %</text></svg><p>b</p>";
     assert_eq!(text(&read("x.html", page)), "a\nTržby 2024\n17 %\nb");
+}
+
+#[test]
+fn pages_of_visio_have_the_texts_of_their_shapes_and_their_data() {
+    let drawing = drawing();
+    let extracted = extract_bytes(Path::new("x.vsdx"), &drawing).expect("it is read");
+    assert_eq!((extracted.format, extracted.pages), (Format::Drawing, Some(2)));
+    let texts: Vec<_> =
+        extracted.segments.iter().map(|segment| (segment.page, segment.text.as_str())).collect();
+    assert_eq!(
+        texts,
+        [(Some(1), "Network\nRouter\nof the hall\nAddress: 10.0.0.1"), (Some(2), "Floor\nAttic")]
+    );
+}
+
+/// A drawing of Visio with two pages.
+fn drawing() -> Vec<u8> {
+    let relation = |id: &str, target: &str| {
+        format!(
+            "<Relationship Id='{id}' Type='http://schemas.microsoft.com/visio/2010/relationships/page' Target='{target}'/>"
+        )
+    };
+    let relations = format!(
+        "<Relationships>{}{}</Relationships>",
+        relation("a", "page2.xml"),
+        relation("b", "page1.xml")
+    );
+    let pages = "<Pages xmlns:r='r'><Page ID='0' Name='Network'><PageSheet/><Rel r:id='b'/></Page>\
+                 <Page ID='4' Name='Floor'><Rel r:id='a'/></Page></Pages>";
+    let shapes = "<PageContents><Shapes><Shape><Cell N='Value' V='no data'/><Section N='Property'>\
+                  <Row N='R'><Cell N='Label' V='Address'/><Cell N='Value' V='10.0.0.1'/></Row><Row N='S'><Cell N='Label' V='Empty'/></Row>\
+                  </Section></Shape></Shapes></PageContents>";
+    let network = shapes.replace("<Shape>", "<Shape><Text><cp IX='0'/>Router\nof the hall\n</Text>");
+    archive([
+        ("visio/document.xml", "<VisioDocument/>".to_owned()),
+        ("visio/pages/pages.xml", pages.to_owned()),
+        ("visio/pages/_rels/pages.xml.rels", relations),
+        ("visio/pages/page1.xml", network),
+        (
+            "visio/pages/page2.xml",
+            "<PageContents><Shapes><Shape><Text>Attic</Text></Shape></Shapes></PageContents>".to_owned(),
+        ),
+    ])
+}
+
+#[test]
+fn documents_of_staroffice_say_their_kind_in_the_manifest() {
+    let manifest = "<manifest:manifest><manifest:file-entry manifest:media-type='application/vnd.sun.xml.writer' \
+                    manifest:full-path='/'/></manifest:manifest>";
+    let content = "<office:document-content><office:body><text:p>A letter</text:p></office:body></office:document-content>";
+    let document = archive([("content.xml", content), ("META-INF/manifest.xml", manifest)]);
+    let extracted = extract_bytes(Path::new("x.sxw"), &document).expect("it is read");
+    assert_eq!((extracted.format, extracted.segments[0].text.as_str()), (Format::Odt, "A letter"));
+}
+
+fn fixture(name: &str) -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+    std::fs::read(path).expect("the fixture is there")
+}
+
+#[test]
+fn open_documents_that_are_single_files_are_read() {
+    let flat = |name: &str, kind: &str| {
+        let mut archive = zip::ZipArchive::new(Cursor::new(fixture(name))).expect("an archive");
+        let mut content = String::new();
+        archive.by_name("content.xml").expect("its content").read_to_string(&mut content).expect("a text");
+        let styles = "<office:master-styles><text:p>A header</text:p></office:master-styles>";
+        content
+            .replace(
+                "<office:document-content ",
+                &format!("<office:document office:mimetype=\"application/vnd.oasis.opendocument.{kind}\" "),
+            )
+            .replace("<office:body>", &format!("{styles}<office:body>"))
+            .replace("</office:document-content>", "</office:document>")
+    };
+    for (name, kind, flat_name) in [("text.odt", "text", "x.fodt"), ("budget.odp", "presentation", "x.fodp")]
+    {
+        let whole = extract_bytes(Path::new(name), &fixture(name)).expect("it is read");
+        let single = extract_bytes(Path::new(flat_name), flat(name, kind).as_bytes()).expect("it is read");
+        assert_eq!((single.format, &single.segments), (whole.format, &whole.segments), "{name}");
+    }
+    let sheet = "<?xml version=\"1.0\"?><office:document xmlns:office=\"o\" office:mimetype=\"application/vnd.oasis.opendocument.spreadsheet\">\
+                 <text:p>A header</text:p><office:body><office:spreadsheet><table:table table:name=\"May\"><table:table-row><table:table-cell>\
+                 <text:p>Rent<draw:image><office:binary-data>aGVsbG8=</office:binary-data></draw:image></text:p></table:table-cell></table:table-row>\
+                 </table:table></office:spreadsheet></office:body></office:document>";
+    let extracted = extract_bytes(Path::new("x.fods"), sheet.as_bytes()).expect("it is read");
+    assert_eq!((extracted.format, extracted.segments[0].text.as_str()), (Format::Workbook, "Rent"));
 }

@@ -99,6 +99,9 @@ fn samples() -> Vec<Sample> {
         sample(&["`.odp`"], fixture("budget.odp"), "Střecha", "slide"),
         sample(&["`.key`"], ("a.key", keynote("A corncrake")), "corncrake", "slide"),
         sample(&["`.pages`"], ("a.pages", pages("A bullfinch")), "bullfinch", "line"),
+        sample(&["`.vsdx`"], ("a.vsdx", drawing_of_visio("A nuthatch")), "nuthatch", "page"),
+        sample(&["`.vsdx`", "`.vsdm`"], ("a.vsdm", drawing_of_visio("A bluethroat")), "bluethroat", "page"),
+        sample(&["`.odt`", "`.fodt`"], ("a.fodt", flat("text", "A goldcrest")), "goldcrest", "line"),
         sample(&["`.ppt`"], ("a.ppt", slides_97("A kestrel on a slide")), "kestrel", "slide"),
         sample(&["`.odg`"], ("a.odg", drawing("lapwing")), "lapwing", "slide"),
         sample(&["`.epub`"], fixture("rules.epub"), "klid", "section"),
@@ -190,6 +193,24 @@ fn keynote(title: &str) -> Vec<u8> {
         (5, 7, message().reference(4, 6)),
         (6, 2001, message().bytes(3, title)),
     ])
+}
+
+fn drawing_of_visio(text: &str) -> Vec<u8> {
+    let relations = "<Relationships><Relationship Id='a' Type='x/page' Target='page1.xml'/></Relationships>";
+    archive([
+        ("visio/pages/pages.xml", "<Pages><Page Name='Birds'><Rel r:id='a'/></Page></Pages>".to_owned()),
+        ("visio/pages/_rels/pages.xml.rels", relations.to_owned()),
+        ("visio/pages/page1.xml", format!("<PageContents><Text>{text}</Text></PageContents>")),
+    ])
+}
+
+/// A document of LibreOffice that is a single file.
+fn flat(kind: &str, text: &str) -> Vec<u8> {
+    format!(
+        "<office:document office:mimetype=\"application/vnd.oasis.opendocument.{kind}\"><office:body>\
+         <text:p>{text}</text:p></office:body></office:document>"
+    )
+    .into_bytes()
 }
 
 fn message_of_outlook(text: &str) -> Vec<u8> {

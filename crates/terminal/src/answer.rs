@@ -248,14 +248,17 @@ fn page_in_words(path: &str, (page, name): (u32, Option<&str>), lines: Option<(u
     let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
     let number = page.to_string();
     let (place, line) = match extension.as_deref() {
-        Some("xlsx" | "xlsm" | "xlsb" | "xls" | "ods" | "numbers") => {
-            (format!("sheet {}", name.unwrap_or(&number)), "row")
-        }
+        Some(
+            "xlsx" | "xlsm" | "xltx" | "xltm" | "xlsb" | "xls" | "xlt" | "ods" | "ots" | "fods" | "numbers",
+        ) => (format!("sheet {}", name.unwrap_or(&number)), "row"),
         Some(
             "zip" | "asice" | "asics" | "sce" | "scs" | "bdoc" | "7z" | "tar" | "tgz" | "tbz" | "tbz2"
             | "txz" | "tzst" | "gz" | "gzip" | "bz2" | "bz" | "xz" | "zst" | "zstd",
         ) => (name.map_or_else(|| format!("file {page}"), str::to_owned), "line"),
-        Some("pptx" | "ppt" | "odp" | "odg" | "key") => return format!("slide {page}"),
+        Some(
+            "pptx" | "pptm" | "ppsx" | "ppsm" | "potx" | "potm" | "ppt" | "pps" | "pot" | "odp" | "otp"
+            | "fodp" | "odg" | "otg" | "fodg" | "key",
+        ) => return format!("slide {page}"),
         Some("epub") => return format!("section {page}"),
         _ => {
             return name

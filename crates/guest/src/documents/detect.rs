@@ -5,7 +5,7 @@ use std::path::Path;
 use super::archive::Archive;
 use super::container::{self, Container};
 use super::image_file::ImageFormat;
-use super::{ExtractError, Format, data_box, iwork, parts, signed};
+use super::{ExtractError, Format, data_box, iwork, parts, signed, visio};
 
 /// A detected format.
 pub(super) enum Content<'a> {
@@ -22,6 +22,9 @@ pub(super) enum Content<'a> {
     /// With the name of its main part.
     Pptx(Archive<'a>, String),
     Odp(Archive<'a>),
+    /// The body of an OpenDocument that is a single file.
+    FlatOpenDocument(OpenDocument, &'a [u8]),
+    Visio(Archive<'a>),
     Epub(Archive<'a>),
     Eml,
     /// Messages one after the other in a file.
@@ -47,6 +50,8 @@ pub(super) enum Workbook {
 
 /// The range at the start of a file in which the PDF signature may occur, in bytes.
 const PDF_MARK_WITHIN_BYTES: usize = 1024;
+/// The most bytes of the first element of an OpenDocument that is a single file.
+const FLAT_ROOT_MAX_BYTES: usize = 16 * 1024;
 /// The longest name of a kind of OpenDocument, in bytes.
 const KIND_MAX_BYTES: u64 = 200;
 /// Signatures of files that are not documents, with their descriptions.
@@ -154,6 +159,9 @@ pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, E
     if named == Some(Named::Html) || looks_like_html(start) {
         return Ok(Content::Html);
     }
+    if let Some((kind, body)) = flat_open_document(bytes) {
+        return Ok(Content::FlatOpenDocument(kind, body));
+    }
     Ok(Content::Plain(match named {
         Some(Named::Plain(format)) => format,
         _ => Format::Text,
@@ -246,7 +254,7 @@ fn zipped(bytes: &[u8]) -> Result<Content<'_>, ExtractError> {
         archive.check_total()?;
         return Ok(Content::Workbook(Workbook::Xlsb));
     }
-    if archive.contains("mimetype")
+    if (archive.contains("mimetype") || archive.contains("content.xml"))
         && let Some(open) = open_document(&mut archive)?
     {
         return Ok(match open {
@@ -261,6 +269,9 @@ fn zipped(bytes: &[u8]) -> Result<Content<'_>, ExtractError> {
     if let Some(root) = iwork::root(&mut archive) {
         return Ok(Content::IWork(archive, root));
     }
+    if archive.contains(visio::PAGES) {
+        return Ok(Content::Visio(archive));
+    }
     if let Some(kind) = unsupported(&archive) {
         return Err(ExtractError::Unsupported { kind, remedy: "export it as PDF first" });
     }
@@ -268,7 +279,7 @@ fn zipped(bytes: &[u8]) -> Result<Content<'_>, ExtractError> {
 }
 
 /// The documents of LibreOffice, and of OpenOffice and StarOffice before their standard.
-enum OpenDocument {
+pub(super) enum OpenDocument {
     Text,
     /// Presentations, and drawings with their pages.
     Slides,
@@ -277,33 +288,52 @@ enum OpenDocument {
 
 fn open_document(archive: &mut Archive<'_>) -> Result<Option<OpenDocument>, ExtractError> {
     let kind = archive.beginning("mimetype", KIND_MAX_BYTES)?.unwrap_or_default();
-    let kind = String::from_utf8_lossy(&kind);
-    let Some((_, kind)) = kind.split_once("opendocument.").or_else(|| kind.split_once("vnd.sun.xml.")) else {
-        return Ok(None);
-    };
-    if archive.text("META-INF/manifest.xml", parts::LIST_MAX_BYTES)?.contains("encryption-data") {
+    let manifest = archive.text("META-INF/manifest.xml", parts::LIST_MAX_BYTES)?;
+    // StarOffice says it in the list of the parts alone.
+    let kind = OpenDocument::of(&String::from_utf8_lossy(&kind)).or_else(|| OpenDocument::of(&manifest));
+    if kind.is_some() && manifest.contains("encryption-data") {
         return Err(ExtractError::Encrypted("OpenDocument"));
     }
-    if !archive.contains("content.xml") {
-        return Ok(None);
-    }
-    if kind.starts_with("spreadsheet") {
+    let Some(open) = kind.filter(|_| archive.contains("content.xml")) else { return Ok(None) };
+    if matches!(open, OpenDocument::Workbook) {
         archive.check_total()?;
-        return Ok(Some(OpenDocument::Workbook));
     }
-    let is_text = kind.starts_with("text") || kind.starts_with("writer");
-    let is_drawn =
-        ["presentation", "graphics", "impress", "draw"].iter().any(|drawn| kind.starts_with(drawn));
-    Ok(if is_text { Some(OpenDocument::Text) } else { is_drawn.then_some(OpenDocument::Slides) })
+    Ok(Some(open))
+}
+
+impl OpenDocument {
+    /// Returns the kind of document of a media type.
+    fn of(media_type: &str) -> Option<Self> {
+        let kinds = media_type.split_once("opendocument.").or_else(|| media_type.split_once("vnd.sun.xml."));
+        let (_, kind) = kinds?;
+        let is = |names: &[&str]| names.iter().any(|name| kind.starts_with(name));
+        if is(&["spreadsheet", "calc"]) {
+            return Some(Self::Workbook);
+        }
+        if is(&["text", "writer"]) {
+            return Some(Self::Text);
+        }
+        is(&["presentation", "graphics", "impress", "draw"]).then_some(Self::Slides)
+    }
+}
+
+/// Returns the kind and the body of an OpenDocument that is a single file; `None` if it is none.
+fn flat_open_document(bytes: &[u8]) -> Option<(OpenDocument, &[u8])> {
+    let place = |of: &str, within: usize| {
+        bytes[..bytes.len().min(within)].windows(of.len()).position(|window| window == of.as_bytes())
+    };
+    let root = place("<office:document ", PDF_MARK_WITHIN_BYTES)?;
+    let media_type = place("office:mimetype=\"", root + FLAT_ROOT_MAX_BYTES)?;
+    let media_type = String::from_utf8_lossy(bytes[media_type..].split(|byte| *byte == b'>').next()?);
+    let kind = OpenDocument::of(&media_type)?;
+    let body = place("<office:body", bytes.len())?;
+    Some((kind, &bytes[body..]))
 }
 
 /// Returns the kind of a document that is an archive whose list of files would say nothing to its reader.
 fn unsupported(archive: &Archive<'_>) -> Option<&'static str> {
-    const KINDS: [(&str, &str); 3] = [
-        ("FixedDocSeq.fdseq", "an XPS document"),
-        ("FixedDocumentSequence.fdseq", "an XPS document"),
-        ("visio/document.xml", "a Visio drawing"),
-    ];
+    const KINDS: [(&str, &str); 2] =
+        [("FixedDocSeq.fdseq", "an XPS document"), ("FixedDocumentSequence.fdseq", "an XPS document")];
     KINDS.iter().find(|(part, _)| archive.contains(part)).map(|(_, kind)| *kind)
 }
 

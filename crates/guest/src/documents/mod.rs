@@ -63,6 +63,7 @@ mod sheet_notes;
 mod signed;
 mod slides;
 mod text;
+mod visio;
 mod word;
 mod word_notes;
 mod xls_formats;
@@ -89,7 +90,7 @@ pub const READER_VERSION: i64 = 9;
 const CHANGED_READERS: &[(i64, &[&str])] = &[
     (6, &["docx", "docm", "xlsx", "xlsm", "xls", "pptx", "pptm", "odt", "ods", "odp", "mht", "mhtml"]),
     (7, &["eml", "msg", "mbox", "zip", "asice", "asics", "sce", "scs", "bdoc"]),
-    (9, &["pages", "numbers", "key"]),
+    (9, &["pages", "numbers", "key", "fodt", "fods", "fodp", "fodg", "vsdx", "vsdm"]),
 ];
 
 /// Returns the version since which a file of this name is read as it is now.
@@ -127,6 +128,8 @@ pub enum Format {
     Doc,
     /// A presentation: each slide counts as a page.
     Presentation,
+    /// A drawing of several pages.
+    Drawing,
     /// An electronic book: each file of its reading order counts as a page.
     Epub,
     /// A message with its attachments.
@@ -152,6 +155,7 @@ impl Format {
             Self::Rtf => "RTF",
             Self::Doc => "DOC",
             Self::Presentation => "presentation",
+            Self::Drawing => "drawing",
             Self::Epub => "EPUB",
             Self::Message => "message",
             Self::Archive => "archive",
@@ -172,6 +176,7 @@ impl Format {
             | Self::Html
             | Self::Pdf
             | Self::Docx
+            | Self::Drawing
             | Self::Odt
             | Self::Pages
             | Self::Rtf
@@ -520,7 +525,7 @@ fn extract_content(
     bounds: &Bounds,
     nesting: Nesting<'_>,
 ) -> Result<Extracted, ExtractError> {
-    use detect::Content;
+    use detect::{Content, OpenDocument};
     match detect::content(path, bytes)? {
         Content::Pdf => pdf::extract(bytes, bounds, nesting),
         Content::Docx(archive, main) => guarded("DOCX", || word::extract(archive, &main, nesting)),
@@ -532,6 +537,12 @@ fn extract_content(
         Content::Ppt => guarded("PPT", || legacy::ppt(bytes)),
         Content::Pptx(archive, main) => guarded("PPTX", || slides::pptx(archive, &main)),
         Content::Odp(archive) => guarded("ODP", || odt::extract_slides(archive)),
+        Content::Visio(archive) => guarded("Visio", || visio::extract(archive)),
+        Content::FlatOpenDocument(kind, body) => guarded("OpenDocument", || match kind {
+            OpenDocument::Text => odt::extract_flat(body, Format::Odt),
+            OpenDocument::Slides => odt::extract_flat(body, Format::Presentation),
+            OpenDocument::Workbook => sheet::extract_flat(body),
+        }),
         Content::Epub(archive) => guarded("EPUB", || epub::extract(archive)),
         Content::Eml => guarded("message", || mail::eml(bytes, nesting)),
         Content::Mailbox => guarded("message", || Ok(mail::mailbox(bytes, nesting))),

@@ -15,7 +15,7 @@ const BLANKS_MAX: usize = 64;
 /// A cell below one that spans several.
 const COVERED: &str = "table:covered-table-cell";
 /// Elements whose text is left out.
-const HIDDEN: [&str; 4] = [COVERED, "table:tracked-changes", "dc:creator", "dc:date"];
+const HIDDEN: [&str; 5] = [COVERED, "table:tracked-changes", "dc:creator", "dc:date", "office:binary-data"];
 
 /// Reads the sheets into `book`.
 pub(super) fn read(archive: &mut Archive<'_>, book: &mut Book) -> Result<(), ExtractError> {
@@ -23,7 +23,8 @@ pub(super) fn read(archive: &mut Archive<'_>, book: &mut Book) -> Result<(), Ext
     part.map_or_else(|| Err(ExtractError::broken("ODS", "it has no content")), |part| read_part(part, book))
 }
 
-fn read_part(part: impl Read, book: &mut Book) -> Result<(), ExtractError> {
+/// Reads the body of a workbook.
+pub(super) fn read_part(part: impl Read, book: &mut Book) -> Result<(), ExtractError> {
     let mut sheets = Sheets::new(book);
     events(part, |event| {
         match event {

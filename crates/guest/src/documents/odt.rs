@@ -1,5 +1,7 @@
 //! Reads OpenDocument texts (LibreOffice).
 
+use std::io::Read;
+
 use quick_xml::events::{BytesStart, Event};
 
 use super::archive::Archive;
@@ -26,27 +28,36 @@ pub(super) fn extract(archive: Archive<'_>) -> Result<Extracted, ExtractError> {
 }
 
 fn read(mut archive: Archive<'_>, format: Format) -> Result<Extracted, ExtractError> {
+    let part = archive.part("content.xml")?;
+    let mut extracted = part.map_or_else(|| Ok(Extracted::empty(format)), |part| read_body(part, format))?;
+    retain_recognizable(&mut archive, &mut extracted);
+    Ok(extracted)
+}
+
+/// Reads the body of a document that is no archive, but a single file. Its images are not read.
+pub(super) fn extract_flat(body: &[u8], format: Format) -> Result<Extracted, ExtractError> {
+    Ok(Extracted { images: Vec::new(), ..read_body(body, format)? })
+}
+
+fn read_body(part: impl Read, format: Format) -> Result<Extracted, ExtractError> {
     let mut body = Body::new();
-    if let Some(part) = archive.part("content.xml")? {
-        events(part, |event| {
-            match event {
-                Event::Start(element) => body.start(element, true),
-                Event::Empty(element) => body.start(element, false),
-                Event::End(element) => body.end(element.local_name().as_ref()),
-                _ => {
-                    if let Some(text) = event_text(event) {
-                        body.text(&text);
-                    }
+    events(part, |event| {
+        match event {
+            Event::Start(element) => body.start(element, true),
+            Event::Empty(element) => body.start(element, false),
+            Event::End(element) => body.end(element.local_name().as_ref()),
+            _ => {
+                if let Some(text) = event_text(event) {
+                    body.text(&text);
                 }
             }
-            !body.writer.is_full()
-        })?;
-    }
+        }
+        !body.writer.is_full()
+    })?;
     body.write_pending();
     let is_cut = body.is_cut;
     let mut extracted = body.writer.finish(format);
     extracted.truncated |= is_cut;
-    retain_recognizable(&mut archive, &mut extracted);
     Ok(extracted)
 }
 
@@ -159,7 +170,7 @@ impl Body {
                 self.line.extend(std::iter::repeat_n(' ', count.min(BLANKS_MAX)));
             }
             "note-body" if opens => self.line.push_str(" ("),
-            "note-citation" | "tracked-changes" if opens => self.hidden += 1,
+            "note-citation" | "tracked-changes" | "binary-data" if opens => self.hidden += 1,
             "list-item" if opens => self.items += 1,
             "page" if opens && self.slides < PAGES_MAX => {
                 self.write_pending();
@@ -228,7 +239,9 @@ impl Body {
                 self.line.truncate(self.line.trim_end().len());
                 self.line.push(')');
             }
-            "note-citation" | "tracked-changes" => self.hidden = self.hidden.saturating_sub(1),
+            "note-citation" | "tracked-changes" | "binary-data" => {
+                self.hidden = self.hidden.saturating_sub(1);
+            }
             "list-item" => self.items = self.items.saturating_sub(1),
             "table-cell" if self.tables == 1 => self.row.push('\t'),
             "table-row" if self.tables == 1 => {

@@ -41,6 +41,13 @@ pub(super) fn extract(bytes: &[u8], kind: Workbook) -> Result<Extracted, Extract
     Ok(book.finish())
 }
 
+/// Reads the body of a workbook of LibreOffice that is no archive, but a single file. Its images are not read.
+pub(super) fn extract_flat(body: &[u8]) -> Result<Extracted, ExtractError> {
+    let mut book = Book::default();
+    ods::read_part(body, &mut book)?;
+    Ok(Extracted { images: Vec::new(), ..book.finish() })
+}
+
 fn xlsx(bytes: &[u8]) -> Result<Extracted, ExtractError> {
     let mut archive = Archive::open(bytes)?;
     check_styles(&mut archive)?;

@@ -148,7 +148,7 @@ pub(super) fn sheet(package: &Package, sheet: Message<'_>, book: &mut Book) -> b
     true
 }
 
-/// What stands beside the tables of a sheet.
+/// Texts and images beside the tables of a sheet.
 struct Beside {
     lines: Vec<String>,
     images: Vec<String>,
