@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn decimal_numbers_are_read() {
         assert_eq!(of(1, -1, false).as_deref(), Some("0.1"));
-        assert_eq!(of(1_234_50, -2, true).as_deref(), Some("-1234.5"));
+        assert_eq!(of(123_450, -2, true).as_deref(), Some("-1234.5"));
         assert_eq!(of(7, 3, false).as_deref(), Some("7000"));
         assert_eq!(of(0, 0, true).as_deref(), Some("0"));
     }
