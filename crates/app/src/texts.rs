@@ -123,6 +123,8 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
+    use domain::audit::AuditAction;
+
     use super::*;
 
     /// The keys of a file with the arguments that their texts use.
@@ -192,6 +194,13 @@ mod tests {
         let unused =
             keys(Language::English).into_keys().filter(|key| !key.starts_with("tool-") && !is_named(key));
         assert_eq!(unused.collect::<Vec<_>>(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_action_of_the_audit_log_is_translated() {
+        let texts = keys(Language::English).into_keys().filter(|key| key.starts_with("audit-"));
+        // Each has a text of its own, so the list of all is complete.
+        assert_eq!(texts.count(), AuditAction::ALL.len());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Deletes accounts: an account is closed in one transaction, and a [job](crate::jobs) removes what belongs to it.
 
+use domain::audit::AuditAction;
 use domain::id::{AccountId, JobId, MessageId};
 use store::accounts::{self, Account, AccountError};
 use store::audit::{self, AuditEntry};
@@ -41,7 +42,7 @@ impl AccountDeletion {
             at: self.environment.now(),
             account: Some(id),
             actor: actor.to_owned(),
-            action: "delete account".to_owned(),
+            action: AuditAction::DeleteAccount.as_str().to_owned(),
             subject: id.to_string(),
             detail: String::new(),
             trace: None,

@@ -7,6 +7,7 @@ mod machines;
 use std::path::Path;
 
 use domain::account::Role;
+use domain::audit::AuditAction;
 use domain::credits::{Balance, Credits};
 use domain::id::{AccountId, JobId, KeyId, PostingId, UserId};
 use domain::key::SecretKey;
@@ -198,8 +199,12 @@ impl Admin {
             None => None,
         };
         let email = new.email.clone();
-        let noted =
-            self.entry(Some(new.account), "create account", &email, &format!("credits {}", new.grant.0));
+        let noted = self.entry(
+            Some(new.account),
+            AuditAction::CreateAccount,
+            &email,
+            &format!("credits {}", new.grant.0),
+        );
         let made = self.store.write(move |tx| {
             if must_be_first && accounts::any_open(tx)? {
                 return Ok(None);
@@ -230,7 +235,7 @@ impl Admin {
     pub async fn set_role(&self, account: &str, role: Role) -> Result<Account, AdminError> {
         let account = self.account(account).await?;
         let (id, user) = (account.id, account.user);
-        let noted = self.entry(Some(id), "set role", &account.email, role.as_str());
+        let noted = self.entry(Some(id), AuditAction::SetRole, &account.email, role.as_str());
         let set = self.store.write(move |tx| {
             accounts::set_role(tx, user, role)?;
             audit::append(tx, &noted)
@@ -282,7 +287,7 @@ impl Admin {
     /// [`AdminError::NoSuchAccount`], [`AdminError::Password`].
     pub async fn set_password(&self, account: &str, password: Password) -> Result<Account, AdminError> {
         let account = self.account(account).await?;
-        let entry = self.entry(Some(account.id), "set password", &account.email, "");
+        let entry = self.entry(Some(account.id), AuditAction::SetPassword, &account.email, "");
         self.passwords.set(account.user, password, None, entry).await?;
         Ok(account)
     }
@@ -335,7 +340,12 @@ impl Admin {
             now: self.environment.now(),
         };
         let id = new.id;
-        let noted = self.entry(Some(account.id), "create key", &id.to_string(), &describe_key(name, bounds));
+        let noted = self.entry(
+            Some(account.id),
+            AuditAction::CreateKey,
+            &id.to_string(),
+            &describe_key(name, bounds),
+        );
         let made = self.store.write(move |tx| {
             keys::create(tx, &new)?;
             Ok::<_, KeyError>(audit::append(tx, &noted)?)
@@ -359,7 +369,7 @@ impl Admin {
     /// [`KeyError::NotFound`].
     pub async fn revoke_key(&self, key: KeyId) -> Result<(), AdminError> {
         let now = self.environment.now();
-        let noted = self.entry(None, "revoke key", &key.to_string(), "");
+        let noted = self.entry(None, AuditAction::RevokeKey, &key.to_string(), "");
         let revoked = self.store.write(move |tx| {
             let account = Some(keys::revoke(tx, None, key, now)?);
             Ok::<_, KeyError>(audit::append(tx, &audit::AuditEntry { account, ..noted.clone() })?)
@@ -377,7 +387,7 @@ impl Admin {
         let account = self.account(account).await?;
         let id = account.id;
         let end = until.map_or_else(|| "none".to_owned(), |until| until.to_string());
-        let noted = self.entry(Some(id), "set licence", &account.email, &end);
+        let noted = self.entry(Some(id), AuditAction::SetLicence, &account.email, &end);
         let set = self.store.write(move |tx| {
             accounts::set_licence(tx, id, until)?;
             Ok::<_, AccountError>(audit::append(tx, &noted)?)
@@ -403,7 +413,7 @@ impl Admin {
         let account = self.account(account).await?;
         let (id, now) = (account.id, self.environment.now());
         let posting = PostingId::from_random(self.environment.bits());
-        let noted = self.entry(Some(id), "grant credits", &account.email, &amount.0.to_string());
+        let noted = self.entry(Some(id), AuditAction::GrantCredits, &account.email, &amount.0.to_string());
         let granted = self.store.write(move |tx| {
             let balance = credits::grant(tx, id, posting, amount, now)?;
             audit::append(tx, &noted)?;
@@ -451,7 +461,7 @@ impl Admin {
             tracing::warn!(path = file.path, reason = file.reason, "file omitted from backup");
         }
         let detail = format!("files {files}, bytes {bytes}, left out {left_out}");
-        self.record(None, "backup", &to.display().to_string(), &detail).await?;
+        self.record(None, AuditAction::Backup, &to.display().to_string(), &detail).await?;
         Ok(written)
     }
 
@@ -494,7 +504,7 @@ impl Admin {
     /// When the store fails.
     pub async fn retry_job(&self, job: JobId) -> Result<bool, AdminError> {
         let now = self.environment.now();
-        let noted = self.entry(None, "retry job", &job.to_string(), "");
+        let noted = self.entry(None, AuditAction::RetryJob, &job.to_string(), "");
         let retry = move |tx: &mut dyn store::Sql| {
             let is_retried = jobs::retry_failed(tx, job, now)?;
             if is_retried {
@@ -514,7 +524,7 @@ impl Admin {
     async fn record(
         &self,
         account: Option<AccountId>,
-        action: &str,
+        action: AuditAction,
         subject: &str,
         detail: &str,
     ) -> Result<(), AdminError> {
@@ -525,7 +535,7 @@ impl Admin {
     fn entry(
         &self,
         account: Option<AccountId>,
-        action: &str,
+        action: AuditAction,
         subject: &str,
         detail: &str,
     ) -> audit::AuditEntry {
@@ -533,7 +543,7 @@ impl Admin {
             at: self.environment.now(),
             account,
             actor: self.actor.clone(),
-            action: action.to_owned(),
+            action: action.as_str().to_owned(),
             subject: subject.to_owned(),
             detail: detail.to_owned(),
             trace: None,

@@ -1,5 +1,6 @@
 //! Changes of what an owner signs in with: password and email. Each requires the present password.
 
+use domain::audit::AuditAction;
 use store::accounts::{self, Account, AccountError};
 use store::audit::{self, AuditEntry};
 use store::{Store, StoreError, sessions};
@@ -89,7 +90,8 @@ impl Credentials {
     ) -> Result<(), CredentialsError> {
         let new = Password::parse(new)?;
         let verified = self.verified(principal, present).await?;
-        let (user, entry) = (verified.account.user, self.entry(&verified.account, "change password"));
+        let (user, entry) =
+            (verified.account.user, self.entry(&verified.account, AuditAction::ChangePassword));
         self.passwords.set(user, new, Some(verified), entry).await.map_err(failed)
     }
 
@@ -105,7 +107,7 @@ impl Credentials {
     ) -> Result<(), CredentialsError> {
         let email = checked_email(email).ok_or(CredentialsError::InvalidEmail)?;
         let verified = self.verified(principal, present).await?;
-        let entry = self.entry(&verified.account, "change email");
+        let entry = self.entry(&verified.account, AuditAction::ChangeEmail);
         let changed = self.store.write(move |tx| {
             if !verified.holds(tx)? {
                 return Ok(false);
@@ -123,7 +125,7 @@ impl Credentials {
     /// [`UseCaseError`].
     pub async fn sign_out_everywhere(&self, principal: &Principal) -> Result<(), UseCaseError> {
         let account = self.account(principal).await?;
-        let entry = self.entry(&account, "sign out everywhere");
+        let entry = self.entry(&account, AuditAction::SignOutEverywhere);
         let ended = self.store.write(move |tx| {
             sessions::end_all(tx, account.user)?;
             audit::append(tx, &entry)
@@ -178,12 +180,12 @@ impl Credentials {
         found.ok_or_else(|| UseCaseError::internal("the account of a session does not exist"))
     }
 
-    fn entry(&self, account: &Account, action: &str) -> AuditEntry {
+    fn entry(&self, account: &Account, action: AuditAction) -> AuditEntry {
         AuditEntry {
             at: self.environment.now(),
             account: Some(account.id),
             actor: account.email.clone(),
-            action: action.to_owned(),
+            action: action.as_str().to_owned(),
             subject: account.email.clone(),
             detail: String::new(),
             trace: None,

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use domain::audit::AuditAction;
 use domain::id::{AccountId, KeyId};
 use domain::time::Timestamp;
 use store::{Store, audit};
@@ -49,7 +50,7 @@ impl DeniedAccessLog {
             at: self.environment.now(),
             account: Some(account),
             actor: format!("key {key}"),
-            action: "refused key".to_owned(),
+            action: AuditAction::RefusedKey.as_str().to_owned(),
             subject: key.to_string(),
             detail: if operation.is_empty() { denial.to_string() } else { format!("{denial}: {operation}") },
             trace: None,

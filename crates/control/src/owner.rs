@@ -1,5 +1,6 @@
 //! The operations of a signed-in owner on their own account: API keys, credits and usage.
 
+use domain::audit::AuditAction;
 use domain::credits::Balance;
 use domain::id::KeyId;
 use domain::key::SecretKey;
@@ -75,7 +76,10 @@ impl Owner {
         let created = self.store.write(move |tx| {
             keys::create(tx, &new)?;
             let account = accounts::get(tx, new.account)?.ok_or(KeyError::NotFound)?;
-            Ok::<_, KeyError>(audit::append(tx, &entry(&account, now, "create key", id, &new.name))?)
+            Ok::<_, KeyError>(audit::append(
+                tx,
+                &entry(&account, now, AuditAction::CreateKey, id, &new.name),
+            )?)
         });
         created.await.map_err(refused)?;
         Ok(CreatedKey { id, key })
@@ -91,7 +95,7 @@ impl Owner {
         let revoked = self.store.write(move |tx| {
             keys::revoke(tx, Some(account), key, now)?;
             let account = accounts::get(tx, account)?.ok_or(KeyError::NotFound)?;
-            Ok::<_, KeyError>(audit::append(tx, &entry(&account, now, "revoke key", key, ""))?)
+            Ok::<_, KeyError>(audit::append(tx, &entry(&account, now, AuditAction::RevokeKey, key, ""))?)
         });
         revoked.await.map_err(refused)?;
         self.access.invalidate();
@@ -166,12 +170,12 @@ fn refused(error: KeyError) -> UseCaseError {
     }
 }
 
-fn entry(account: &Account, at: Timestamp, action: &str, key: KeyId, detail: &str) -> AuditEntry {
+fn entry(account: &Account, at: Timestamp, action: AuditAction, key: KeyId, detail: &str) -> AuditEntry {
     AuditEntry {
         at,
         account: Some(account.id),
         actor: account.email.clone(),
-        action: action.to_owned(),
+        action: action.as_str().to_owned(),
         subject: key.to_string(),
         detail: detail.to_owned(),
         trace: None,

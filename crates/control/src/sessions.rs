@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use domain::account::Role;
+use domain::audit::AuditAction;
 use domain::hex;
 use domain::id::SessionId;
 use domain::time::Timestamp;
@@ -176,7 +177,8 @@ impl Sessions {
             expires_at: now.plus(IDLE_MAX),
             now,
         };
-        let entry = AuditEntry { detail: means.to_owned(), ..entry(account, now, "sign in", new.id) };
+        let entry =
+            AuditEntry { detail: means.to_owned(), ..entry(account, now, AuditAction::SignIn, new.id) };
         let opened = self.store.write(move |tx| {
             // It may have been replaced while it was compared.
             if let Some(verified) = &verified
@@ -237,7 +239,7 @@ impl Sessions {
                 return Ok(());
             }
             let Some(owner) = accounts::get(tx, account)? else { return Ok(()) };
-            audit::append(tx, &entry(&owner, now, "sign out", session))
+            audit::append(tx, &entry(&owner, now, AuditAction::SignOut, session))
         });
         Ok(ended.await?)
     }
@@ -291,12 +293,12 @@ pub(crate) fn no_session() -> UseCaseError {
     UseCaseError::new(PublicCode::Forbidden, "only a signed-in user may do this")
 }
 
-fn entry(account: &Account, at: Timestamp, action: &str, session: SessionId) -> AuditEntry {
+fn entry(account: &Account, at: Timestamp, action: AuditAction, session: SessionId) -> AuditEntry {
     AuditEntry {
         at,
         account: Some(account.id),
         actor: account.email.clone(),
-        action: action.to_owned(),
+        action: action.as_str().to_owned(),
         subject: session.to_string(),
         detail: String::new(),
         trace: None,
@@ -343,7 +345,7 @@ mod tests {
         store.write(move |tx| accounts::create(tx, &new)).await.expect("an account");
         let found =
             store.read(move |tx| accounts::get(tx, account)).await.expect("a read").expect("an account");
-        let audited = || entry(&found, now, "set password", SessionId::from_random(1));
+        let audited = || entry(&found, now, AuditAction::SetPassword, SessionId::from_random(1));
         passwords.set(user, password("correct horse"), None, audited()).await.expect("it is set");
         let compared = async || {
             passwords.verify(EMAIL, password("correct horse")).await.expect("it is compared").expect("right")

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::account::Role;
+use domain::audit::AuditAction;
 use domain::credits::Credits;
 use domain::hex;
 use domain::id::{AccountId, PostingId, UserId};
@@ -236,7 +237,7 @@ fn find(
     };
     if is_new {
         let detail = format!("credits {}", new.map_or(0, |new| new.grant.0));
-        audit::append(tx, &entry(&account, now, "create account", &account.email, &detail))?;
+        audit::append(tx, &entry(&account, now, AuditAction::CreateAccount, &account.email, &detail))?;
     }
     let bound = NewIdentity {
         issuer: identity.issuer.clone(),
@@ -248,7 +249,7 @@ fn find(
     if !identities::bind(tx, &bound)? {
         return Ok(Found::BoundToAnother);
     }
-    audit::append(tx, &entry(&account, now, "bind identity", &identity.issuer, ""))?;
+    audit::append(tx, &entry(&account, now, AuditAction::BindIdentity, &identity.issuer, ""))?;
     Ok(if is_new { Found::New(account) } else { Found::Account(account) })
 }
 
@@ -271,12 +272,12 @@ fn refused(error: OidcError) -> SingleSignOnError {
     }
 }
 
-fn entry(account: &Account, at: Timestamp, action: &str, subject: &str, detail: &str) -> AuditEntry {
+fn entry(account: &Account, at: Timestamp, action: AuditAction, subject: &str, detail: &str) -> AuditEntry {
     AuditEntry {
         at,
         account: Some(account.id),
         actor: account.email.clone(),
-        action: action.to_owned(),
+        action: action.as_str().to_owned(),
         subject: subject.to_owned(),
         detail: detail.to_owned(),
         trace: None,

@@ -8,6 +8,7 @@
 pub mod account;
 pub mod agent;
 pub mod answer;
+pub mod audit;
 pub mod catalog;
 pub mod citation;
 pub mod credits;

@@ -16,7 +16,7 @@ pub struct AuditEntry {
     pub account: Option<AccountId>,
     /// The person or program that acted, at most 1024 bytes.
     pub actor: String,
-    /// The action in a word or two, at most 256 bytes.
+    /// The name of a [`domain::audit::AuditAction`]; other releases may have written other ones. At most 256 bytes.
     pub action: String,
     /// The object of the action, at most 4096 bytes.
     pub subject: String,

@@ -3,12 +3,14 @@
 use askama::Template;
 use axum::extract::{Query, State};
 use axum::response::Response;
+use domain::audit::AuditAction;
 use serde::Deserialize;
 
 use super::{OperatorPages, failed};
 use crate::error;
 use crate::frame::Frame;
 use crate::shown_time::ShownTime;
+use crate::texts::Texts;
 use crate::visit::User;
 
 /// The entries of a page.
@@ -52,9 +54,40 @@ pub(crate) async fn show(
     let entries = listed.into_iter().map(|(_, entry)| EntryRow {
         at: ShownTime::time(user.visitor.texts, entry.at),
         actor: entry.actor,
-        action: entry.action,
+        action: action_text(user.visitor.texts, &entry.action),
         subject: entry.subject,
         detail: entry.detail,
     });
     Ok(error::rendered(&AuditPage { frame, entries: entries.collect(), next }))
+}
+
+/// Returns the text of an action. One that another release has recorded is shown by its name.
+fn action_text(texts: Texts, name: &str) -> String {
+    AuditAction::parse(name).map_or_else(|| name.to_owned(), |action| texts.get(text_key(action)))
+}
+
+const fn text_key(action: AuditAction) -> &'static str {
+    match action {
+        AuditAction::CreateAccount => "audit-create-account",
+        AuditAction::DeleteAccount => "audit-delete-account",
+        AuditAction::SetRole => "audit-set-role",
+        AuditAction::SetLicence => "audit-set-licence",
+        AuditAction::GrantCredits => "audit-grant-credits",
+        AuditAction::SetPassword => "audit-set-password",
+        AuditAction::ChangePassword => "audit-change-password",
+        AuditAction::ChangeEmail => "audit-change-email",
+        AuditAction::BindIdentity => "audit-bind-identity",
+        AuditAction::SignIn => "audit-sign-in",
+        AuditAction::SignOut => "audit-sign-out",
+        AuditAction::SignOutEverywhere => "audit-sign-out-everywhere",
+        AuditAction::CreateKey => "audit-create-key",
+        AuditAction::RevokeKey => "audit-revoke-key",
+        AuditAction::RefusedKey => "audit-refused-key",
+        AuditAction::StartMachine => "audit-start-machine",
+        AuditAction::StopMachine => "audit-stop-machine",
+        AuditAction::ResetMachine => "audit-reset-machine",
+        AuditAction::RunInMachine => "audit-run-in-machine",
+        AuditAction::Backup => "audit-backup",
+        AuditAction::RetryJob => "audit-retry-job",
+    }
 }

@@ -39,7 +39,11 @@ fn operators_see_all_accounts_and_vendors_and_change_licence_and_credits() {
     }
     assert_eq!(stage.service.credits(&other).0, 10_500);
     let audit = browser.get("/operator/audit").expect_page(200);
-    assert!(audit.contains("grant credits") && audit.contains("set licence"), "{audit}");
+    assert!(audit.contains(">Grant credits<") && audit.contains(">Set licence<"), "{audit}");
+    for (language, granted) in [("cs", "Připsání kreditů"), ("sk", "Pripísanie kreditov")] {
+        let audit = browser.with("accept-language", language).get("/operator/audit").expect_page(200);
+        assert!(audit.contains(&format!(">{granted}<")) && !audit.contains("Grant"), "{language}: {audit}");
+    }
     let noted = stage.service.admin(&["audit", "list"]);
     let grant =
         noted["entries"].as_array().expect("entries").iter().find(|it| it["action"] == "grant credits");

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use domain::audit::AuditAction;
 use domain::id::MessageId;
 use domain::step::{Call, Purpose, StepOutcome};
 use domain::tool::MachineTool;
@@ -48,7 +49,7 @@ impl Admin {
         let account = self.with_machine(account).await?;
         let RunningService { vm, .. } = self.running.as_ref().ok_or(AdminError::NoService)?;
         let audited: String = command.chars().take(AUDITED_CHARS).collect();
-        self.record(Some(account.id), "run in machine", &account.email, &audited).await?;
+        self.record(Some(account.id), AuditAction::RunInMachine, &account.email, &audited).await?;
         vm.start_of(account.id).await?;
         let connection = vm.machines.ensure_running(account.id).await?;
         let marker = format!("{:032x}", self.environment.bits());

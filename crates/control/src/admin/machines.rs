@@ -1,6 +1,7 @@
 //! Lists, shows, starts, stops and resets machines, with a running service and without one. Machines outlive the service:
 //! without one, the folders of machines and the processes that they name tell the state.
 
+use domain::audit::AuditAction;
 use domain::id::AccountId;
 use domain::machine::{ChangeReason, MachineStatus};
 use machine::{DriverError, MachineDetails, MachineError};
@@ -115,7 +116,7 @@ impl Admin {
     pub async fn start_machine(&self, account: &str) -> Result<Account, AdminError> {
         let account = self.with_machine(account).await?;
         let RunningService { vm, .. } = self.running.as_ref().ok_or(AdminError::NoService)?;
-        self.record(Some(account.id), "start machine", &account.email, "").await?;
+        self.record(Some(account.id), AuditAction::StartMachine, &account.email, "").await?;
         vm.start_of(account.id).await?;
         vm.machines.ensure_running(account.id).await?;
         Ok(account)
@@ -128,7 +129,7 @@ impl Admin {
     /// [`AdminError::NoSuchAccount`], [`AdminError::Machine`], [`AdminError::Driver`].
     pub async fn stop_machine(&self, account: &str) -> Result<Account, AdminError> {
         let account = self.with_machine(account).await?;
-        self.record(Some(account.id), "stop machine", &account.email, "").await?;
+        self.record(Some(account.id), AuditAction::StopMachine, &account.email, "").await?;
         if let Some(RunningService { vm, .. }) = &self.running {
             vm.machines.stop_completely(account.id).await?;
             return Ok(account);
@@ -154,7 +155,7 @@ impl Admin {
             if machine.pids.is_empty() {
                 continue;
             }
-            self.record(Some(machine.account), "stop machine", "all machines", "").await?;
+            self.record(Some(machine.account), AuditAction::StopMachine, "all machines", "").await?;
             match &self.running {
                 Some(RunningService { vm, .. }) => vm.machines.stop_completely(machine.account).await?,
                 None => self.machine_folders.stop(machine.account).await?,
@@ -171,7 +172,7 @@ impl Admin {
     pub async fn reset_machine(&self, account: &str) -> Result<Account, AdminError> {
         let account = self.with_machine(account).await?;
         let RunningService { vm, .. } = self.running.as_ref().ok_or(AdminError::NoService)?;
-        self.record(Some(account.id), "reset machine", &account.email, "").await?;
+        self.record(Some(account.id), AuditAction::ResetMachine, &account.email, "").await?;
         vm.machines.reset(account.id).await?;
         Ok(account)
     }
