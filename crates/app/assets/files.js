@@ -47,23 +47,6 @@ const folderFiles = (files) => files
 
 // The folder of files that are attached to a question.
 const UPLOADS = "/uploads";
-const within = (destination, folders) => [destination === "/" ? "" : destination, ...folders].join("/") || "/";
-
-// Makes the folders of these files. One that cannot be made is named by the uploads into it.
-const makeFolders = async (files, destination) => {
-  const made = new Set();
-  for (const { folders } of files) {
-    for (let depth = 1; depth <= folders.length; depth += 1) {
-      const path = within(destination, folders.slice(0, depth));
-      if (made.has(path)) continue;
-      made.add(path);
-      const body = new URLSearchParams({
-        folder: within(destination, folders.slice(0, depth - 1)), name: folders[depth - 1],
-      });
-      await fetch("/workspace/folder", { method: "POST", body, redirect: "manual" }).catch(() => {});
-    }
-  }
-};
 
 // Calls `take` with the files that are dropped on the page.
 const acceptDrops = (take) => {
@@ -138,8 +121,15 @@ const uploadHere = (form) => {
     status.textContent = text;
     status.classList.toggle("hidden", !text);
   };
-  let takes = 0;
   let isWhole = true;
+  const noteCancelled = () => {
+    isWhole = false;
+    say(form.dataset.cancelled);
+    list.hidden = list.children.length === 0;
+    (list.querySelector(".remove") ?? picker).focus();
+  };
+  const queue = uploadQueue(form.dataset, noteCancelled);
+  list.after(queue.button);
   const addLine = (text) => {
     const line = document.createElement("li");
     line.append(text);
@@ -157,17 +147,14 @@ const uploadHere = (form) => {
   const upload = async ({ file, folders }) => {
     const name = shownName([...folders, file.name].join("/"));
     const line = addLine(name);
-    const { bar, button, sending } = showProgress(line, name, form.dataset.cancel);
+    const { bar, button, sending } = queue.showProgress(line, name);
     try {
       await send(file, { destination: within(destination, folders) }, form.dataset.failed, ...sending);
       bar.value = 1;
     } catch (reason) {
       if (reason === CANCELLED) {
-        isWhole = false;
-        say(form.dataset.cancelled);
         line.remove();
-        list.hidden = list.children.length === 0;
-        (list.querySelector(".remove") ?? picker).focus();
+        noteCancelled();
       } else {
         fail(line, reason);
       }
@@ -177,7 +164,7 @@ const uploadHere = (form) => {
   };
   const take = async (files) => {
     if (files.length === 0) return;
-    if (takes === 0) {
+    if (!queue.isRunning()) {
       list.replaceChildren();
       say("");
       isWhole = true;
@@ -187,12 +174,9 @@ const uploadHere = (form) => {
       fail(addLine(""), form.dataset.tooMany);
       return;
     }
-    takes += 1;
-    await makeFolders(files, destination);
-    await each(files, upload);
-    takes -= 1;
+    await queue.run(files, destination, upload);
     // Others still run.
-    if (takes > 0) return;
+    if (queue.isRunning()) return;
     if (isWhole) say(form.dataset.done);
     await showEntries();
   };
@@ -281,7 +265,7 @@ const holdQuestion = (form, { waiting }) => {
 // The form of a question: files become its attachments.
 const attach = (link) => {
   const form = link.closest("form");
-  const { failed, remove, cancel, cancelled, uploaded } = link.dataset;
+  const { failed, remove, cancelled, uploaded } = link.dataset;
   const picker = document.createElement("input");
   picker.type = "file";
   picker.multiple = true;
@@ -289,6 +273,8 @@ const attach = (link) => {
   list.className = "attached";
   if (!list.parentNode) form.prepend(list);
   const uploading = holdQuestion(form, link.dataset);
+  const queue = uploadQueue(link.dataset, () => form.querySelector("textarea").focus());
+  list.after(queue.button);
   const addLine = (text) => {
     const line = document.createElement("li");
     const label = document.createElement("label");
@@ -311,7 +297,7 @@ const attach = (link) => {
   // Resolves to the outcome: whether the file is stored, and what is said about it.
   const add = async ({ file, folders }) => {
     const { line, label, name } = addLine(shownName([...folders, file.name].join("/")));
-    const { bar, button, sending } = showProgress(label, name.textContent, cancel);
+    const { bar, button, sending } = queue.showProgress(label, name.textContent);
     const isStored = (as) => ({ stored: true, said: `${uploaded}: ${as}` });
     // Another file of the same name stays: earlier questions are about it.
     const fields = { destination: folders.length > 0 ? within(UPLOADS, folders) : "", "keep-both": "on" };
@@ -349,14 +335,14 @@ const attach = (link) => {
   const take = (files) => uploading(async (say) => {
     // A question has room for fewer; the service says how many.
     const taken = files.slice(0, FOLDER_FILES_MAX);
-    await makeFolders(taken, UPLOADS);
-    let isWhole = true;
-    await each(taken, async (file) => {
-      const { stored, said } = await add(file);
-      if (said) say(said);
-      isWhole &&= stored;
+    let stored = 0;
+    const isCancelled = await queue.run(taken, UPLOADS, async (file) => {
+      const outcome = await add(file);
+      if (outcome.said) say(outcome.said);
+      if (outcome.stored) stored += 1;
     });
-    return isWhole;
+    if (isCancelled) say(cancelled);
+    return stored === taken.length;
   });
   // Without a script, the link leads to the files.
   link.setAttribute("role", "button");

@@ -146,28 +146,97 @@ const crossButton = (label, name) => {
   return button;
 };
 
-// Appends the progress of an upload and a button that cancels it. Returns them, and what is given to `send`.
-const showProgress = (parent, name, label) => {
-  const bar = document.createElement("progress");
-  Object.assign(bar, { max: 1, value: 0 });
-  bar.setAttribute("aria-label", name);
-  const controller = new AbortController();
-  const button = crossButton(label, name);
-  button.addEventListener("click", (event) => {
-    // It may stand in the label of a box.
-    event.preventDefault();
-    controller.abort();
-  });
-  parent.append(bar, button);
-  const onProgress = (loaded, total) => { bar.value = loaded / total; };
-  return { bar, button, sending: [onProgress, controller.signal] };
+const within = (destination, folders) => [destination === "/" ? "" : destination, ...folders].join("/") || "/";
+
+// Makes the folders of these files and adds the paths of the new ones to `made`. One that cannot be made is named by the uploads
+// into it.
+const makeFolders = async (files, destination, made, signal) => {
+  const known = new Set();
+  for (const { folders } of files) {
+    for (let depth = 1; depth <= folders.length && !signal.aborted; depth += 1) {
+      const path = within(destination, folders.slice(0, depth));
+      if (known.has(path)) continue;
+      known.add(path);
+      const body = new URLSearchParams({
+        folder: within(destination, folders.slice(0, depth - 1)), name: folders[depth - 1],
+      });
+      const { status, said } = await ask("/workspace/folder", { method: "POST", body });
+      if (status === 201) made.push(said.path);
+    }
+  }
 };
 
-// Runs a task for each file, a few at a time.
-const each = async (files, task) => {
-  const waiting = [...files];
-  const work = async () => {
-    while (waiting.length > 0) await task(waiting.shift());
+// Removes those of these folders that are empty, inner ones first. Others stay.
+const removeEmptyFolders = async (made) => {
+  for (const path of [...made].reverse()) {
+    const body = new URLSearchParams({ path, "if-empty": "on" });
+    await fetch("/workspace/delete", { method: "POST", body, redirect: "manual" }).catch(() => {});
+  }
+};
+
+// The uploads of a form: they run a few at a time and are cancelled one by one, or all by the button of the queue, which calls
+// `noteCancelled`. Folders that were made for cancelled uploads are removed unless something is in them.
+const uploadQueue = ({ cancel, cancelAll }, noteCancelled) => {
+  const button = document.createElement("button");
+  Object.assign(button, { type: "button", className: "link cancel-all", textContent: cancelAll, hidden: true });
+  let all = new AbortController();
+  let running = 0;
+  let left = 0;
+  let isCancelled = false;
+  let made = [];
+  let removal = Promise.resolve();
+  const count = (more) => {
+    left += more;
+    button.hidden = left < 2;
   };
-  await Promise.all(Array.from({ length: UPLOADS_AT_ONCE }, work));
+  button.addEventListener("click", () => {
+    isCancelled = true;
+    all.abort();
+    all = new AbortController();
+    noteCancelled();
+  });
+  // Appends the progress of an upload and a button that cancels it. Returns them, and what is given to `send`.
+  const showProgress = (parent, name) => {
+    const bar = document.createElement("progress");
+    Object.assign(bar, { max: 1, value: 0 });
+    bar.setAttribute("aria-label", name);
+    const controller = new AbortController();
+    all.signal.addEventListener("abort", () => controller.abort(), { once: true });
+    const cross = crossButton(cancel, name);
+    cross.addEventListener("click", (event) => {
+      // It may stand in the label of a box.
+      event.preventDefault();
+      isCancelled = true;
+      controller.abort();
+    });
+    parent.append(bar, cross);
+    const onProgress = (loaded, total) => { bar.value = loaded / total; };
+    return { bar, button: cross, sending: [onProgress, controller.signal] };
+  };
+  // Makes the folders of files and runs `upload` for each file. Resolves to whether all that were left were cancelled.
+  const run = async (files, destination, upload) => {
+    const { signal } = all;
+    const waiting = [...files];
+    running += 1;
+    count(files.length);
+    await removal;
+    await makeFolders(files, destination, made, signal);
+    const work = async () => {
+      while (waiting.length > 0 && !signal.aborted) {
+        await upload(waiting.shift());
+        count(-1);
+      }
+    };
+    await Promise.all(Array.from({ length: UPLOADS_AT_ONCE }, work));
+    count(-waiting.length);
+    // The uploads of another choice may go into the same folders.
+    if (running === 1) {
+      if (isCancelled) removal = removeEmptyFolders(made);
+      [isCancelled, made] = [false, []];
+      await removal;
+    }
+    running -= 1;
+    return signal.aborted;
+  };
+  return { button, isRunning: () => running > 0, showProgress, run };
 };

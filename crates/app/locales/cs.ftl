@@ -162,6 +162,7 @@ files-choose = Vybrat soubory
 files-upload = Nahrát
 files-uploaded = Nahráno
 files-cancel = Zrušit nahrávání
+files-cancel-all = Zrušit všechna nahrávání
 files-cancelled = Nahrávání bylo zrušeno.
 picture-enlarge = Zvětšit obrázek
 picture-close = Zavřít

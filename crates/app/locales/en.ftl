@@ -161,6 +161,7 @@ files-choose = Choose files
 files-upload = Upload
 files-uploaded = Uploaded
 files-cancel = Cancel the upload
+files-cancel-all = Cancel all uploads
 files-cancelled = Upload cancelled.
 picture-enlarge = Enlarge the picture
 picture-close = Close

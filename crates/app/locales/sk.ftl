@@ -162,6 +162,7 @@ files-choose = Vybrať súbory
 files-upload = Nahrať
 files-uploaded = Nahrané
 files-cancel = Zrušiť nahrávanie
+files-cancel-all = Zrušiť všetky nahrávania
 files-cancelled = Nahrávanie bolo zrušené.
 picture-enlarge = Zväčšiť obrázok
 picture-close = Zavrieť

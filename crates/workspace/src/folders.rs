@@ -24,6 +24,17 @@ const SWEEPS_MAX: usize = 64;
 /// Limits the entries that one call deletes.
 const DELETED_MAX: u64 = 50_000_000;
 
+/// The extent of a deletion.
+#[derive(Debug, Clone, Copy)]
+enum Extent {
+    /// A folder without entries.
+    EmptyFolder,
+    /// A folder without entries, or anything that is no folder.
+    Entry,
+    /// An entry with all that is in it.
+    Tree,
+}
+
 impl Workspace {
     /// Creates a folder; its parent must exist. Uses only the preferred candidate path.
     ///
@@ -51,11 +62,23 @@ impl Workspace {
     /// [`WorkspaceError::NotFound`], [`WorkspaceError::NotEmpty`], [`WorkspaceError::HomeFolder`],
     /// [`WorkspaceError::Outside`], [`WorkspaceError::Denied`], and errors of the file system.
     pub async fn delete(&self, asked: &AskedPath, recursive: bool) -> Result<(), WorkspaceError> {
+        self.delete_extent(asked, if recursive { Extent::Tree } else { Extent::Entry }).await
+    }
+
+    /// Deletes a folder that has no entries, and nothing else, whatever happens in it meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`Self::delete`], and [`WorkspaceError::NotAFolder`].
+    pub async fn delete_empty_folder(&self, asked: &AskedPath) -> Result<(), WorkspaceError> {
+        self.delete_extent(asked, Extent::EmptyFolder).await
+    }
+
+    async fn delete_extent(&self, asked: &AskedPath, extent: Extent) -> Result<(), WorkspaceError> {
         let (workspace, asked) = (self.clone(), asked.clone());
         off_thread(move || {
             let home = workspace.home()?;
             for path in asked.candidates() {
-                match delete(&home, path, recursive) {
+                match delete(&home, path, extent) {
                     Err(WorkspaceError::NotFound) => {}
                     done => {
                         match &done {
@@ -116,18 +139,19 @@ fn create(home: &Home, path: &WorkspacePath) -> Result<(), WorkspaceError> {
 }
 
 /// Deletes an entry and returns the freed space if it is known.
-fn delete(home: &Home, path: &WorkspacePath, recursive: bool) -> Result<Option<Usage>, WorkspaceError> {
+fn delete(home: &Home, path: &WorkspacePath, extent: Extent) -> Result<Option<Usage>, WorkspaceError> {
     let Some((folder, name)) = path.split() else { return Err(WorkspaceError::HomeFolder) };
     let parent = home.open_beneath(&folder, FOLDER_FLAGS)?;
     let stat = entry_stat(parent.as_fd(), name)?;
     let freed = match file_type(&stat) {
         FileType::Directory => match fs::unlinkat(&parent, name, AtFlags::REMOVEDIR) {
-            Err(Errno::NOTEMPTY | Errno::EXIST) if recursive => {
+            Err(Errno::NOTEMPTY | Errno::EXIST) if matches!(extent, Extent::Tree) => {
                 delete_tree(parent.as_fd(), name)?;
                 None
             }
             done => done.map(|()| Some(Usage { bytes: 0, files: 1 }))?,
         },
+        _ if matches!(extent, Extent::EmptyFolder) => return Err(WorkspaceError::NotAFolder),
         kind => {
             fs::unlinkat(&parent, name, AtFlags::empty())?;
             let bytes = if kind == FileType::RegularFile { size_charged(&stat) } else { 0 };

@@ -64,7 +64,7 @@ pub(crate) async fn upload(
         pages.files.index(principal, &paths).await.map_err(|error| user.failed(error))?;
     }
     let texts = user.visitor.texts;
-    let accepts_json = headers.get(header::ACCEPT).is_some_and(|accepted| accepted == "application/json");
+    let accepts_json = accepts_json(&headers);
     match received {
         Ok(stored) if accepts_json => Ok((StatusCode::CREATED, Json(Outcome::of(stored))).into_response()),
         Ok(stored) => Ok(Redirect::to(&folder_of(&stored)).into_response()),
@@ -76,6 +76,11 @@ pub(crate) async fn upload(
             Err(error::page(texts, status, &error))
         }
     }
+}
+
+/// Returns true if the script asks, rather than a form.
+fn accepts_json(headers: &HeaderMap) -> bool {
+    headers.get(header::ACCEPT).is_some_and(|accepted| accepted == "application/json")
 }
 
 impl Outcome {
@@ -140,15 +145,23 @@ pub(crate) struct NewFolder {
     name: String,
 }
 
-/// Makes a folder and shows it.
+/// The folder that was made, for the script.
+#[derive(Serialize)]
+struct Made {
+    path: String,
+}
+
+/// Makes a folder and shows it. The script, which accepts JSON, gets its path.
 pub(crate) async fn create_folder(
     State(pages): State<FilePages>,
     user: User,
+    headers: HeaderMap,
     Form(new): Form<NewFolder>,
 ) -> Result<Response, Response> {
     let texts = user.visitor.texts;
     let workspace = pages.files.of(&user.signed_in.principal).map_err(|error| user.failed(error))?;
     match make_folder(&workspace, &new).await {
+        Ok(path) if accepts_json(&headers) => Ok((StatusCode::CREATED, Json(Made { path })).into_response()),
         Ok(path) => Ok(Redirect::to(&folder_href(&path)).into_response()),
         Err(error) => {
             let folder = AskedPath::from_text(&new.folder)
@@ -173,6 +186,9 @@ async fn make_folder(workspace: &Workspace, new: &NewFolder) -> Result<String, W
 #[derive(Deserialize)]
 pub(crate) struct Deletion {
     path: String,
+    /// Set to delete only a folder that is empty; another one stays.
+    #[serde(default, rename = "if-empty")]
+    if_empty: Option<String>,
 }
 
 /// Deletes a file, or a folder with all that is in it, and shows the folder in which it was.
@@ -184,7 +200,15 @@ pub(crate) async fn delete(
     let workspace = pages.files.of(&user.signed_in.principal).map_err(|error| user.failed(error))?;
     let asked =
         AskedPath::from_text(&deletion.path).map_err(|error| user.failed(WorkspaceError::from(error)))?;
-    workspace.delete(&asked, true).await.map_err(|error| user.failed(error))?;
+    let deleted = if deletion.if_empty.is_none() {
+        workspace.delete(&asked, true).await
+    } else {
+        match workspace.delete_empty_folder(&asked).await {
+            Err(WorkspaceError::NotEmpty | WorkspaceError::NotAFolder | WorkspaceError::NotFound) => Ok(()),
+            done => done,
+        }
+    };
+    deleted.map_err(|error| user.failed(error))?;
     let folder = asked.preferred().split().map_or_else(|| "/".to_owned(), |(folder, _)| folder.to_string());
     Ok(Redirect::to(&folder_href(&folder)).into_response())
 }

@@ -34,6 +34,10 @@ fn files_are_uploaded_listed_and_deleted() {
     assert_eq!(api.download(&encoded("/uploads/Leases & co/b c.txt")).text(), "three four");
     let again = browser.post("/workspace/folder", &[("folder", "/uploads"), ("name", "Leases & co")]);
     assert!(again.expect_page(409).contains("exists already"));
+    for kept in ["/uploads/Leases & co", "/uploads/Leases & co/a.txt", "/uploads/none"] {
+        let kept = [("path", kept), ("if-empty", "on")];
+        assert_eq!(browser.post("/workspace/delete", &kept).status, 303, "{kept:?}");
+    }
     let deleted = browser.post("/workspace/delete", &[("path", "/uploads/Leases & co/a.txt")]);
     deleted.expect_redirect("/files/uploads/Leases%20%26%20co");
     browser.get("/files/uploads/Leases%20%26%20co/a.txt").expect_page(404);

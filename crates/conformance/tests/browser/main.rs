@@ -11,3 +11,4 @@ mod pictures;
 mod reference;
 mod single_sign_on;
 mod stage;
+mod uploads;

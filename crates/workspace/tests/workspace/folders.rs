@@ -32,7 +32,15 @@ async fn only_recursive_deletes_what_is_not_empty() {
     let refused = host.workspace.delete(&asked("/a"), false).await;
     assert!(matches!(refused, Err(WorkspaceError::NotEmpty)), "{refused:?}");
     assert!(host.at("a/b/file").exists());
+    let refused = host.workspace.delete_empty_folder(&asked("/a/b")).await;
+    assert!(matches!(refused, Err(WorkspaceError::NotEmpty)), "{refused:?}");
+    let refused = host.workspace.delete_empty_folder(&asked("/a/b/file")).await;
+    assert!(matches!(refused, Err(WorkspaceError::NotAFolder)), "{refused:?}");
+    assert!(host.at("a/b/file").exists());
+    std::fs::create_dir(host.at("a/b/d")).unwrap();
     host.workspace.delete(&asked("/a/b/c"), false).await.unwrap();
+    host.workspace.delete_empty_folder(&asked("/a/b/d")).await.unwrap();
+    assert!(!host.at("a/b/c").exists() && !host.at("a/b/d").exists());
     host.workspace.delete(&asked("/a"), true).await.unwrap();
     let result = host.workspace.delete(&asked("/a"), true).await;
     assert!(matches!(result, Err(WorkspaceError::NotFound)), "{result:?}");

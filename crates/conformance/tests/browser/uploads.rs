@@ -1,0 +1,176 @@
+//! Uploads: large ones go on, folders are kept, and they are cancelled, alone and together.
+
+use crate::stage::{Stage, desktop};
+
+#[test]
+fn a_large_upload_goes_on_after_a_broken_connection() {
+    let stage = Stage::signed_in(desktop(false, "en"));
+    stage.open("/files/uploads");
+    // The third piece does not arrive, and the answer to the fourth is lost.
+    let script = "
+        const real = window.fetch;
+        let pieces = 0;
+        window.fetch = async (path, options) => {
+            if (options.body instanceof Blob) pieces += 1;
+            if (options.body instanceof Blob && pieces === 3) throw new TypeError('broken');
+            const answer = await real(path, options);
+            if (options.body instanceof Blob && pieces === 4) throw new TypeError('broken');
+            return answer;
+        };
+        const content = new Uint8Array(9 * 1024 * 1024).map((_, at) => at % 251);
+        const files = new DataTransfer();
+        files.items.add(new File([content], 'large.bin'));
+        const picker = document.querySelector('[data-upload] input[type=file]');
+        picker.files = files.files;
+        picker.dispatchEvent(new Event('change'));";
+    stage.browser.run(script, &[]);
+    let _ = stage.browser.find("[href='/files/uploads/large.bin']");
+    let stored = stage.service.api(&stage.account).download("/uploads/large.bin").body;
+    let right = stored.iter().enumerate().all(|(at, byte)| usize::from(*byte) == at % 251);
+    assert!(stored.len() == 9 * 1024 * 1024 && right, "{} bytes", stored.len());
+    stage.assert_quiet();
+}
+
+#[test]
+fn a_large_upload_is_cancelled() {
+    let stage = Stage::signed_in(desktop(false, "en"));
+    // The fourth piece does not arrive until it is given up.
+    let script = "
+        const real = window.fetch;
+        window.asked = [];
+        window.fetch = async (path, options) => {
+            if (path.startsWith('/workspace/uploads')) window.asked.push(options.method);
+            if (options.body instanceof Blob && window.asked.length === 5) {
+                await new Promise((_, give) => { options.signal.addEventListener('abort', () => give(options.signal.reason)); });
+            }
+            return real(path, options);
+        };
+        const files = new DataTransfer();
+        files.items.add(new File([new Uint8Array(9 * 1024 * 1024)], 'large.bin'));
+        const picker = document.querySelector('[data-upload] input[type=file]');
+        if (picker) {
+            picker.files = files.files;
+            picker.dispatchEvent(new Event('change'));
+        } else {
+            const paste = new ClipboardEvent('paste', { clipboardData: files, bubbles: true, cancelable: true });
+            document.querySelector('.composer textarea').dispatchEvent(paste);
+        }";
+    for page in ["/files/uploads", "/"] {
+        stage.open(page);
+        stage.browser.run(script, &[]);
+        let asked = |count: usize| {
+            conformance::poll::until("requests", || {
+                (stage.browser.run("return window.asked.length", &[]) == count).then_some(())
+            });
+        };
+        asked(5);
+        assert!(stage.browser.find_now("[aria-label='Cancel the upload: large.bin']").is_some());
+        stage.browser.click(&stage.browser.find(".remove"));
+        stage.browser.wait_gone("progress");
+        asked(6);
+        assert_eq!(stage.browser.run("return window.asked[5]", &[]), "DELETE", "on {page}");
+        stage.browser.wait_text("Upload cancelled.");
+        assert_eq!(stage.browser.run("return document.body.innerText.includes('large.bin')", &[]), false);
+    }
+    assert_eq!(stage.service.api(&stage.account).list("/uploads").json()["totalEntries"], 0);
+    stage.assert_quiet();
+}
+
+#[test]
+fn a_dropped_folder_is_uploaded_with_its_folders() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let rents = folder.path().join("rents");
+    for (path, content) in [("a.txt", "one"), ("2026/b.txt", "two"), ("2026/.hidden", "three")] {
+        let path = rents.join(path);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a folder is made");
+        std::fs::write(path, content).expect("a file is written");
+    }
+    let stage = Stage::signed_in(desktop(false, "en"));
+    stage.open("/files/uploads");
+    for kind in ["dragEnter", "dragOver", "drop"] {
+        let data = serde_json::json!({ "items": [], "files": [rents], "dragOperationsMask": 1 });
+        let event = serde_json::json!({ "type": kind, "x": 300, "y": 300, "data": data });
+        stage.browser.cdp("Input.dispatchDragEvent", &event);
+    }
+    let _ = stage.browser.find("[href='/files/uploads/rents']");
+    let api = stage.service.api(&stage.account);
+    assert_eq!(api.download("/uploads/rents/a.txt").body, b"one");
+    assert_eq!(api.download("/uploads/rents/2026/b.txt").body, b"two");
+    assert_eq!(api.list("/uploads/rents/2026").json()["totalEntries"], 1, "hidden files stay where they are");
+    stage.assert_quiet();
+}
+
+#[test]
+fn a_large_upload_goes_on_after_the_service_was_killed() {
+    let mut stage = Stage::signed_in(desktop(false, "en"));
+    stage.open("/files/uploads");
+    // The fourth piece waits until the service is gone.
+    let script = "
+        const real = window.fetch;
+        window.pieces = 0;
+        window.fetch = async (path, options) => {
+            // An upload is begun once.
+            if (options.body instanceof URLSearchParams && window.pieces > 0) throw new TypeError('begun again');
+            if (options.body instanceof Blob) window.pieces += 1;
+            if (window.pieces === 4) await new Promise((go) => { window.go = go; });
+            return real(path, options);
+        };
+        const content = new Uint8Array(9 * 1024 * 1024).map((_, at) => at % 251);
+        const files = new DataTransfer();
+        files.items.add(new File([content], 'large.bin'));
+        const picker = document.querySelector('[data-upload] input[type=file]');
+        picker.files = files.files;
+        picker.dispatchEvent(new Event('change'));";
+    stage.browser.run(script, &[]);
+    let waits = "return window.pieces === 4 && window.go !== undefined";
+    conformance::poll::until("the fourth piece waits", || {
+        (stage.browser.run(waits, &[]) == true).then_some(())
+    });
+    stage.service.kill();
+    stage.browser.run("window.pieces += 1; window.go()", &[]);
+    stage.service.restart();
+    // The page is loaded again once all is there.
+    let _ = stage.browser.find("[href='/files/uploads/large.bin']");
+    let stored = stage.service.api(&stage.account).download("/uploads/large.bin").body;
+    let right = stored.iter().enumerate().all(|(at, byte)| usize::from(*byte) == at % 251);
+    assert!(stored.len() == 9 * 1024 * 1024 && right, "{} bytes", stored.len());
+}
+
+#[test]
+fn all_uploads_that_run_or_wait_are_cancelled_together() {
+    // Files of a folder `kept/made`, of which no piece leaves the browser until it is given up.
+    let script = "
+        const real = window.fetch;
+        window.fetch = async (path, options) => {
+            if (options?.body instanceof Blob) {
+                await new Promise((_, give) => { options.signal.addEventListener('abort', () => give(options.signal.reason)); });
+            }
+            return real(path, options);
+        };
+        const content = new Uint8Array(9 * 1024 * 1024);
+        const picker = document.querySelector('[data-folder]');
+        const list = [...Array(5).keys()].map((number) => {
+            const file = new File([content], `${number}.txt`);
+            Object.defineProperty(file, 'webkitRelativePath', { value: `kept/made/${number}.txt` });
+            return file;
+        });
+        Object.defineProperty(picker, 'files', { value: list });
+        Object.defineProperty(picker, 'value', { value: '', writable: true });
+        picker.dispatchEvent(new Event('change'));";
+    let stage = Stage::signed_in(desktop(false, "en"));
+    let (browser, api) = (&stage.browser, stage.service.api(&stage.account));
+    assert_eq!(api.create_folder("/uploads/kept").status, 201);
+    stage.open("/files/uploads");
+    browser.run(script, &[]);
+    let _ = browser.find("[aria-label='Cancel the upload: kept/made/1.txt']");
+    assert_eq!(api.list("/uploads/kept").json()["totalEntries"], 1, "the folder is made first");
+    browser.click(&browser.find(".cancel-all"));
+    browser.wait_gone("progress");
+    browser.wait_text("Upload cancelled.");
+    browser.wait_gone(".cancel-all:not([hidden])");
+    conformance::poll::until("the folder that was made is removed", || {
+        (api.list("/uploads/kept").json()["totalEntries"] == 0).then_some(())
+    });
+    assert_eq!(api.list("/uploads").json()["totalEntries"], 1, "one that was there before stays");
+    assert_eq!(browser.run("return document.body.innerText.includes('.txt')", &[]), false);
+}
