@@ -8,6 +8,7 @@ use control::catalogs::CatalogEntry;
 use control::{Catalogs, Principal};
 use domain::catalog::{Language, negotiate};
 use domain::scope::Permission::{Ask, Read};
+use http_common::list_header;
 use serde::Serialize;
 
 use crate::error::ApiResult;
@@ -125,8 +126,7 @@ fn localized<'a, E, W: Serialize>(
     entries: &'a [E],
     write: impl Fn(&'a E, Language) -> W,
 ) -> Response {
-    let accepted = headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
-    let language = negotiate(accepted);
+    let language = negotiate(&list_header(headers, &header::ACCEPT_LANGUAGE));
     let body: Vec<W> = entries.iter().map(|entry| write(entry, language)).collect();
     let headers = [
         (header::CONTENT_LANGUAGE, HeaderValue::from_static(language.code())),

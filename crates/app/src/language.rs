@@ -50,8 +50,8 @@ impl Language {
     /// Returns the language of a request.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let chosen = cookie(headers, COOKIE).and_then(Self::of_code);
-        let accepted = headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
-        chosen.or_else(|| Self::preferred(accepted?)).unwrap_or_default()
+        let accepted = || http_common::list_header(headers, &header::ACCEPT_LANGUAGE);
+        chosen.or_else(|| Self::preferred(&accepted())).unwrap_or_default()
     }
 
     /// Returns the language of `Accept-Language` with the highest weight; the first of equal ones.
@@ -113,7 +113,8 @@ mod tests {
     #[test]
     fn a_choice_outweighs_the_browser() {
         let mut headers = HeaderMap::new();
-        headers.insert(header::ACCEPT_LANGUAGE, "cs".parse().expect("a value"));
+        headers.append(header::ACCEPT_LANGUAGE, "de".parse().expect("a value"));
+        headers.append(header::ACCEPT_LANGUAGE, "cs".parse().expect("a value"));
         assert_eq!(Language::of(&headers), Language::Czech);
         headers.insert(header::COOKIE, "a=b; causerie-language=sk".parse().expect("a value"));
         assert_eq!(Language::of(&headers), Language::Slovak);

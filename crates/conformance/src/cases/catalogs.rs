@@ -104,6 +104,11 @@ fn labels_are_czech_unless_another_language_is_asked_for(api: &Api) {
         "each language has its text"
     );
     assert_eq!(label(None), czech);
+    let lines = ["de, cs;q=0.5", "sk;q=0.8"].iter();
+    let request = api.request("GET", "/api/v1/models");
+    let request = lines.fold(request, |request, line| request.header("accept-language", line));
+    let divided = request.send(&api.address).expect_status(200);
+    assert_eq!(divided.header("content-language"), Some("sk"), "several lines are one list");
     for (asked, wanted) in [
         ("de", &czech),
         ("de, fr;q=0.5", &czech),
