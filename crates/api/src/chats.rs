@@ -284,7 +284,11 @@ fn asking(question: Question) -> ApiResult<AskRequest> {
 }
 
 fn idempotency(headers: &HeaderMap, body: &str) -> ApiResult<Option<Idempotency>> {
-    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let mut values = headers.get_all("idempotency-key").iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(ApiError::bad_request("Idempotency-Key is sent once"));
+    }
     let key = value.to_str().unwrap_or_default();
     if key.is_empty() || key.len() > IDEMPOTENCY_KEY_MAX_BYTES {
         let message = format!("Idempotency-Key has 1 to {IDEMPOTENCY_KEY_MAX_BYTES} ASCII characters");

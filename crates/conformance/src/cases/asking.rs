@@ -108,6 +108,12 @@ fn idempotency_keys_have_a_form(api: &Api) {
     for wrong in ["", &"x".repeat(256), "žluťoučký"] {
         keyed(wrong).expect_refusal(400);
     }
+    for second in ["one", "two"] {
+        let twice = ask(api, &[("idempotency-key", "one"), ("idempotency-key", second)], &body);
+        let message = twice.json()["message"].as_str().unwrap_or_default().to_owned();
+        assert!(message.contains("Idempotency-Key"), "{message}");
+        twice.expect_code(400, "BAD_REQUEST");
+    }
     for right in ["x", &"x".repeat(255), "\"quoted; with=signs\"", "8e03978e-40d5-43e8-bc93-6894a57f9324"] {
         let answer = keyed(right).expect_status(202).json();
         api.completed(&answer);
