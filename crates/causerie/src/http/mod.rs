@@ -172,7 +172,9 @@ impl Frontend {
             }
             answered
         };
-        answered.response.headers_mut().insert(X_REQUEST_ID, id);
+        let headers = answered.response.headers_mut();
+        harmless(headers);
+        headers.insert(X_REQUEST_ID, id);
         answered
     }
 
@@ -198,9 +200,8 @@ impl Frontend {
 
     async fn respond(&self, request: Request<Incoming>, peer: Peer, refused: Option<ApiError>) -> Answered {
         if let Some(refused) = refused {
-            let mut response = refused.into_response();
+            let response = refused.into_response();
             self.metrics.refused(response.status());
-            harmless(response.headers_mut());
             return response.into();
         }
         // An empty body needs no memory of its own.
@@ -227,7 +228,6 @@ impl Frontend {
         if let Err(spent) = http_common::account_for(&mut response, &self.guard.budgets, holder, owed) {
             response = ApiError::from(spent).into_response();
         }
-        harmless(response.headers_mut());
         compression.of(response, &self.guard.budgets.compressed, holder)
     }
 }

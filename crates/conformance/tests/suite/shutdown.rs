@@ -33,6 +33,8 @@ fn new_requests_are_told_to_come_again_from_the_signal_on() {
     });
     refused.clone().expect_code(503, "UNAVAILABLE");
     assert_eq!(refused.header("retry-after"), Some("5"));
+    assert_eq!(refused.header("cache-control"), Some("no-store"));
+    assert_eq!(refused.header("x-content-type-options"), Some("nosniff"));
     assert!(refused.header("x-request-id").is_some());
     let metrics = Request::new("GET", "/metrics").send(service.address()).expect_status(200).text();
     let counted = "causerie_requests_total{operation=\"other\",status=\"503\"} ";
