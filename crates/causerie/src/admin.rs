@@ -18,6 +18,9 @@ use crate::request::{Request, Secret};
 use crate::settings::Places;
 use crate::{admin_requests, config, machine_commands, output, printers, settings, socket};
 
+/// The last day whose end is a time: the time of each zone must still have a year of four digits.
+const LAST_DAY: &str = "9999-12-29";
+
 /// Makes root act as the owner of the data folder, so that the service can use the files that the command creates.
 /// Requires a single thread.
 pub(crate) fn become_owner(at: &Where) -> Result<(), CliError> {
@@ -197,16 +200,17 @@ fn typed_password(input: impl Read) -> Result<Secret, CliError> {
 
 /// Parses a time, or the end of a day in UTC, as microseconds since 1970; `None` for `none`.
 fn parse_time(text: &str) -> Result<Option<i64>, CliError> {
-    let wrong = || CliError::new("INVALID_DATE", format!("{text:?} is not a day like 2027-12-31"));
+    let wrong = |what: &str| CliError::new("INVALID_DATE", format!("{text:?} is {what}"));
     if text == "none" {
         return Ok(None);
     }
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         return Ok(Some(time.as_microsecond()));
     }
-    let day = text.parse::<jiff::civil::Date>().map_err(|_| wrong())?;
+    let day = text.parse::<jiff::civil::Date>().map_err(|_| wrong("not a day like 2027-12-31"))?;
     let end = day.tomorrow().and_then(|next| next.to_zoned(jiff::tz::TimeZone::UTC));
-    Ok(Some(end.map_err(|_| wrong())?.timestamp().as_microsecond()))
+    let end = end.map_err(|_| wrong(&format!("too late: the last day is {LAST_DAY}")))?;
+    Ok(Some(end.timestamp().as_microsecond()))
 }
 
 /// Parses a time, or the beginning of a day in UTC, as microseconds since 1970.
@@ -254,6 +258,11 @@ mod tests {
 
     #[test]
     fn a_licence_holds_through_its_last_day() {
+        assert!(parse_time(LAST_DAY).is_ok());
+        for late in ["9999-12-30", "9999-12-31"] {
+            let refused = parse_time(late).expect_err("refused");
+            assert!(refused.message.contains("too late") && refused.message.contains(LAST_DAY), "{refused}");
+        }
         assert_eq!(parse_time("1970-01-01"), Ok(Some(24 * 3600 * 1_000_000)));
         assert_eq!(parse_time("1970-01-01T00:00:01Z"), Ok(Some(1_000_000)));
         assert_eq!(parse_time("none"), Ok(None));
