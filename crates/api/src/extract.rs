@@ -84,7 +84,7 @@ impl JsonBody {
             )));
         }
         let mut held = budgets.body_bytes.empty_share(Holder::Account(principal.account()));
-        let read = limited_json_body(request.into_body(), max_bytes, limits.body_timeout, &mut held);
+        let read = limited_json_body(request, max_bytes, limits.body_timeout, &mut held);
         Ok(Self { raw: read.await?, held })
     }
 }

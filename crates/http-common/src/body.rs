@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Body, BodyDataStream};
+use axum::body::{Body, BodyDataStream, HttpBody};
+use axum::extract::Request;
+use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt};
 use serde::de::DeserializeOwned;
@@ -36,20 +38,33 @@ pub enum BodyError {
     Spent(#[from] BudgetExceeded),
 }
 
-/// Reads a body as JSON, regardless of its headers: at most this many bytes, and within this time. Charges the body
-/// to `held`.
+/// Reads the body of a request as JSON, regardless of its type: at most this many bytes, and within this time. Charges
+/// the body to `held`. A client that waits for `100 Continue` is not asked for a body that it declares to be larger.
 ///
 /// # Errors
 /// [`BodyError`]. The connection handles the rest of the body.
 pub async fn limited_json_body<T: DeserializeOwned>(
-    body: Body,
+    request: Request,
     bytes_max: usize,
     within: Duration,
     held: &mut Share,
 ) -> Result<T, BodyError> {
+    let is_asked_first = expects_continue(request.headers());
+    let body = request.into_body();
+    if body.size_hint().lower() > bytes_max as u64 {
+        if !is_asked_first {
+            discard(&mut body.into_data_stream()).await;
+        }
+        return Err(BodyError::TooLarge(bytes_max));
+    }
     let read = timeout(within, limited(body, bytes_max, held)).await;
     let bytes = read.map_err(|_| BodyError::TooSlow)??;
     serde_json::from_slice(&bytes).map_err(BodyError::Malformed)
+}
+
+/// Returns true if the client sends its body only after an interim response.
+fn expects_continue(headers: &HeaderMap) -> bool {
+    headers.get(header::EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
 async fn limited(body: Body, bytes_max: usize, held: &mut Share) -> Result<Bytes, BodyError> {
@@ -174,7 +189,9 @@ mod tests {
     use super::*;
     use crate::budget::Budget;
     use crate::holder::{Bounds, Holder};
+    use axum::http::HeaderValue;
     use futures_util::stream;
+    use http_body::{Frame, SizeHint};
 
     /// Returns a share for the body of a test.
     fn held(bytes: u64) -> Share {
@@ -184,32 +201,75 @@ mod tests {
 
     const WITHIN: Duration = Duration::from_secs(30);
 
-    fn chunked(chunks: &[&'static str]) -> Body {
+    fn chunked(chunks: &[&'static str]) -> Request {
         let chunks: Vec<_> = chunks.iter().map(|chunk| Ok::<_, std::io::Error>(*chunk)).collect();
-        Body::from_stream(stream::iter(chunks))
+        Request::new(Body::from_stream(stream::iter(chunks)))
+    }
+
+    /// A body of a declared size, of which a sender that waits to be asked sends nothing.
+    struct Declared {
+        bytes: u64,
+        asked: Arc<AtomicU64>,
+    }
+
+    impl HttpBody for Declared {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            Poll::Ready(None)
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            SizeHint::with_exact(self.bytes)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_declared_too_large_is_not_asked_for() {
+        for (bytes, expects, times_asked) in [(9, true, 0), (9, false, 1), (8, true, 1)] {
+            let asked = Arc::new(AtomicU64::new(0));
+            let mut request = Request::new(Body::new(Declared { bytes, asked: asked.clone() }));
+            if expects {
+                request.headers_mut().insert(header::EXPECT, HeaderValue::from_static("100-Continue"));
+            }
+            let read = limited_json_body::<Vec<u8>>(request, 8, WITHIN, &mut held(9)).await;
+            assert_eq!(matches!(read, Err(BodyError::TooLarge(8))), bytes > 8, "{read:?}");
+            assert_eq!(asked.load(Ordering::Relaxed), times_asked, "{bytes} bytes, {expects}");
+        }
     }
 
     #[tokio::test]
     async fn json_is_read_however_it_is_cut() {
-        for body in [chunked(&["[1,2", ",3]"]), chunked(&["[1,2,3]"]), Body::from(" [1,2,3]\n")] {
-            assert_eq!(limited_json_body::<Vec<u8>>(body, 9, WITHIN, &mut held(9)).await.unwrap(), [1, 2, 3]);
+        for request in
+            [chunked(&["[1,2", ",3]"]), chunked(&["[1,2,3]"]), Request::new(Body::from(" [1,2,3]\n"))]
+        {
+            assert_eq!(
+                limited_json_body::<Vec<u8>>(request, 9, WITHIN, &mut held(9)).await.unwrap(),
+                [1, 2, 3]
+            );
         }
     }
 
     #[tokio::test]
     async fn what_is_too_large_or_malformed_is_told_apart() {
-        let read = async |body: Body| limited_json_body::<Vec<u8>>(body, 8, WITHIN, &mut held(9)).await;
+        let read =
+            async |request: Request| limited_json_body::<Vec<u8>>(request, 8, WITHIN, &mut held(9)).await;
         assert!(matches!(read(chunked(&["[1,2", ",3,4]"])).await, Err(BodyError::TooLarge(8))));
         assert!(matches!(read(chunked(&["[1,2"])).await, Err(BodyError::Malformed(_))));
-        assert!(matches!(read(Body::empty()).await, Err(BodyError::Malformed(_))));
+        assert!(matches!(read(Request::new(Body::empty())).await, Err(BodyError::Malformed(_))));
         let broken = stream::iter([Ok("["), Err(std::io::Error::other("gone"))]);
-        assert!(matches!(read(Body::from_stream(broken)).await, Err(BodyError::Broken(_))));
+        assert!(matches!(read(Request::new(Body::from_stream(broken))).await, Err(BodyError::Broken(_))));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_never_comes_is_given_up() {
         let silent = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
-        let read = limited_json_body::<Vec<u8>>(silent, 8, WITHIN, &mut held(9)).await;
+        let read = limited_json_body::<Vec<u8>>(Request::new(silent), 8, WITHIN, &mut held(9)).await;
         assert!(matches!(read, Err(BodyError::TooSlow)));
         let silent = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
         assert!(matches!(Incoming::new(silent, WITHIN).next().await, Some(Err(IncomingError::Idle))));
@@ -217,11 +277,14 @@ mod tests {
 
     #[tokio::test]
     async fn no_more_is_held_than_there_is_room_for() {
-        let body = || chunked(&["[1,", "2,", "3]"]);
+        let request = || chunked(&["[1,", "2,", "3]"]);
         let mut share = held(6);
-        let read = limited_json_body::<Vec<u8>>(body(), 100, WITHIN, &mut share).await;
+        let read = limited_json_body::<Vec<u8>>(request(), 100, WITHIN, &mut share).await;
         assert!(matches!(read, Err(BodyError::Spent(BudgetExceeded::Own))), "{read:?}");
         let mut share = held(7);
-        assert_eq!(limited_json_body::<Vec<u8>>(body(), 100, WITHIN, &mut share).await.unwrap(), [1, 2, 3]);
+        assert_eq!(
+            limited_json_body::<Vec<u8>>(request(), 100, WITHIN, &mut share).await.unwrap(),
+            [1, 2, 3]
+        );
     }
 }

@@ -17,6 +17,7 @@ pub(super) const CASES: &[Case] = cases![
     a_target_may_name_the_whole_address,
     heads_have_bounds,
     a_refused_key_ends_a_request_before_its_body,
+    a_body_that_is_declared_too_large_is_not_asked_for,
     http_2_is_spoken_without_being_asked;
 ];
 
@@ -270,6 +271,22 @@ fn a_refused_key_ends_a_request_before_its_body(api: &Api) {
     }
     let head = Request::new("HEAD", "/api/v1/vm").header("x-api-key", "api-wrong").send(&api.address);
     head.expect_rejection();
+}
+
+fn a_body_that_is_declared_too_large_is_not_asked_for(api: &Api) {
+    let head = |length: usize| {
+        let (host, prefix, key) = (&api.address, api.address.prefix(), &api.key);
+        format!(
+            "POST {prefix}/api/v1/chats HTTP/1.1\r\nhost: {host}\r\nx-api-key: {key}\r\ncontent-length: {length}\r\nexpect: 100-continue\r\n\r\n"
+        )
+    };
+    let mut connection = Connection::open(&api.address).expect("a connection");
+    assert!(connection.write(head(1 << 30).as_bytes()));
+    connection.response("POST").expect("an answer").expect_code(413, "TOO_LARGE");
+    assert!(connection.is_closed(), "a body that comes all the same is not taken for a request");
+    let mut connection = Connection::open(&api.address).expect("a connection");
+    assert!(connection.write(head(2).as_bytes()));
+    assert_eq!(connection.bytes(12).as_deref(), Some(&b"HTTP/1.1 100"[..]), "a small one is");
 }
 
 /// Encodes a frame of HTTP/2.
