@@ -16,8 +16,8 @@ export type ErrorCode =
 
 /** Why an answer could not be finished. Codes may be added. */
 export type AnswerErrorCode =
-  | "MODEL_UNAVAILABLE" | "MODEL_REJECTED" | "CONTEXT_TOO_LONG" | "INSUFFICIENT_CREDITS" | "SPENDING_LIMIT"
-  | "MACHINE_FAILED" | "TOO_MANY_STEPS" | "OUTPUT_EXHAUSTED" | "MODEL_REFUSED" | "INTERNAL"
+  | "MODEL_UNAVAILABLE" | "MODEL_REJECTED" | "AGENT_UNAVAILABLE" | "CONTEXT_TOO_LONG" | "INSUFFICIENT_CREDITS"
+  | "SPENDING_LIMIT" | "MACHINE_FAILED" | "TOO_MANY_STEPS" | "OUTPUT_EXHAUSTED" | "MODEL_REFUSED" | "INTERNAL"
   | (string & {});
 
 export interface VmStatus {

@@ -127,6 +127,7 @@ answer-stopped = Zastaveno. Co je napsáno, zůstává.
 answer-complete = Odpověď je hotová.
 answer-model-unavailable = Model není dostupný. Zeptejte se znovu později.
 answer-model-rejected = Model požadavek odmítl.
+answer-agent-unavailable = Zvolený agent už není k dispozici. Zeptejte se znovu s jiným.
 answer-context-too-long = Konverzace je pro model příliš dlouhá. Začněte novou.
 answer-insufficient-credits = Kredity účtu došly.
 answer-spending-limit = Klíč, se kterým byla otázka položena, vyčerpal svůj limit.

@@ -126,6 +126,7 @@ answer-stopped = Stopped. What was written stands.
 answer-complete = The answer is complete.
 answer-model-unavailable = The model could not be reached. Ask again later.
 answer-model-rejected = The model rejected the request.
+answer-agent-unavailable = The agent that was asked is no longer there. Ask again with another one.
 answer-context-too-long = The conversation has become too long for the model. Start a new one.
 answer-insufficient-credits = The credits of the account ran out.
 answer-spending-limit = The key with which this was asked has reached its limit.

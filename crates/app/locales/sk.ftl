@@ -127,6 +127,7 @@ answer-stopped = Zastavené. Čo je napísané, zostáva.
 answer-complete = Odpoveď je hotová.
 answer-model-unavailable = Model nie je dostupný. Opýtajte sa znova neskôr.
 answer-model-rejected = Model požiadavku odmietol.
+answer-agent-unavailable = Zvolený agent už nie je k dispozícii. Opýtajte sa znova s iným.
 answer-context-too-long = Konverzácia je pre model príliš dlhá. Začnite novú.
 answer-insufficient-credits = Kredity účtu sa minuli.
 answer-spending-limit = Kľúč, s ktorým bola otázka položená, vyčerpal svoj limit.

@@ -1,7 +1,8 @@
-//! Fails an answer that can't make progress: its record is damaged, or each attempt failed. The reserved credits are
-//! released.
+//! Fails an answer that can't make progress: its record is damaged, its agent is gone, or each attempt failed. The
+//! reserved credits are released.
 
 use domain::answer::{Answer, AnswerError, Change, Ending, ErrorCode, Stamp};
+use domain::excerpt::Excerpt;
 use domain::id::PostingId;
 use store::StoreError;
 use store::conversations::{self, ConversationError, StoredAnswer};
@@ -10,10 +11,20 @@ use store::turns::{self, ClaimedTurn, Fence, TurnError};
 use super::shared::Shared;
 use crate::spans::Spans;
 
-const MESSAGE: &str = "The answer was ended: the service could not go on with it.";
+/// Returns the error of an answer that the service could not go on with.
+pub(super) fn internal() -> AnswerError {
+    let message = "The answer was ended: the service could not go on with it.".to_owned();
+    AnswerError { code: ErrorCode::Internal, message }
+}
+
+/// Returns the error of an answer whose agent is gone. Another agent may have other tools, so it does not take over.
+pub(super) fn no_agent(agent: &str) -> AnswerError {
+    let message = format!("The answer was ended: the agent {} is no longer there.", Excerpt(agent));
+    AnswerError { code: ErrorCode::AgentUnavailable, message }
+}
 
 /// Completes the answer with an error, because of `why`, and returns whether nothing is left to do.
-pub(super) async fn end(shared: &Shared, claimed: ClaimedTurn, why: &str) -> bool {
+pub(super) async fn end(shared: &Shared, claimed: ClaimedTurn, error: AnswerError, why: &str) -> bool {
     let (fence, id) = (claimed.fence, claimed.fence.answer);
     tracing::error!(answer = %id, attempts = claimed.attempts, why, "answer failed");
     let (account, conversation) = (claimed.account, claimed.conversation);
@@ -35,7 +46,6 @@ pub(super) async fn end(shared: &Shared, claimed: ClaimedTurn, why: &str) -> boo
         };
     let mut answer = found.unwrap_or_else(|| Answer::new(id, &[]));
     answer.stamp = Stamp { epoch: fence.epoch, revision: 0 };
-    let error = AnswerError { code: ErrorCode::Internal, message: MESSAGE.to_owned() };
     answer.fold(Stamp { revision: 1, ..answer.stamp }, Change::Ended(Ending::Failed(error)));
     let last = turns::Completion {
         text: answer.text(),

@@ -11,7 +11,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::answer::{Change, Stamp};
+use domain::answer::{AnswerError, Change, Stamp};
 use domain::catalog::ModelLimits;
 use domain::step::{Item, StepError, StepEvent, StepRequest, ToolSpec};
 use domain::time::Timestamp;
@@ -102,12 +102,7 @@ async fn attempt(
     let answer = claimed.fence.answer;
     let tried_for = shared.parts.environment.now().since(claimed.attempts_since);
     if claimed.attempts > ATTEMPTS_MAX && tried_for >= ATTEMPTS_TIME_MIN {
-        let why = "too many leases without progress";
-        return if give_up::end(shared, claimed, why).await {
-            TurnOutcome::Over
-        } else {
-            TurnOutcome::GiveBack
-        };
+        return fail(shared, claimed, give_up::internal(), "too many leases without progress").await;
     }
     // An answer that breaks its turn must not stay leased for ever.
     let ended = AssertUnwindSafe(Box::pin(work(shared, claimed, given))).catch_unwind().await;
@@ -115,6 +110,11 @@ async fn attempt(
         tracing::error!(%answer, "turn task panicked");
         TurnOutcome::GiveBack
     })
+}
+
+/// Fails the answer, because of `why`.
+async fn fail(shared: &Shared, claimed: ClaimedTurn, error: AnswerError, why: &str) -> TurnOutcome {
+    if give_up::end(shared, claimed, error, why).await { TurnOutcome::Over } else { TurnOutcome::GiveBack }
 }
 
 async fn work(
@@ -128,17 +128,18 @@ async fn work(
         Ok(None) => return TurnOutcome::Over,
         // Damaged data cannot be read later either.
         Err(error @ StoreError::Damaged { .. }) => {
-            return if give_up::end(shared, claimed, &error.to_string()).await {
-                TurnOutcome::Over
-            } else {
-                TurnOutcome::GiveBack
-            };
+            return fail(shared, claimed, give_up::internal(), &error.to_string()).await;
         }
         Err(error) => {
             tracing::error!(%answer, %error, "answer load failed");
             return TurnOutcome::GiveBack;
         }
     };
+    let library = shared.parts.plugins.library();
+    let is_stopped = claimed.stop_requested || record.stop_requested;
+    if let Some(agent) = record.agent.as_deref().filter(|agent| !is_stopped && !library.has_agent(agent)) {
+        return fail(shared, claimed, give_up::no_agent(agent), "its agent is gone").await;
+    }
     let (events, mut inbox) = mpsc::channel(INBOX_MAX);
     // A stop must not wait for lists of tools.
     let tools = tokio::select! {

@@ -94,6 +94,12 @@ impl Library {
         look_up(&self.agents, word)
     }
 
+    /// Returns true if there is an agent with this full name.
+    #[must_use]
+    pub fn has_agent(&self, full_name: &str) -> bool {
+        self.agents.iter().any(|agent| agent.full_name == full_name)
+    }
+
     /// Returns the agent with this full name, or the default agent if it is missing or none is named.
     #[must_use]
     pub fn agent_or_default(&self, full_name: Option<&str>) -> Option<&Agent> {

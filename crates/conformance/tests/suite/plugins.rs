@@ -248,6 +248,25 @@ fn an_answer_goes_on_after_a_crash_between_a_skill_and_what_follows() {
 }
 
 #[test]
+fn an_answer_whose_agent_is_gone_ends_and_says_so() {
+    let (Stage { vendor, api, mut service, .. }, folder) = with_plugins();
+    let question = json!({ "input": "May I deduct it?", "agentId": "tax:adviser" });
+    vendor.will([Say::text("Half"), Say::Hold]);
+    let answer = api.accepted(&question);
+    vendor.wait_held(1);
+    service.kill();
+    fs::remove_dir_all(folder.path().join("tax/agents")).expect("it was there");
+    service.restart();
+    let failed = api.completed(&answer);
+    assert_eq!(failed["error"]["code"], "AGENT_UNAVAILABLE", "no other agent takes over: {failed}");
+    let message = failed["error"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("tax:adviser"), "{message}");
+    api.send(&question).expect_code(400, "UNKNOWN_AGENT");
+    let next = api.accepted(&json!({ "input": "And now?", "chatId": answer["chatId"] }));
+    assert_eq!(api.completed(&next)["error"], Value::Null, "the default agent answers what names none");
+}
+
+#[test]
 fn plugins_are_listed_and_checked_from_the_terminal() {
     let service = Service::start(Options::default());
     let folder = tempfile::tempdir().expect("a folder");

@@ -16,6 +16,8 @@ pub enum ErrorCode {
     ModelUnavailable,
     /// The model's server rejected the request.
     ModelRejected,
+    /// The agent of the question is no longer there.
+    AgentUnavailable,
     /// The context exceeds the model's window.
     ContextTooLong,
     /// The account's credits ran out.
@@ -36,9 +38,10 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// Every code.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::ModelUnavailable,
         Self::ModelRejected,
+        Self::AgentUnavailable,
         Self::ContextTooLong,
         Self::InsufficientCredits,
         Self::SpendingLimit,
@@ -55,6 +58,7 @@ impl ErrorCode {
         match self {
             Self::ModelUnavailable => "MODEL_UNAVAILABLE",
             Self::ModelRejected => "MODEL_REJECTED",
+            Self::AgentUnavailable => "AGENT_UNAVAILABLE",
             Self::ContextTooLong => "CONTEXT_TOO_LONG",
             Self::InsufficientCredits => "INSUFFICIENT_CREDITS",
             Self::SpendingLimit => "SPENDING_LIMIT",

@@ -112,6 +112,9 @@ const fn answer_remedy(code: ErrorCode) -> &'static str {
         ErrorCode::ModelRejected => {
             "The model's vendor refused the request. Name another model; the operator's log has the reason."
         }
+        ErrorCode::AgentUnavailable => {
+            "The agent of the question was removed while the answer was written. Ask another agent of the catalog."
+        }
         ErrorCode::ContextTooLong => {
             "The conversation or its files do not fit into the model. Begin a new conversation, or attach less."
         }
