@@ -51,8 +51,6 @@ pub struct Progress {
     pub ended: bool,
     /// Set when its conversation is deleted.
     pub deleted: bool,
-    /// Set when the next answer of the conversation has begun.
-    pub followed: bool,
 }
 
 /// An answer in progress, or one that was in progress when its first reader arrived.
@@ -187,8 +185,7 @@ impl LiveAnswer {
         let Stamp { epoch, revision } = state.answer.stamp;
         state.answer.fold(Stamp { epoch, revision: revision + 1 }, Change::Ended(Ending::Stopped));
         state.shot = None;
-        let (stamp, followed) = (state.answer.stamp, self.next.get().is_some());
-        self.progress.send_replace(Progress { stamp, ended: true, deleted: true, followed });
+        self.progress.send_replace(Progress { stamp: state.answer.stamp, ended: true, deleted: true });
     }
 
     fn notify(&self, answer: &Answer) {
@@ -201,7 +198,8 @@ impl LiveAnswer {
     fn follow(&self, next: Arc<LiveAnswer>) {
         // Answers of a conversation begin one after another, so this one has no successor yet.
         if self.next.set(next).is_ok() {
-            self.progress.send_modify(|progress| progress.followed = true);
+            // Wakes the readers of the conversation, which find the next answer here.
+            self.progress.send_modify(|_| ());
         }
     }
 
