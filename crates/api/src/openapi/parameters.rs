@@ -78,10 +78,9 @@ pub(crate) struct Ranged {
     /// One range of bytes, answered with 206. Several ranges are answered with the whole file.
     #[param(rename = "Range", value_type = String, required = false, example = "bytes=0-1023")]
     range: Option<String>,
-    /// An entity tag or a time: the range is sent only if the file is still that one, otherwise the whole file.
-    #[param(
-        rename = "If-Range", value_type = String, required = false, example = "Sat, 21 Nov 2026 09:30:00 GMT"
-    )]
+    /// An entity tag: the range is sent only if the file still has it, otherwise the whole file. A time gets the whole file,
+    /// because a file may change twice within a second.
+    #[param(rename = "If-Range", value_type = String, required = false, example = "\"2f-6a1b-5e\"")]
     if_range: Option<String>,
     /// A time: 304 when the file was not changed since. Passed over beside `If-None-Match`.
     #[param(

@@ -68,8 +68,8 @@ fn a_range_of_another_file_is_the_whole_file(api: &Api) {
     let (tag, time) = (first.header("etag").expect("a tag"), first.header("last-modified").expect("a time"));
     let part = |condition: &str| get(api, &target, &[("range", "bytes=1-2"), ("if-range", condition)]);
     assert_eq!(part(tag).expect_status(206).text(), "12");
-    assert_eq!(part(time).expect_status(206).text(), "12");
-    for other in ["\"another\"", &format!("W/{tag}"), "Sat, 01 Jan 2000 00:00:00 GMT", "nonsense", ""] {
+    // A file may change twice within the second of its time.
+    for other in ["\"another\"", &format!("W/{tag}"), time, "Sat, 01 Jan 2000 00:00:00 GMT", "nonsense", ""] {
         assert_eq!(part(other).expect_status(200).body, DIGITS, "{other:?}");
     }
     path_of(api.upload("d.txt", b"abcdefghij"));

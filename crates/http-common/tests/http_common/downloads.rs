@@ -96,7 +96,7 @@ async fn what_the_client_has_is_not_sent_again() {
         assert_eq!(get(&host, Method::GET, asked).await.unwrap().status(), 200, "{asked:?}");
     }
     let range = ("range", "bytes=0-0");
-    for (if_range, status) in [(&*tag, 206), (&*modified, 206), ("\"old\"", 200)] {
+    for (if_range, status) in [(&*tag, 206), (&*modified, 200), ("\"old\"", 200)] {
         let response = get(&host, Method::GET, &[range, ("if-range", if_range)]).await.unwrap();
         assert_eq!(response.status(), status, "{if_range}");
     }
