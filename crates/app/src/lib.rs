@@ -153,6 +153,36 @@ composed! {
     welcome::Welcome { first_owner, sessions },
 }
 
+impl State {
+    fn new(service: &Service, config: AppConfig, guard: &RateLimiter) -> Self {
+        Self(Arc::new(Parts {
+            access: service.access.clone(),
+            answers: service.answers.clone(),
+            budgets: guard.budgets.clone(),
+            catalogs: service.catalogs.clone(),
+            conversations: service.conversations.clone(),
+            credentials: service.credentials.clone(),
+            ending: Ending(config.ending),
+            environment: config.environment,
+            files: service.files.clone(),
+            first_owner: service.first_owner.clone(),
+            history: service.history.clone(),
+            operators: service.operators.clone(),
+            owner: service.owner.clone(),
+            questions: service.questions.clone(),
+            sessions: service.sessions.clone(),
+            settings: config.settings,
+            sign_in_limits: Arc::default(),
+            single_sign_on: service.single_sign_on.clone(),
+            upload_limits: UploadLimits {
+                size_max_bytes: config.upload_max_bytes,
+                stall_timeout: config.stall_timeout,
+            },
+            vm: service.vm.clone(),
+        }))
+    }
+}
+
 /// Cancelled when the service shuts down.
 #[derive(Debug, Clone)]
 struct Ending(CancellationToken);
@@ -165,43 +195,35 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         body_timeout: config.body_timeout,
         tls: config.tls,
     };
-    let state = State(Arc::new(Parts {
-        access: service.access.clone(),
-        answers: service.answers.clone(),
-        budgets: guard.budgets.clone(),
-        catalogs: service.catalogs.clone(),
-        conversations: service.conversations.clone(),
-        credentials: service.credentials.clone(),
-        ending: Ending(config.ending),
-        environment: config.environment,
-        files: service.files.clone(),
-        first_owner: service.first_owner.clone(),
-        history: service.history.clone(),
-        operators: service.operators.clone(),
-        owner: service.owner.clone(),
-        questions: service.questions.clone(),
-        sessions: service.sessions.clone(),
-        settings: config.settings,
-        sign_in_limits: Arc::default(),
-        single_sign_on: service.single_sign_on.clone(),
-        upload_limits: UploadLimits {
-            size_max_bytes: config.upload_max_bytes,
-            stall_timeout: config.stall_timeout,
-        },
-        vm: service.vm.clone(),
-    }));
-    let routes = Router::new();
-    #[cfg(debug_assertions)]
-    let routes =
-        routes.route(paths::DESIGN, get(design::show)).route(paths::DESIGN_STYLE, get(assets::design));
-    routes
-        .route(paths::HOME, get(ask::show))
+    Router::new()
+        .merge(session_routes())
+        .merge(conversation_routes())
+        .merge(file_routes())
+        .merge(account_routes())
+        .merge(operator_routes())
+        .merge(asset_routes())
+        .method_not_allowed_fallback(page_of_form)
+        // The layer has read the form within its own bounds.
+        .layer(DefaultBodyLimit::disable())
+        .with_state(State::new(service, config, &guard))
+        .layer(from_fn_with_state(layer, visit::visit))
+}
+
+/// Routes signing in and out, and the choice of a language.
+fn session_routes() -> Router<State> {
+    Router::new()
         .route(paths::SIGN_IN, get(sign_in::show).post(sign_in::sign_in))
         .route(paths::SIGN_IN_ELSEWHERE, get(single_sign_on::begin))
         .route(paths::SIGN_IN_CALLBACK, get(single_sign_on::complete))
         .route(paths::WELCOME, get(welcome::show).post(welcome::create))
         .route(paths::SIGN_OUT, post(sign_in::sign_out))
         .route(paths::LANGUAGE, post(language::choose))
+}
+
+/// Routes questions, answers and their history.
+fn conversation_routes() -> Router<State> {
+    Router::new()
+        .route(paths::HOME, get(ask::show))
         .route(paths::ASK, post(ask::ask))
         .route(paths::CONVERSATION, get(conversation::show))
         .route(paths::FOLLOW_UP, post(ask::follow_up))
@@ -217,6 +239,11 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         .route(paths::HISTORY, get(history::show))
         .route(paths::EVENTS, get(events::follow))
         .route(paths::CARD, get(cited::card))
+}
+
+/// Routes the files of the workspace.
+fn file_routes() -> Router<State> {
+    Router::new()
         .route(paths::FILES, get(files::show))
         .route(paths::FILE, get(files::show))
         .route(paths::UPLOAD, post(files::upload))
@@ -226,6 +253,11 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         .route(paths::INDEXING, get(files::states))
         .route(paths::NEW_FOLDER, post(files::create_folder))
         .route(paths::DELETE_FILE, post(files::delete))
+}
+
+/// Routes keys, machine, credits and credentials of an account.
+fn account_routes() -> Router<State> {
+    Router::new()
         .route(paths::KEYS, get(keys::show).post(keys::create))
         .route(paths::REVOKE_KEY, post(keys::revoke))
         .route(paths::MACHINE, get(machine::show))
@@ -240,6 +272,10 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         .route(paths::END_SESSION, post(credentials::end_session))
         .route(paths::SIGN_OUT_EVERYWHERE, post(credentials::sign_out_everywhere))
         .route(paths::DELETE_ACCOUNT, post(credentials::delete_account))
+}
+
+fn operator_routes() -> Router<State> {
+    Router::new()
         .route(paths::OPERATOR, get(operator::show))
         .route(paths::OPERATOR_AUDIT, get(operator::show_audit))
         .route(paths::OPERATOR_PLUGINS, get(operator::show_plugins))
@@ -249,14 +285,17 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         .route(paths::OPERATOR_CREDITS, post(operator::grant))
         .route(paths::OPERATOR_MACHINE, post(operator::change_machine))
         .route(paths::OPERATOR_DELETE, post(operator::delete))
+}
+
+fn asset_routes() -> Router<State> {
+    let routes = Router::new()
         .route(paths::STYLE, get(assets::style))
         .route(paths::SCRIPT, get(assets::script))
-        .route(paths::ICON, get(assets::icon))
-        .method_not_allowed_fallback(page_of_form)
-        // The layer has read the form within its own bounds.
-        .layer(DefaultBodyLimit::disable())
-        .with_state(state)
-        .layer(from_fn_with_state(layer, visit::visit))
+        .route(paths::ICON, get(assets::icon));
+    #[cfg(debug_assertions)]
+    let routes =
+        routes.route(paths::DESIGN, get(design::show)).route(paths::DESIGN_STYLE, get(assets::design));
+    routes
 }
 
 /// Leads to the page of a form, whose address a browser shows after the form was refused.
