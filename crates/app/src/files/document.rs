@@ -3,7 +3,7 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use control::UseCaseError;
-use control::preview::{CitedOnPage, Mark, PAGES_MAX, PageSize, Preview};
+use control::preview::{CitedOnPage, Mark, PAGES_MAX, PageSize, Preview, PreviewText};
 use domain::citation::{PageKind, Place};
 use domain::image::ImageKind;
 use domain::unread::UnreadReason;
@@ -36,6 +36,7 @@ pub(super) struct DocumentView {
 
 /// A page, or a document without pages.
 pub(super) struct PageView {
+    number: Option<u32>,
     pub(super) title: Option<String>,
     pub(super) picture: Option<Picture>,
     pub(super) text: MarkedText,
@@ -46,6 +47,10 @@ pub(super) struct PageView {
 }
 
 impl PageView {
+    fn new(number: Option<u32>, title: Option<String>) -> Self {
+        Self { number, title, picture: None, text: MarkedText::default(), sheet: None, is_cited: false }
+    }
+
     /// Returns true of the page with the cited passage, if no part of its picture shows it.
     pub(super) fn is_cited_whole(&self) -> bool {
         self.is_cited && self.picture.as_ref().is_none_or(|picture| picture.marks.is_empty())
@@ -164,18 +169,40 @@ fn view(
     first: u32,
     preview: Preview,
 ) -> DocumentView {
+    let mut pages = drawn_pages(texts, file, href, first, &preview.sizes);
+    add_texts(&mut pages, texts, &preview.unit, preview.texts);
+    if let Some(cited) = cited {
+        mark(&mut pages, cited, preview.marks);
+    }
+    if preview.unit == "sheet" {
+        for page in &mut pages {
+            page.sheet = Some(Sheet::of(&page.text));
+        }
+    }
+    let is_sheet_cut = pages.iter().filter_map(|page| page.sheet.as_ref()).any(|sheet| sheet.is_cut);
+    let is_cut = preview.truncated || is_sheet_cut;
     let total = preview.pages.unwrap_or_default();
-    let version = version(file);
-    let unit = match preview.unit.as_str() {
-        "slide" => "document-slide",
-        "sheet" => "document-sheet",
-        "section" => "document-section",
-        "file" => "document-file",
-        _ => "document-page",
+    let numbers = || pages.iter().filter_map(|page| page.number);
+    let (last, is_range, range) = if preview.unit == "file" {
+        let last = numbers().max().unwrap_or(first);
+        (last, first > 1 || last < total, "document-range-files")
+    } else {
+        let last = first.saturating_add(PAGES_MAX - 1).min(total);
+        (last, total > PAGES_MAX && numbers().all(|number| number <= last), "document-range")
     };
-    let mut pages = Vec::<PageView>::new();
-    let mut numbers = Vec::<Option<u32>>::new();
-    for (number, size) in (first..).zip(&preview.sizes) {
+    DocumentView {
+        range: is_range.then(|| texts.with(range, "pages", format!("{first}–{last} / {total}"))),
+        previous: (is_range && first > 1).then(|| first.saturating_sub(PAGES_MAX).max(1)),
+        next: (is_range && last < total).then_some(last + 1),
+        is_cut,
+        pages,
+    }
+}
+
+/// Returns the pages that the machine draws, from `first` on, still without their texts.
+fn drawn_pages(texts: Texts, file: &OpenFile, href: &str, first: u32, sizes: &[PageSize]) -> Vec<PageView> {
+    let version = version(file);
+    let drawn = (first..).zip(sizes).map(|(number, size)| {
         let (width, height) = size.picture();
         let title = texts.with("document-page", "page", number.to_string());
         let picture = Picture {
@@ -186,28 +213,27 @@ fn view(
             size: *size,
             marks: Vec::new(),
         };
-        numbers.push(Some(number));
-        pages.push(PageView {
-            title: Some(title),
-            picture: Some(picture),
-            text: MarkedText::default(),
-            sheet: None,
-            is_cited: false,
-        });
-    }
-    for text in preview.texts {
-        let at = numbers.iter().position(|number| *number == text.page).unwrap_or_else(|| {
-            numbers.push(text.page);
-            pages.push(PageView {
-                title: text.page.map(|page| {
-                    let title = texts.with(unit, "page", page.to_string());
-                    text.name.as_ref().map_or(title.clone(), |name| format!("{title} · {}", shown_name(name)))
-                }),
-                picture: None,
-                text: MarkedText::default(),
-                sheet: None,
-                is_cited: false,
+        PageView { picture: Some(picture), ..PageView::new(Some(number), Some(title)) }
+    });
+    drawn.collect()
+}
+
+/// Adds texts to their pages, and pages for those that are not drawn.
+fn add_texts(pages: &mut Vec<PageView>, texts: Texts, unit: &str, found: Vec<PreviewText>) {
+    let key = match unit {
+        "slide" => "document-slide",
+        "sheet" => "document-sheet",
+        "section" => "document-section",
+        "file" => "document-file",
+        _ => "document-page",
+    };
+    for text in found {
+        let at = pages.iter().position(|page| page.number == text.page).unwrap_or_else(|| {
+            let title = text.page.map(|page| {
+                let title = texts.with(key, "page", page.to_string());
+                text.name.as_ref().map_or(title.clone(), |name| format!("{title} · {}", shown_name(name)))
             });
+            pages.push(PageView::new(text.page, title));
             pages.len() - 1
         });
         let shown = &mut pages[at].text.before;
@@ -216,43 +242,16 @@ fn view(
         }
         shown.push_str(&text.text);
     }
-    if let Some(cited) = cited {
-        mark(&mut pages, &numbers, cited, preview.marks);
-    }
-    if preview.unit == "sheet" {
-        for page in &mut pages {
-            page.sheet = Some(Sheet::of(&page.text));
-        }
-    }
-    let is_sheet_cut = pages.iter().filter_map(|page| page.sheet.as_ref()).any(|sheet| sheet.is_cut);
-    let last = first.saturating_add(PAGES_MAX - 1).min(total);
-    let (last, is_range, range) = match preview.unit.as_str() {
-        "file" => {
-            let last = numbers.iter().flatten().copied().max().unwrap_or(first);
-            (last, first > 1 || last < total, "document-range-files")
-        }
-        _ => {
-            let is_range = total > PAGES_MAX && numbers.iter().flatten().all(|number| *number <= last);
-            (last, is_range, "document-range")
-        }
-    };
-    DocumentView {
-        pages,
-        range: is_range.then(|| texts.with(range, "pages", format!("{first}–{last} / {total}"))),
-        previous: (is_range && first > 1).then(|| first.saturating_sub(PAGES_MAX).max(1)),
-        next: (is_range && last < total).then_some(last + 1),
-        is_cut: preview.truncated || is_sheet_cut,
-    }
 }
 
 /// Marks the cited passage on its page, or in the first text that has it, and the page.
-fn mark(pages: &mut [PageView], numbers: &[Option<u32>], cited: &CitedPassage, marks: Vec<Mark>) {
+fn mark(pages: &mut [PageView], cited: &CitedPassage, marks: Vec<Mark>) {
     let page = match &cited.place {
         Place::File { page, .. } => *page,
         Place::Web { .. } => None,
     };
-    for (view, number) in pages.iter_mut().zip(numbers) {
-        if page.is_some() && *number != page {
+    for view in pages {
+        if page.is_some() && view.number != page {
             continue;
         }
         if let Some(passage) = &cited.text {
