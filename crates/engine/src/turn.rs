@@ -11,7 +11,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::answer::{AnswerError, Change, Stamp};
+use domain::answer::{Answer, AnswerError, Change, Stamp};
 use domain::catalog::ModelLimits;
 use domain::step::{Item, StepError, StepEvent, StepRequest, ToolSpec};
 use domain::time::Timestamp;
@@ -41,7 +41,7 @@ use super::turn_store::TurnStore;
 use super::web::{self, WebPolicy};
 use super::{give_up, setup};
 use crate::settle::{settle, settle_surely};
-use live::{LiveAnswer, Meta};
+use live::{Live, LiveAnswer, Meta};
 
 /// The backoff before a failed answer is released; doubles with each attempt in a row.
 const REST: Duration = Duration::from_secs(1);
@@ -80,6 +80,19 @@ pub(super) async fn run(
     // else would notify them.
     let settled = settle_surely(&shared.parts.store, &shared.parts.live, &meta);
     shared.shutdown.run_until_cancelled(settled).await;
+}
+
+/// Begins the answer for its readers, or restarts it. One of a deleted conversation has none.
+fn begin_live(live: &Live, claimed: &ClaimedTurn, record: &TurnRecord, answer: &Answer) -> Arc<LiveAnswer> {
+    let meta = Meta { created_at: record.created_at, model: record.model.clone(), ..claimed_meta(claimed) };
+    let begun = if record.deleted {
+        live.delete(claimed.conversation);
+        Arc::new(LiveAnswer::new(meta, answer.clone()))
+    } else {
+        live.begin(meta, answer.clone())
+    };
+    begun.restart(answer.clone());
+    begun
 }
 
 /// Returns the metadata that a claim holds.
@@ -323,15 +336,7 @@ impl TurnRunner {
             shared.parts.web.clone(),
             reads,
         ));
-        let meta =
-            Meta { created_at: record.created_at, model: record.model.clone(), ..claimed_meta(&claimed) };
-        let live = if record.deleted {
-            shared.parts.live.delete(claimed.conversation); // nobody finds it any more
-            Arc::new(LiveAnswer::new(meta, turn.answer().clone()))
-        } else {
-            shared.parts.live.begin(meta, turn.answer().clone())
-        };
-        live.restart(turn.answer().clone());
+        let live = begin_live(&shared.parts.live, &claimed, &record, turn.answer());
         let guard = match shared.parts.machines.turn(claimed.account).await {
             Ok(guard) => guard,
             Err(error) => {
