@@ -197,6 +197,18 @@ fn inside(file: &Path, limits: &Limits) -> Option<String> {
     file.strip_prefix(&limits.workspace).ok().map(path::display_path)
 }
 
+/// The outcome of reading an attached file.
+enum AttachedRead {
+    /// The text and the images that are shown of it.
+    Output(ToolOutput),
+    /// It cannot be read.
+    Unread(ExtractionProblem),
+    /// It cannot be read because of files in it, one of which ended the worker. What else is in it can be searched.
+    PartlyRead(ExtractionProblem),
+    /// No time was left for it.
+    OutOfTime,
+}
+
 /// Reads the attached files, each in a worker of its own, so that a file that crashes its parser does not affect
 /// the others.
 pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> ToolOutput {
@@ -205,62 +217,20 @@ pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> 
     let mut output = ToolOutput { text: "Attached files:".to_owned(), ..ToolOutput::default() };
     let mut not_shown = Vec::new();
     for path in arguments.paths.iter().take(domain::limits::ATTACHMENTS_MAX) {
-        let found = found(path, limits).await;
-        let problem = match (&limits.library, &found) {
-            (Some(library), Some(found)) => library.problem(&found.path, found.stamp).await,
-            _ => None,
-        };
-        // Its worker may have been ended by one of the files in it.
-        let partial = problem.clone().filter(|problem| problem.reason == UnreadReason::InnerFiles);
-        // An image may be shown, and so may a document of which a part is searched.
-        let problem = problem.filter(|problem| {
-            use UnreadReason::{Image, Images, InnerFiles, Long, NoText, ScannedPages};
-            !matches!(problem.reason, Image | Images(_) | InnerFiles | Long | NoText | ScannedPages)
-        });
-        let left = until.saturating_duration_since(Instant::now());
-        let time = left.min(ATTACHED_FILE_TIME_MAX);
-        let one = AttachedArguments { paths: vec![path.clone()], text_max_bytes: room };
-        let result = match problem {
-            Some(problem) => Err(problem),
-            None if time.is_zero() => {
-                output.text.push_str(&format!("\n- {}: not looked at yet; use read", plain(path)));
-                not_shown.push(path.clone());
-                continue;
-            }
-            None => match ask(Task::Attached(one), limits, time).await {
-                Ok(Answer::Output(result)) => Ok(match &found {
-                    Some(found) => with_recognized(result, found, room, limits).await,
-                    None => result,
-                }),
-                Ok(_) => Err(ExtractionProblem {
-                    reason: UnreadReason::Broken,
-                    text: "the worker gave an answer of another kind".to_owned(),
-                    passing: true,
-                }),
-                Err(error) if partial.is_some() && error.is_crash() => {
-                    not_shown.push(path.clone());
-                    partial.map_or(Ok(ToolOutput::default()), Err)
-                }
-                Err(error) => {
-                    let reason = error.reason.unwrap_or(UnreadReason::Broken);
-                    let problem = ExtractionProblem { reason, text: error.text, passing: true };
-                    if let (Some(library), Some(found), true) = (&limits.library, found, time >= FAIR_TIME) {
-                        library.store(found, Err(problem.clone())).await;
-                    }
-                    Err(problem)
-                }
-            },
-        };
-        match result {
-            Ok(result) => {
+        match read_attached(path, room, until, limits).await {
+            AttachedRead::Output(result) => {
                 if !add(&mut output, result, &mut room) {
                     not_shown.push(path.clone());
                 }
             }
-            Err(problem) => {
-                output.text.push_str(&format!("\n- {}: {}", plain(path), plain(&problem.text)));
-                let file = UnreadFile { path: path.clone(), reason: problem.reason };
-                output.unread.push(FoundUnread::from(&file));
+            AttachedRead::Unread(problem) => add_problem(&mut output, path, &problem),
+            AttachedRead::PartlyRead(problem) => {
+                not_shown.push(path.clone());
+                add_problem(&mut output, path, &problem);
+            }
+            AttachedRead::OutOfTime => {
+                output.text.push_str(&format!("\n- {}: not looked at yet; use read", plain(path)));
+                not_shown.push(path.clone());
             }
         }
     }
@@ -274,6 +244,63 @@ pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> 
         output.unread.truncate(UNREAD_MAX);
     }
     output
+}
+
+fn add_problem(output: &mut ToolOutput, path: &str, problem: &ExtractionProblem) {
+    output.text.push_str(&format!("\n- {}: {}", plain(path), plain(&problem.text)));
+    let file = UnreadFile { path: path.to_owned(), reason: problem.reason };
+    output.unread.push(FoundUnread::from(&file));
+}
+
+/// Reads one attached file, unless the index knows that it cannot be read.
+async fn read_attached(path: &str, room: usize, until: Instant, limits: &Limits) -> AttachedRead {
+    let found = found(path, limits).await;
+    let known = match (&limits.library, &found) {
+        (Some(library), Some(found)) => library.problem(&found.path, found.stamp).await,
+        _ => None,
+    };
+    let inner_files = match known {
+        Some(problem) if problem.reason == UnreadReason::InnerFiles => Some(problem),
+        // An image may be shown, and so may a document of which a part is searched.
+        Some(problem) if !may_be_shown(problem.reason) => return AttachedRead::Unread(problem),
+        _ => None,
+    };
+    let time = until.saturating_duration_since(Instant::now()).min(ATTACHED_FILE_TIME_MAX);
+    if time.is_zero() {
+        return AttachedRead::OutOfTime;
+    }
+    let asked = AttachedArguments { paths: vec![path.to_owned()], text_max_bytes: room };
+    let error = match ask(Task::Attached(asked), limits, time).await {
+        Ok(Answer::Output(result)) => {
+            return AttachedRead::Output(match &found {
+                Some(found) => with_recognized(result, found, room, limits).await,
+                None => result,
+            });
+        }
+        Ok(_) => {
+            return AttachedRead::Unread(ExtractionProblem {
+                reason: UnreadReason::Broken,
+                text: "the worker gave an answer of another kind".to_owned(),
+                passing: true,
+            });
+        }
+        Err(error) => error,
+    };
+    if let Some(problem) = inner_files.filter(|_| error.is_crash()) {
+        return AttachedRead::PartlyRead(problem);
+    }
+    let reason = error.reason.unwrap_or(UnreadReason::Broken);
+    let problem = ExtractionProblem { reason, text: error.text, passing: true };
+    if let (Some(library), Some(found), true) = (&limits.library, found, time >= FAIR_TIME) {
+        library.store(found, Err(problem.clone())).await;
+    }
+    AttachedRead::Unread(problem)
+}
+
+/// Returns true if something of a file with this problem may be shown.
+const fn may_be_shown(reason: UnreadReason) -> bool {
+    use UnreadReason::{Image, Images, InnerFiles, Long, NoText, ScannedPages};
+    matches!(reason, Image | Images(_) | InnerFiles | Long | NoText | ScannedPages)
 }
 
 /// Adds the recognized text of a scan or an image to the result of attaching it, if it fits. Images inside a document are read for
