@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -227,17 +227,21 @@ fn listen(settings: &Settings) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
+/// Prepares the data folder and locks it for this process.
+async fn lock_data(folder: &Path) -> Result<(PathBuf, File), ServeError> {
+    let data = data::prepare(folder).map_err(|error| ServeError::Data(folder.to_owned(), error))?;
+    match data::hold(&data).await.map_err(|error| ServeError::Data(data.clone(), error))? {
+        Holder::Us(lock) => Ok((data, lock)),
+        Holder::Service(_) | Holder::Nobody => Err(ServeError::Taken(data)),
+    }
+}
+
 /// Starts the service.
 pub(crate) async fn start(loaded: Loaded) -> Result<Running, ServeError> {
     let in_force = loaded.effective.iter().map(setting_in_force).collect();
     let mut settings = loaded.settings;
     fit(&mut settings, open_files());
-    let data =
-        data::prepare(&settings.data).map_err(|error| ServeError::Data(settings.data.clone(), error))?;
-    let lock = match data::hold(&data).await.map_err(|error| ServeError::Data(data.clone(), error))? {
-        Holder::Us(lock) => lock,
-        Holder::Service(_) | Holder::Nobody => return Err(ServeError::Taken(data)),
-    };
+    let (data, lock) = lock_data(&settings.data).await?;
     DiskReserve::new(&data, settings.disk).make_room_to_start();
     let tls = settings.tls.clone().map(Tls::open).transpose()?;
     let chosen = machine_driver::choose(&data, &settings).await.map_err(ServeError::Driver)?;
