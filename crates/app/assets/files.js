@@ -126,9 +126,9 @@ const uploadHere = (form) => {
     isWhole = false;
     say(form.dataset.cancelled);
     list.hidden = list.children.length === 0;
-    (list.querySelector(".remove") ?? picker).focus();
   };
-  const queue = uploadQueue(form.dataset, noteCancelled);
+  const focusNext = () => (list.querySelector(".remove") ?? picker).focus();
+  const queue = uploadQueue(form.dataset, focusNext, noteCancelled);
   list.after(queue.button);
   const addLine = (text) => {
     const line = document.createElement("li");
@@ -147,7 +147,7 @@ const uploadHere = (form) => {
   const upload = async ({ file, folders }) => {
     const name = shownName([...folders, file.name].join("/"));
     const line = addLine(name);
-    const { bar, button, sending } = queue.showProgress(line, name);
+    const { bar, removeButton, sending } = queue.showProgress(line, name);
     try {
       await send(file, { destination: within(destination, folders) }, form.dataset.failed, ...sending);
       bar.value = 1;
@@ -155,11 +155,12 @@ const uploadHere = (form) => {
       if (reason === CANCELLED) {
         line.remove();
         noteCancelled();
+        focusNext();
       } else {
         fail(line, reason);
       }
     } finally {
-      button.remove();
+      removeButton();
     }
   };
   const take = async (files) => {
@@ -297,7 +298,7 @@ const attach = (link) => {
   // Resolves to the outcome: whether the file is stored, and what is said about it.
   const add = async ({ file, folders }) => {
     const { line, label, name } = addLine(shownName([...folders, file.name].join("/")));
-    const { bar, button, sending } = queue.showProgress(label, name.textContent);
+    const { bar, removeButton, sending } = queue.showProgress(label, name.textContent);
     const isStored = (as) => ({ stored: true, said: `${uploaded}: ${as}` });
     // Another file of the same name stays: earlier questions are about it.
     const fields = { destination: folders.length > 0 ? within(UPLOADS, folders) : "", "keep-both": "on" };
@@ -329,7 +330,7 @@ const attach = (link) => {
       return { stored: false, said: "" };
     } finally {
       bar.remove();
-      button.remove();
+      removeButton();
     }
   };
   const take = (files) => uploading(async (say) => {

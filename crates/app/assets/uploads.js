@@ -175,8 +175,9 @@ const removeEmptyFolders = async (made) => {
 };
 
 // The uploads of a form: they run a few at a time and are cancelled one by one, or all by the button of the queue, which calls
-// `noteCancelled`. Folders that were made for cancelled uploads are removed unless something is in them.
-const uploadQueue = ({ cancel, cancelAll }, noteCancelled) => {
+// `noteCancelled`. `focusNext` takes the focus of a button that goes away. Folders that were made for cancelled uploads are removed
+// unless something is in them.
+const uploadQueue = ({ cancel, cancelAll }, focusNext, noteCancelled = () => {}) => {
   const button = document.createElement("button");
   Object.assign(button, { type: "button", className: "link cancel-all", textContent: cancelAll, hidden: true });
   let all = new AbortController();
@@ -187,7 +188,9 @@ const uploadQueue = ({ cancel, cancelAll }, noteCancelled) => {
   let removal = Promise.resolve();
   const count = (more) => {
     left += more;
+    const hadFocus = document.activeElement === button;
     button.hidden = left < 2;
+    if (hadFocus && button.hidden) focusNext();
   };
   button.addEventListener("click", () => {
     isCancelled = true;
@@ -195,7 +198,8 @@ const uploadQueue = ({ cancel, cancelAll }, noteCancelled) => {
     all = new AbortController();
     noteCancelled();
   });
-  // Appends the progress of an upload and a button that cancels it. Returns them, and what is given to `send`.
+  // Appends the progress of an upload and a button that cancels it. Returns the bar, what removes the button, and what is given to
+  // `send`.
   const showProgress = (parent, name) => {
     const bar = document.createElement("progress");
     Object.assign(bar, { max: 1, value: 0 });
@@ -210,8 +214,13 @@ const uploadQueue = ({ cancel, cancelAll }, noteCancelled) => {
       controller.abort();
     });
     parent.append(bar, cross);
+    const removeButton = () => {
+      const hadFocus = document.activeElement === cross;
+      cross.remove();
+      if (hadFocus) focusNext();
+    };
     const onProgress = (loaded, total) => { bar.value = loaded / total; };
-    return { bar, button: cross, sending: [onProgress, controller.signal] };
+    return { bar, removeButton, sending: [onProgress, controller.signal] };
   };
   // Makes the folders of files and runs `upload` for each file. Resolves to whether all that were left were cancelled.
   const run = async (files, destination, upload) => {

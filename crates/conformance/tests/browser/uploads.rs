@@ -137,6 +137,33 @@ fn a_large_upload_goes_on_after_the_service_was_killed() {
 }
 
 #[test]
+fn the_focus_stays_on_the_page_when_nothing_is_left_to_cancel() {
+    let script = "
+        const real = XMLHttpRequest.prototype.send;
+        window.held = [];
+        XMLHttpRequest.prototype.send = function (form) { window.held.push(() => real.call(this, form)); };
+        const files = new DataTransfer();
+        for (const name of ['a.txt', 'b.txt']) files.items.add(new File(['x'], name));
+        const picker = document.querySelector('[data-upload] input[type=file]');
+        picker.files = files.files;
+        picker.dispatchEvent(new Event('change'));";
+    let stage = Stage::signed_in(desktop(false, "en"));
+    let browser = &stage.browser;
+    stage.open("/files/uploads");
+    browser.run(script, &[]);
+    conformance::poll::until("both uploads have begun", || {
+        (browser.run("return window.held.length", &[]) == 2).then_some(())
+    });
+    browser.run("document.querySelector('.cancel-all').focus()", &[]);
+    browser.run("window.held.forEach((go) => go())", &[]);
+    browser.wait_text("Uploaded");
+    let _ = browser.find("[href='/files/uploads/b.txt']");
+    assert!(browser.find_now(".cancel-all:not([hidden])").is_none());
+    assert_eq!(browser.run("return document.activeElement === document.body", &[]), false);
+    stage.assert_quiet();
+}
+
+#[test]
 fn all_uploads_that_run_or_wait_are_cancelled_together() {
     // Files of a folder `kept/made`, of which no piece leaves the browser until it is given up.
     let script = "
