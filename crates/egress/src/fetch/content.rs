@@ -27,22 +27,37 @@ pub enum DocumentKind {
     Xlsx,
     /// An older Excel workbook.
     Xls,
+    /// An older Word document.
+    Doc,
+    /// A PowerPoint presentation.
+    Pptx,
+    /// An older PowerPoint presentation.
+    Ppt,
     /// An OpenDocument text.
     Odt,
     /// An OpenDocument spreadsheet.
     Ods,
+    /// An OpenDocument presentation.
+    Odp,
+    /// A book.
+    Epub,
     /// Rich text.
     Rtf,
 }
 
 impl DocumentKind {
-    const ALL: [(Self, &'static str, &'static str); 7] = [
+    const ALL: [(Self, &'static str, &'static str); 12] = [
         (Self::Pdf, "application/pdf", "pdf"),
         (Self::Docx, "application/vnd.openxmlformats-officedocument.wordprocessingml.document", "docx"),
         (Self::Xlsx, "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", "xlsx"),
         (Self::Xls, "application/vnd.ms-excel", "xls"),
+        (Self::Doc, "application/msword", "doc"),
+        (Self::Pptx, "application/vnd.openxmlformats-officedocument.presentationml.presentation", "pptx"),
+        (Self::Ppt, "application/vnd.ms-powerpoint", "ppt"),
         (Self::Odt, "application/vnd.oasis.opendocument.text", "odt"),
         (Self::Ods, "application/vnd.oasis.opendocument.spreadsheet", "ods"),
+        (Self::Odp, "application/vnd.oasis.opendocument.presentation", "odp"),
+        (Self::Epub, "application/epub+zip", "epub"),
         (Self::Rtf, "application/rtf", "rtf"),
     ];
 
@@ -88,7 +103,7 @@ pub(super) fn read(
 ) -> Result<Fetched, Unreadable> {
     let bytes = unpack(coding, bytes)?;
     let mime = kind.split(';').next().unwrap_or("").trim();
-    let page = match form(mime, &bytes)? {
+    let page = match form(mime, &bytes, &url)? {
         Form::Document(kind) => return Ok(Fetched::Document(Document { url, kind, bytes })),
         Form::Html => readable::read(&letters(kind, &url, &bytes)),
         Form::Text => readable::plain(&letters(kind, &url, &bytes)),
@@ -116,8 +131,8 @@ fn unpack(coding: &str, bytes: Vec<u8>) -> Result<Vec<u8>, Unreadable> {
     }
 }
 
-/// Selects the reader for a MIME type; missing and generic types are sniffed.
-fn form(mime: &str, bytes: &[u8]) -> Result<Form, Unreadable> {
+/// Selects the reader for a MIME type; missing and generic types are sniffed, and binary documents known by the extension.
+fn form(mime: &str, bytes: &[u8], url: &WebUrl) -> Result<Form, Unreadable> {
     if bytes.starts_with(b"%PDF-") {
         return Ok(Form::Document(DocumentKind::Pdf));
     }
@@ -131,15 +146,23 @@ fn form(mime: &str, bytes: &[u8]) -> Result<Form, Unreadable> {
             Ok(Form::Text)
         }
         _ if mime.starts_with("text/") || mime.ends_with("+json") || mime.ends_with("+xml") => Ok(Form::Text),
-        "" | "application/octet-stream" | "binary/octet-stream" | "application/x-download" => seen(bytes),
+        "" | "application/octet-stream" | "binary/octet-stream" | "application/x-download" => {
+            seen(bytes, url)
+        }
         _ => Err(Unreadable::Unsupported(text::line(mime))),
     }
 }
 
-fn seen(bytes: &[u8]) -> Result<Form, Unreadable> {
+fn seen(bytes: &[u8], url: &WebUrl) -> Result<Form, Unreadable> {
     let head = &bytes[..bytes.len().min(CHARSET_WITHIN_BYTES)];
     if head.contains(&0) {
-        return Err(Unreadable::Unsupported("application/octet-stream".to_owned()));
+        let (path, _) = url.as_str().split_once(['?', '#']).unwrap_or((url.as_str(), ""));
+        let is_named = |extension: &str| {
+            path.rsplit_once('.').is_some_and(|(_, named)| named.eq_ignore_ascii_case(extension))
+        };
+        let document = DocumentKind::ALL.into_iter().find(|(.., extension)| is_named(extension));
+        let unsupported = || Unreadable::Unsupported("application/octet-stream".to_owned());
+        return document.map(|(kind, ..)| Form::Document(kind)).ok_or_else(unsupported);
     }
     let head = String::from_utf8_lossy(head).to_ascii_lowercase();
     let html = ["<!doctype html", "<html", "<head", "<body"].iter().any(|start| head.contains(start));
@@ -232,7 +255,15 @@ mod tests {
                 Err(Unreadable::Unsupported("application/octet-stream".to_owned())),
             ),
         ] {
-            assert_eq!(form(mime, bytes.as_bytes()), wanted, "{mime} {bytes}");
+            let url = url("https://example.org/a?file=b.docx");
+            assert_eq!(form(mime, bytes.as_bytes(), &url), wanted, "{mime} {bytes}");
+        }
+        for (address, kind) in [
+            ("https://example.org/talk.PPTX?raw=1", DocumentKind::Pptx),
+            ("https://example.org/book.epub#toc", DocumentKind::Epub),
+        ] {
+            let read = form("application/octet-stream", b"PK\x03\x04\0", &url(address));
+            assert_eq!(read, Ok(Form::Document(kind)), "{address}");
         }
         for (kind, mime, extension) in DocumentKind::ALL {
             assert_eq!((kind.mime(), kind.extension()), (mime, extension));
