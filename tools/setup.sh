@@ -8,6 +8,8 @@ set -eu
 PACKAGES="gcc libc6-dev uidmap user-mode-linux"
 # Machines recognize the text of scans by tesseract, in the languages that are installed.
 PACKAGES="$PACKAGES tesseract-ocr tesseract-ocr-ces tesseract-ocr-slk tesseract-ocr-deu"
+# They unpack RAR archives, cabinets and LHA archives by bsdtar.
+PACKAGES="$PACKAGES libarchive-tools"
 # The tests ask by curl, and start PostgreSQL servers of their own; flock and setpriv are for those. Quotas of disks are tried in a guest with a
 # kernel and a disk of its own. Images of machines are built by mmdebstrap and mkfs.erofs. QEMU boots virtual machines with
 # the kernel of linux-image-amd64 (the one for clouds lacks 9P), which xz unpacks.

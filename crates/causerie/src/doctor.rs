@@ -19,13 +19,14 @@ use crate::settings::{self, MachineDriver, Settings};
 use crate::{admin, data, model_list, output, socket};
 
 /// The programs that tools of the agent use for documents, with the Debian packages that have them.
-const TOOL_PROGRAMS: [(&str, &str); 6] = [
+const TOOL_PROGRAMS: [(&str, &str); 7] = [
     ("python3", "python3"),
     ("pdftotext", "poppler-utils"),
     ("pandoc", "pandoc"),
     ("tesseract", "tesseract-ocr"),
     ("soffice", "libreoffice-writer-nogui"),
     ("rg", "ripgrep"),
+    ("bsdtar", "libarchive-tools"),
 ];
 /// The programs that build images.
 const IMAGE_PROGRAMS: [(&str, &str); 2] = [("mmdebstrap", "mmdebstrap"), ("mkfs.erofs", "erofs-utils")];

@@ -64,7 +64,8 @@ impl PageKind {
             Some("epub") => Self::Section,
             Some(
                 "zip" | "asice" | "asics" | "sce" | "scs" | "bdoc" | "7z" | "tar" | "tgz" | "tbz" | "tbz2"
-                | "txz" | "tzst" | "gz" | "gzip" | "bz2" | "bz" | "xz" | "zst" | "zstd",
+                | "txz" | "tzst" | "gz" | "gzip" | "bz2" | "bz" | "xz" | "zst" | "zstd" | "rar" | "cab"
+                | "lzh" | "lha",
             ) => Self::File,
             _ => Self::Page,
         }

@@ -35,7 +35,7 @@ fn serve() -> Result<(), String> {
     let mut request = tools::read_request()?;
     tools::confine(&request.confinement).map_err(|error| error.to_string())?;
     loop {
-        let answer = catch_unwind(AssertUnwindSafe(|| tools::answer(&request.workspace, &request.task)))
+        let answer = catch_unwind(AssertUnwindSafe(|| tools::answer(&request)))
             .map_err(|_| "the parser failed on this input".to_owned())?;
         let mut line = serde_json::to_vec(&answer).map_err(|error| error.to_string())?;
         drop(answer);

@@ -9,6 +9,9 @@ mod compound;
 #[path = "support/iwork.rs"]
 mod iwork;
 #[expect(dead_code, reason = "each test file uses its part")]
+#[path = "support/rar.rs"]
+mod rar;
+#[expect(dead_code, reason = "each test file uses its part")]
 mod support;
 
 use std::collections::BTreeSet;
@@ -21,6 +24,7 @@ use guest::documents::{Format, extensions, extract_bytes};
 use guest::index::Library;
 use iwork::message;
 use protocol::tool::FoundPassage;
+use rar::{RarFile, rar};
 use serde_json::json;
 use support::Machine;
 
@@ -167,6 +171,15 @@ fn archives() -> Vec<Sample> {
         sample(&["`.tar.gz`", "`.tar.xz`"], fixture("birds.tar.xz"), "wren", "file and line"),
         sample(&["`.tar.gz`", "`.tar.zst`"], fixture("birds.tar.zst"), "wren", "file and line"),
         sample(&["`.gz`"], fixture("siskin.txt.gz"), "sings", "file and line"),
+        sample(
+            &["`.rar`"],
+            ("a.rar", rar(0, &[RarFile::new("a.txt", b"A bullfinch.")])),
+            "bullfinch",
+            "file and line",
+        ),
+        sample(&["`.cab`"], fixture("birds.cab"), "wren", "file and line"),
+        sample(&["`.cab`", "`.lzh`"], fixture("birds.lzh"), "wren", "file and line"),
+        sample(&["`.cab`", "`.lha`"], ("a.lha", fixture("birds.lzh").1), "wren", "file and line"),
     ]
 }
 

@@ -28,6 +28,7 @@ const DOCUMENTS: &[&str] = &[
     "fonts-dejavu-core",
     "fonts-liberation2",
     "git",
+    "libarchive-tools",
     "libreoffice-calc-nogui",
     "libreoffice-impress-nogui",
     "libreoffice-writer-nogui",

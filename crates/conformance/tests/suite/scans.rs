@@ -57,6 +57,23 @@ fn a_scan_that_stands_on_its_head_is_read() {
 }
 
 #[test]
+fn archives_that_a_program_unpacks_are_read_with_their_images() {
+    let service = Service::start(Options::default());
+    let api = service.api(&service.account());
+    for name in ["birds.cab", "birds.lzh"] {
+        let path = path_of(api.upload(name, &document(name)));
+        for (question, expected) in
+            [("How much does a wren pay?", "12 500"), ("What is the code word?", "heron")]
+        {
+            let ask = json!({ "input": question, "model": reader(&api), "filePaths": [path] });
+            let answer = api.completed(&api.accepted(&ask));
+            let text = answer["text"].as_str().expect("text");
+            assert!(text.contains(expected) && !text.contains("could not be read"), "{name}: {text}");
+        }
+    }
+}
+
+#[test]
 fn what_a_signature_encloses_is_read_with_its_scans_and_images() {
     let service = Service::start(Options::default());
     let api = service.api(&service.account());

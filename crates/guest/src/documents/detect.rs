@@ -5,7 +5,7 @@ use std::path::Path;
 use super::archive::Archive;
 use super::container::{self, Container};
 use super::image_file::ImageFormat;
-use super::{ExtractError, Format, data_box, iwork, parts, signed, visio};
+use super::{ExtractError, ForeignFormat, Format, data_box, iwork, parts, signed, visio};
 
 /// A detected format.
 pub(super) enum Content<'a> {
@@ -72,8 +72,7 @@ const MAGIC: &[(&[u8], &str)] = &[
 ];
 
 /// Signatures of archives of other kinds, with their places.
-const ARCHIVES: &[(usize, &[u8], &str)] =
-    &[(0, b"Rar!", "a RAR archive"), (0, b"MSCF", "a cabinet"), (0, b"LZIP", "an lzip archive")];
+const ARCHIVES: &[(usize, &[u8], &str)] = &[(0, b"LZIP", "an lzip archive")];
 /// Signatures of images that are not recognized, with their places.
 const IMAGES: &[(usize, &[u8], &str)] = &[(4, b"ftypavif", "an AVIF image")];
 
@@ -173,6 +172,10 @@ fn no_document(bytes: &[u8]) -> Result<(), ExtractError> {
     let magic = || MAGIC.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, kind)| *kind);
     if let Some(kind) = ImageFormat::of(bytes).map(ImageFormat::name).or_else(magic) {
         return Err(ExtractError::Binary { kind, size: bytes.len() as u64 });
+    }
+    // Those that are no files inside others were unpacked by a program.
+    if let Some(format) = ForeignFormat::of(bytes) {
+        return Err(format.unsupported());
     }
     for (kinds, remedy) in [(ARCHIVES, "pack its files as ZIP"), (IMAGES, "save it as JPEG first")] {
         let found =

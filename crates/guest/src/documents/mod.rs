@@ -23,6 +23,7 @@ pub(crate) use drawn::{DrawnDocument, marks, page_sizes};
 pub use embedded_images::EmbeddedImage;
 pub(crate) use embedded_images::IMAGES_MAX;
 pub(crate) use image_file::{ImageFile, ImageFormat};
+pub(crate) use unpacked::{ForeignFormat, HEAD_BYTES, UNPACKED_MAX_BYTES, Unpacked};
 
 mod archive;
 mod archived_files;
@@ -63,6 +64,7 @@ mod sheet_notes;
 mod signed;
 mod slides;
 mod text;
+mod unpacked;
 mod visio;
 mod word;
 mod word_notes;
@@ -342,6 +344,14 @@ pub enum ExtractError {
         /// A workaround.
         remedy: &'static str,
     },
+    /// The format is read by a program that the machine does not have.
+    #[error("{kind} cannot be read without the program {program}; pack its files as ZIP")]
+    NoProgram {
+        /// The format.
+        kind: &'static str,
+        /// The program.
+        program: &'static str,
+    },
     /// The file needs a password.
     #[error("the {0} file is encrypted and needs a password")]
     Encrypted(&'static str),
@@ -380,11 +390,18 @@ impl ExtractError {
         match self {
             Self::TooLarge { .. } | Self::Bomb { .. } | Self::TooManyParts { .. } => UnreadReason::TooLarge,
             Self::Binary { kind, .. } if kind.contains("image") => UnreadReason::Image,
-            Self::Binary { .. } | Self::Unsupported { .. } => UnreadReason::UnknownForm,
+            Self::Binary { .. } | Self::Unsupported { .. } | Self::NoProgram { .. } => {
+                UnreadReason::UnknownForm
+            }
             Self::Encrypted(_) => UnreadReason::Encrypted,
             Self::NoText { .. } => UnreadReason::NoText,
             Self::Read(_) | Self::Broken { .. } => UnreadReason::Broken,
         }
+    }
+
+    /// Returns true if the same file may be read later.
+    pub(crate) const fn is_passing(&self) -> bool {
+        matches!(self, Self::NoProgram { .. })
     }
 
     fn broken(format: &'static str, reason: impl std::fmt::Display) -> Self {
@@ -420,6 +437,17 @@ pub fn extract_part(path: &Path, file: File, bounds: &Bounds) -> Result<Extracte
         return Err(ExtractError::TooLarge { size: bytes.len() as u64 });
     }
     extract_bytes_part(path, &bytes, bounds)
+}
+
+/// Extracts the text of the files that a program has unpacked of an archive.
+///
+/// # Errors
+/// Fails if it has unpacked none.
+pub(crate) fn extract_unpacked(unpacked: &Unpacked, bounds: &Bounds) -> Result<Extracted, ExtractError> {
+    let nesting = Nesting { depth: 0, attachments_left: &Cell::new(ATTACHMENTS_MAX) };
+    guarded("archive", || {
+        archived_files::extract(&mut packed::Tar::open_unpacked(unpacked)?, bounds, nesting)
+    })
 }
 
 /// Extracts the text of a file's content.

@@ -7,6 +7,7 @@ use std::path::Path;
 use super::ExtractError;
 use super::archive::{ENTRIES_MAX, PART_MAX_BYTES, TOTAL_MAX_BYTES, decoded_name, is_of_system};
 use super::container::{Ahead, ArchivedFile, Container, DICTIONARY_MAX_KIB, check_length};
+use super::unpacked::Unpacked;
 
 /// The block in which the head of a file stands.
 const BLOCK_BYTES: usize = 512;
@@ -161,12 +162,15 @@ pub(super) struct Tar<'a> {
     files: Vec<ArchivedFile>,
     /// True if the archive is damaged after these files, or too large.
     is_cut: bool,
+    /// The number of a file that may have another content than it had when it was packed.
+    doubtful: Option<usize>,
     ahead: Ahead,
+    format: &'static str,
 }
 
 impl<'a> Tar<'a> {
     const fn unlisted(bytes: &'a [u8], compression: Option<Compression>, ahead: Ahead) -> Self {
-        Self { bytes, compression, files: Vec::new(), is_cut: false, ahead }
+        Self { bytes, compression, files: Vec::new(), is_cut: false, doubtful: None, ahead, format: "tar" }
     }
 
     /// Lists the files of an archive, until a damaged one or the bound of what is unpacked.
@@ -190,6 +194,24 @@ impl<'a> Tar<'a> {
             Err(ExtractError::Broken { .. }) if !tar.files.is_empty() => Ok(Self { is_cut: true, ..tar }),
             Err(error) => Err(error),
         }
+    }
+
+    /// Lists the files of an archive of another format, of which a program has made a tar archive.
+    ///
+    /// # Errors
+    /// Fails if it has unpacked no file.
+    pub(super) fn open_unpacked(unpacked: &'a Unpacked) -> Result<Self, ExtractError> {
+        let format = unpacked.format.name();
+        let tar = Self { format, ..Self::open(&unpacked.tar, None)? };
+        if unpacked.is_whole {
+            return Ok(tar);
+        }
+        let Some(last) = tar.files.last().map(|file| file.index) else {
+            return Err(ExtractError::broken(format, "no file of it can be unpacked"));
+        };
+        // Without an end the program gave up in the last file, maybe after all of its bytes.
+        let has_end = unpacked.tar.ends_with(&[0; 2 * BLOCK_BYTES]);
+        Ok(Self { is_cut: true, doubtful: (!has_end).then_some(last), ..tar })
     }
 
     /// Calls `visit` with each file and its number, until it returns false.
@@ -221,7 +243,7 @@ impl<'a> Tar<'a> {
 
 impl Container for Tar<'_> {
     fn format(&self) -> &'static str {
-        "tar"
+        self.format
     }
 
     fn files(&mut self) -> Vec<ArchivedFile> {
@@ -235,6 +257,9 @@ impl Container for Tar<'_> {
     fn content(&mut self, index: usize) -> Result<Vec<u8>, ExtractError> {
         let declared = self.files.iter().find(|file| file.index == index).map_or(0, |file| file.bytes);
         check_length(declared)?;
+        if self.doubtful == Some(index) {
+            return Err(ExtractError::broken(self.format, "it cannot be unpacked to the end of this file"));
+        }
         if let Some(content) = self.ahead.take(index)? {
             return Ok(content);
         }

@@ -290,6 +290,7 @@ async fn spawn(spec: &Spec, limits: &Limits) -> Result<Connection, String> {
         workspace: limits.workspace.clone(),
         task: Task::Server { server: spec.clone(), temp: limits.temp.clone() },
         more: false,
+        after_unpacking: None,
     };
     let line = tools::line(&request)?;
     // Holds off the sweep of leftover processes while the server starts.

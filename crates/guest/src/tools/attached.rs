@@ -17,8 +17,8 @@ use super::jail::Jail;
 use super::path::{display_path, parse, plain};
 use super::read::{extent, passage};
 use super::shown_image::{ImageError, ShownImage, shown_image};
+use crate::documents::Bounds;
 use crate::documents::passages::split;
-use crate::documents::{Bounds, extract_part};
 
 /// The timeout of reading the pages of one document.
 const READ_TIME_MAX: Duration = Duration::from_secs(10);
@@ -74,7 +74,7 @@ fn describe(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) 
         may_cut: true,
         ..Bounds::default()
     };
-    let document = match extract_part(&path, file, &bounds) {
+    let document = match jail.extract(&path, file, &bounds) {
         Ok(document) => document,
         Err(error) => {
             unread(&name, error.reason());

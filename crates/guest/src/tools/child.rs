@@ -79,6 +79,8 @@ pub(crate) enum Answer {
     Picture(Option<String>),
     /// The languages in which text is recognized.
     Languages(Result<Vec<String>, String>),
+    /// The document is an archive that a program unpacks, which this worker may not start.
+    Unpack,
     /// The disk usage in bytes, if it could be measured.
     Usage(Option<u64>),
 }
@@ -90,6 +92,9 @@ pub(crate) struct Unreadable {
     pub(crate) reason: String,
     /// An explanation for the model.
     pub(crate) text: String,
+    /// True if the same file may be read later.
+    #[serde(default)]
+    pub(crate) passing: bool,
 }
 
 /// The reason why a worker gave no response.
@@ -195,16 +200,19 @@ pub(super) async fn ask(task: Task, limits: &Limits, time_max: Duration) -> Resu
         }
         let confinement = match task {
             Task::Recognize { .. } | Task::RecognizeImage { .. } | Task::Languages => {
-                Confinement::of_recognizer(limits, time_max)
+                Confinement::of_program(limits, time_max)
             }
             _ => Confinement::of_worker(limits, time_max, writes),
         };
-        let request = Request { confinement, workspace: limits.workspace.clone(), task, more: false };
-        let (status, answer, report) = exchange(&request, limits).await?;
-        if !status.success() {
-            return Err(failure(status, &report, limits));
+        let workspace = limits.workspace.clone();
+        let mut request = Request { confinement, workspace, task, more: false, after_unpacking: None };
+        let answer = answer(&request, limits).await?;
+        if !matches!(answer, Answer::Unpack) {
+            return Ok(answer);
         }
-        serde_json::from_slice(&answer).map_err(|_| "the worker's answer cannot be read".into())
+        let program = Confinement::of_program(limits, time_max);
+        request.after_unpacking = Some(std::mem::replace(&mut request.confinement, program));
+        self::answer(&request, limits).await
     };
     let answer = tokio::time::timeout(time_max, work).await.unwrap_or_else(|_| Err(late(time_max)));
     limits.spares.refill(limits);
@@ -250,6 +258,15 @@ pub(crate) fn line(request: &Request) -> Result<Vec<u8>, String> {
         serde_json::to_vec(request).map_err(|error| format!("the request cannot be written: {error}"))?;
     line.push(b'\n');
     Ok(line)
+}
+
+/// Sends a request to a worker, and returns its answer.
+async fn answer(request: &Request, limits: &Limits) -> Result<Answer, WorkerError> {
+    let (status, answer, report) = exchange(request, limits).await?;
+    if !status.success() {
+        return Err(failure(status, &report, limits));
+    }
+    serde_json::from_slice(&answer).map_err(|_| "the worker's answer cannot be read".into())
 }
 
 async fn exchange(request: &Request, limits: &Limits) -> Result<(ExitStatus, Vec<u8>, Vec<u8>), String> {

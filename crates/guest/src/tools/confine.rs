@@ -66,8 +66,8 @@ impl Confinement {
         }
     }
 
-    /// Creates the confinement of text recognition: that of a command that may write nothing.
-    pub(super) fn of_recognizer(limits: &Limits, time_max: Duration) -> Self {
+    /// Creates the confinement of a program that reads a document: that of a command that may write nothing.
+    pub(super) fn of_program(limits: &Limits, time_max: Duration) -> Self {
         Self { writable: vec![PathBuf::from("/dev/null")], ..Self::of_shell(limits, time_max) }
     }
 
@@ -144,6 +144,19 @@ pub(crate) fn confine(confinement: &Confinement) -> Result<(), ConfineError> {
     let _ = restrict_files(confinement);
     let profile = if confinement.may_start { Profile::Program } else { Profile::Worker };
     seccomp::apply(profile).doing("filtering system calls")
+}
+
+/// Confines the calling process further, once it has run the program that it was confined for. Does nothing if it may start others.
+///
+/// # Errors
+/// Fails if a layer but Landlock is unavailable.
+pub(super) fn narrow(confinement: &Confinement) -> Result<(), ConfineError> {
+    if confinement.may_start {
+        return Ok(());
+    }
+    limit(confinement)?;
+    let _ = restrict_files(confinement);
+    seccomp::apply(Profile::Worker).doing("filtering system calls")
 }
 
 fn limit(confinement: &Confinement) -> Result<(), ConfineError> {

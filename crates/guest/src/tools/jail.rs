@@ -6,6 +6,7 @@
 //! outside is ever opened. `openat2` would do this in one call, but its arguments are in memory, where no seccomp
 //! filter can check for set-id modes; therefore it is forbidden in machines.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -16,6 +17,7 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open, openat, readlinkat};
 use rustix::io::Errno;
 
 use super::path::{self, PathError, display_path};
+use crate::documents::{Bounds, ExtractError, Extracted, Unpacked, extract_part, extract_unpacked};
 use crate::index::{Found, stamp};
 
 /// The maximum number of links that one path may traverse, as in the kernel.
@@ -47,13 +49,15 @@ pub(crate) enum JailError {
 /// The opened folder of the workspace.
 pub(crate) struct Jail {
     root: OwnedFd,
+    /// The outcome of unpacking the archive that the task reads by a program, until it is taken.
+    unpacked: Cell<Option<Result<Unpacked, ExtractError>>>,
 }
 
 impl Jail {
     pub(crate) fn open(workspace: &Path) -> Result<Self, JailError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = open(workspace, flags, Mode::empty()).map_err(|error| path_error("/", error))?;
-        Ok(Self { root })
+        Ok(Self { root, unpacked: Cell::new(None) })
     }
 
     /// Opens a path relative to the workspace. Never blocks on a pipe.
@@ -123,6 +127,29 @@ impl Jail {
             FileType::RegularFile => Ok((path, File::from(file))),
             FileType::Directory => Err(JailError::IsFolder(display_path(&path))),
             _ => Err(JailError::Special(display_path(&path))),
+        }
+    }
+
+    /// Sets what a program has unpacked of the archive that the task reads.
+    pub(crate) fn set_unpacked(&self, unpacked: Result<Unpacked, ExtractError>) {
+        self.unpacked.set(Some(unpacked));
+    }
+
+    /// Takes what a program has unpacked of the archive that the task reads; `None` if it reads another kind of file.
+    pub(crate) fn take_unpacked(&self) -> Option<Result<Unpacked, ExtractError>> {
+        self.unpacked.take()
+    }
+
+    /// Extracts the text of the file that the task reads, as far as the bounds say.
+    pub(crate) fn extract(
+        &self,
+        path: &Path,
+        file: File,
+        bounds: &Bounds,
+    ) -> Result<Extracted, ExtractError> {
+        match self.take_unpacked() {
+            Some(unpacked) => extract_unpacked(&unpacked?, bounds),
+            None => extract_part(path, file, bounds),
         }
     }
 

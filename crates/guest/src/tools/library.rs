@@ -152,7 +152,7 @@ async fn extract_pages(
     match readers::extract(task, limits, FILE_TIME_MAX).await? {
         Answer::Batch(batch) => Ok(batch.map_err(|error| {
             let reason = UnreadReason::of_code(&error.reason).unwrap_or(UnreadReason::Broken);
-            ExtractionProblem { reason, text: plain(&error.text), passing: false }
+            ExtractionProblem { reason, text: plain(&error.text), passing: error.passing }
         })),
         _ => Err(WorkerError { text: "the worker gave an answer of another kind".to_owned(), reason: None }),
     }

@@ -33,6 +33,7 @@ mod shell;
 mod shown_image;
 mod spare;
 mod supervise;
+mod unpack;
 mod view;
 pub(crate) mod watch;
 mod write;
@@ -160,7 +161,8 @@ async fn dispatch(
             | Answer::Languages(_)
             | Answer::Recognized(_)
             | Answer::Preview(_)
-            | Answer::Picture(_) => {
+            | Answer::Picture(_)
+            | Answer::Unpack => {
                 Err("the tool gave an answer of another kind".to_owned())
             }
         },

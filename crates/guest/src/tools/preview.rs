@@ -15,8 +15,7 @@ use super::child::{Answer, WorkerError, ask};
 use super::jail::Jail;
 use super::request::Task;
 use crate::documents::{
-    Bounds, DrawnDocument, Format, INPUT_MAX_BYTES, Segment, extract_part, marks, page_sizes,
-    without_signatures,
+    Bounds, DrawnDocument, Format, INPUT_MAX_BYTES, Segment, marks, page_sizes, without_signatures,
 };
 
 /// No page is begun after this time, and the timeouts of a worker.
@@ -57,7 +56,7 @@ pub(super) fn read(jail: &Jail, request: &PreviewRequest) -> Preview {
         may_cut: true,
     };
     let Ok(again) = file.try_clone() else { return unreadable(UnreadReason::Broken) };
-    let extracted = extract_part(&path, again, &bounds);
+    let extracted = jail.extract(&path, again, &bounds);
     let bytes = file.rewind().ok().and_then(|()| bytes(file)).unwrap_or_default();
     let sizes = page_sizes(&bytes, first_page, PAGES_MAX).unwrap_or_default();
     let cited = request.cited.as_ref().filter(|_| !sizes.is_empty());

@@ -13,7 +13,7 @@ use super::output::done;
 use super::path::{display_path, plain};
 use super::shown_image::{self, shown_image};
 use crate::documents::passages::{Piece, page_name, split};
-use crate::documents::{Bounds, Extracted, Format, Segment, extract_part};
+use crate::documents::{Bounds, Extracted, Format, Segment};
 use crate::index::Batch;
 
 /// The maximum text of one call, in bytes.
@@ -55,7 +55,7 @@ pub(crate) fn read(jail: &Jail, arguments: &ReadArguments) -> Result<(ToolOutput
         may_cut: true,
         ..Bounds::default()
     };
-    let mut document = match extract_part(&path, file, &bounds) {
+    let mut document = match jail.extract(&path, file, &bounds) {
         Ok(document) => document,
         Err(error) => {
             let text = format!("{name}: {}", plain(&error.to_string()));
@@ -141,13 +141,15 @@ pub(crate) fn batch(
     let (path, file) = jail.file(path).map_err(|error| Unreadable {
         reason: UnreadReason::Missing.code().to_owned(),
         text: error.to_string(),
+        passing: false,
     })?;
     let (first_page, last_page) = pages.unwrap_or((1, u32::MAX));
     let bounds =
         Bounds { first_page, last_page, until: Instant::now().checked_add(time), ..Bounds::default() };
-    let document = extract_part(&path, file, &bounds).map_err(|error| Unreadable {
+    let document = jail.extract(&path, file, &bounds).map_err(|error| Unreadable {
         reason: error.reason().code().to_owned(),
         text: plain(&error.to_string()),
+        passing: error.is_passing(),
     })?;
     Ok(batch_of(&document, max_bytes))
 }

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use super::Limits;
 use super::child::{
-    ANSWER_MAX_BYTES, Answer, KillGuard, REPORT_MAX_BYTES, RunningCall, WorkerError, failure, late, line,
-    place, running, spawn,
+    ANSWER_MAX_BYTES, Answer, KillGuard, REPORT_MAX_BYTES, RunningCall, WorkerError, ask, failure, late,
+    line, place, running, spawn,
 };
 use super::confine::Confinement;
 use super::request::{Request, Task};
@@ -77,7 +77,8 @@ impl Readers {
 /// Cancel safe: the worker is killed.
 pub(super) async fn extract(task: Task, limits: &Limits, time_max: Duration) -> Result<Answer, WorkerError> {
     let confinement = Confinement::of_worker(limits, AGE_MAX + time_max, false);
-    let request = Request { confinement, workspace: limits.workspace.clone(), task, more: true };
+    let workspace = limits.workspace.clone();
+    let request = Request { confinement, workspace, task, more: true, after_unpacking: None };
     let line = line(&request)?;
     let work = async {
         if let Some(mut used) = limits.readers.take()
@@ -91,7 +92,12 @@ pub(super) async fn extract(task: Task, limits: &Limits, time_max: Duration) -> 
         limits.readers.put(fresh);
         Ok(answer)
     };
-    tokio::time::timeout(time_max, work).await.unwrap_or_else(|_| Err(late(time_max)))
+    let answer = tokio::time::timeout(time_max, work).await.unwrap_or_else(|_| Err(late(time_max)));
+    match answer {
+        // These read many documents, so they may not start a program for one.
+        Ok(Answer::Unpack) => ask(request.task, limits, time_max).await,
+        answer => answer,
+    }
 }
 
 impl Reader {

@@ -119,6 +119,9 @@ pub(super) fn recognize_image(
 }
 
 fn content(jail: &Jail, path: &str) -> Result<Vec<u8>, String> {
+    if let Some(unpacked) = jail.take_unpacked() {
+        return unpacked.map(|unpacked| unpacked.tar).map_err(|error| error.to_string());
+    }
     let (_, file) = jail.file(path).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
     file.take(INPUT_MAX_BYTES).read_to_end(&mut bytes).map_err(|error| error.to_string())?;

@@ -11,11 +11,11 @@ use protocol::tool::{
 use serde::{Deserialize, Serialize};
 
 use super::child::Answer;
-use super::confine::Confinement;
+use super::confine::{Confinement, narrow};
 use super::folder::{Walked, walk};
 use super::jail::Jail;
 use super::output::{failed, within_bounds};
-use super::{attached, edit, find, list, preview, read, recognize, view, write};
+use super::{attached, edit, find, list, preview, read, recognize, unpack, view, write};
 use crate::documents::EmbeddedImage;
 
 /// The timeout of measuring the workspace.
@@ -30,6 +30,9 @@ pub(crate) struct Request {
     /// True if the worker takes another request after this one, with the confinement that it has.
     #[serde(default)]
     pub(crate) more: bool,
+    /// The confinement after a program has unpacked the document; without it none may.
+    #[serde(default)]
+    pub(crate) after_unpacking: Option<Confinement>,
 }
 
 /// The task of a request.
@@ -82,13 +85,43 @@ pub(crate) enum Task {
     },
 }
 
+impl Task {
+    /// Returns the path of the one document that the task extracts the text of.
+    fn document(&self) -> Option<&str> {
+        match self {
+            Self::Read(arguments) => Some(&arguments.path),
+            Self::Attached(arguments) => arguments.paths.first().map(String::as_str),
+            Self::Extract { path, .. } | Self::RecognizeImage { path, .. } => Some(path),
+            Self::Preview(request) => Some(&request.path),
+            Self::View(_)
+            | Self::Write(_)
+            | Self::Edit(_)
+            | Self::List(_)
+            | Self::Find(_)
+            | Self::Recognize { .. }
+            | Self::Picture(_)
+            | Self::Languages
+            | Self::Measure
+            | Self::Shell { .. }
+            | Self::Server { .. } => None,
+        }
+    }
+}
+
 /// Handles a request in a confined worker.
-pub(crate) fn answer(workspace: &Path, task: &Task) -> Answer {
-    let jail = match Jail::open(workspace) {
+pub(crate) fn answer(request: &Request) -> Answer {
+    let jail = match Jail::open(&request.workspace) {
         Ok(jail) => jail,
         Err(error) => return Answer::Output(failed(&error.to_string())),
     };
-    let output: Result<ToolOutput, String> = match task {
+    if let Some((format, file)) = request.task.document().and_then(|path| unpack::foreign(&jail, path)) {
+        let Some(after) = &request.after_unpacking else { return Answer::Unpack };
+        jail.set_unpacked(unpack::unpack(format, file));
+        if let Err(error) = narrow(after) {
+            return Answer::Output(failed(&error.to_string()));
+        }
+    }
+    let output: Result<ToolOutput, String> = match &request.task {
         Task::Read(arguments) => match read::read(&jail, arguments) {
             Ok((output, batch)) => return Answer::Read(within_bounds(output), batch),
             Err(error) => Err(error),

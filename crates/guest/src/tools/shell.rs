@@ -56,6 +56,7 @@ pub(super) async fn run(
             workspace: limits.workspace.clone(),
             task: Task::Shell { command: arguments.command, temp: limits.temp.clone() },
             more: false,
+            after_unpacking: None,
         };
         let line = line(&request)?;
         Run::start(&line, limits).await?.until_its_end(time_max, limits, stopped).await

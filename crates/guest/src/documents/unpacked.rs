@@ -1,0 +1,102 @@
+//! Archives that a program of the machine unpacks, because no reader here does: RAR, cabinets, LHA. The program converts them to tar.
+//! It accepts parts of archives, encrypted files and missing ends without a word, so the heads are checked before.
+
+use super::ExtractError;
+
+mod rar;
+
+/// The beginning of a file by which such an archive is recognized, in bytes.
+pub(crate) const HEAD_BYTES: usize = 21;
+/// The most that a program may unpack of one archive, in bytes. It is kept in memory.
+pub(crate) const UNPACKED_MAX_BYTES: u64 = 128 * 1024 * 1024;
+
+/// The format of an archive that a program unpacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ForeignFormat {
+    Rar,
+    Cabinet,
+    Lha,
+}
+
+impl ForeignFormat {
+    /// Returns the format by the beginning of a file, [`HEAD_BYTES`] of it if it has so many.
+    pub(crate) fn of(head: &[u8]) -> Option<Self> {
+        // The bytes after a cabinet's signature are reserved and zero.
+        if head.starts_with(b"MSCF\0\0\0\0") {
+            return Some(Self::Cabinet);
+        }
+        if let [_, _, b'-', b'l', b'h' | b'z', method, b'-', ..] = head
+            && method.is_ascii_alphanumeric()
+            && head.get(20).is_some_and(|version| *version <= 3)
+        {
+            return Some(Self::Lha);
+        }
+        rar::is_rar(head).then_some(Self::Rar)
+    }
+
+    /// Returns the name of the format.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Rar => "RAR",
+            Self::Cabinet => "CAB",
+            Self::Lha => "LHA",
+        }
+    }
+
+    /// Returns the words for an archive of the format.
+    pub(crate) const fn kind(self) -> &'static str {
+        match self {
+            Self::Rar => "a RAR archive",
+            Self::Cabinet => "a cabinet",
+            Self::Lha => "an LHA archive",
+        }
+    }
+
+    /// Returns the error of an archive that is not unpacked.
+    pub(crate) const fn unsupported(self) -> ExtractError {
+        ExtractError::Unsupported { kind: self.kind(), remedy: "pack its files as ZIP" }
+    }
+
+    /// Checks what the program would not tell of an archive.
+    ///
+    /// # Errors
+    /// Fails for one of several parts, for an archive with an encrypted file, and for one that is cut off.
+    pub(crate) fn check(self, bytes: &[u8]) -> Result<(), ExtractError> {
+        match self {
+            Self::Rar => rar::check(bytes),
+            Self::Cabinet => check_cabinet(bytes),
+            Self::Lha => Ok(()),
+        }
+    }
+}
+
+/// The files of an archive as a program has unpacked them.
+#[derive(Debug)]
+pub(crate) struct Unpacked {
+    pub(crate) format: ForeignFormat,
+    /// A tar archive, at most [`UNPACKED_MAX_BYTES`]. The last file in it may be cut off.
+    pub(crate) tar: Vec<u8>,
+    /// True if the program unpacked everything without a complaint.
+    pub(crate) is_whole: bool,
+}
+
+/// The error of an archive that ends too early.
+fn cut_off(format: ForeignFormat) -> ExtractError {
+    ExtractError::broken(format.name(), "its end is missing")
+}
+
+fn check_cabinet(bytes: &[u8]) -> Result<(), ExtractError> {
+    /// The flags of a cabinet that has one before it, or after it.
+    const HAS_OTHERS: u8 = 0b11;
+    if bytes.get(30).is_some_and(|flags| flags & HAS_OTHERS != 0) {
+        return Err(ExtractError::Unsupported {
+            kind: "one of several parts of a cabinet",
+            remedy: "unpack them together and pack the files as ZIP",
+        });
+    }
+    let declared = bytes.get(8..12).and_then(|field| field.first_chunk()).copied().map(u32::from_le_bytes);
+    match declared {
+        Some(declared) if u64::from(declared) <= bytes.len() as u64 => Ok(()),
+        _ => Err(cut_off(ForeignFormat::Cabinet)),
+    }
+}
