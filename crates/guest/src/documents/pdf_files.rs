@@ -1,24 +1,29 @@
-//! Files that are attached to a PDF, such as the receipts of an invoice: each is read as a document on the last page.
+//! Files that are attached to a PDF, such as the receipts of an invoice, or to a note on one of its pages: each is read as a document on
+//! the last page.
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use hayro_interpret::hayro_syntax::Pdf;
-use hayro_interpret::hayro_syntax::object::{Array, Dict, Name, Object, Stream, String as PdfString};
+use hayro_interpret::hayro_syntax::object::{
+    Array, Dict, Name, Object, ObjectIdentifier, Stream, String as PdfString,
+};
 
 use super::embedded_images::images_of_inner;
 use super::output::clean_line;
 use super::passages::ATTACHMENT;
 use super::{
-    Bounds, EmbeddedImage, Extracted, Format, INPUT_MAX_BYTES, InnerFile, Nesting, OUTPUT_MAX_BYTES, Segment,
-    pdf, text,
+    Bounds, EmbeddedImage, Extracted, Format, INPUT_MAX_BYTES, InnerFile, Nesting, OUTPUT_MAX_BYTES,
+    PAGES_MAX, Segment, pdf, text,
 };
 
-/// The most files of a PDF that are looked at, and the most nodes of the tree of their names.
+/// The most files of a PDF that are looked at, and the most nodes of the tree of their names, and notes on its pages.
 const FILES_MAX: usize = 1_000;
 const NODES_MAX: usize = 10_000;
+const NOTES_MAX: usize = 100_000;
 /// No page of an attached file is begun after this time.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
@@ -87,9 +92,14 @@ pub(super) fn content(document: &[u8], name: &str) -> Option<Vec<u8>> {
 
 /// Returns the attached files, but for those that say the same as the pages, for programs.
 fn files(document: &Pdf) -> impl Iterator<Item = PdfFile> {
-    let found = catch_unwind(AssertUnwindSafe(|| specifications(document)));
+    let mut found = catch_unwind(AssertUnwindSafe(|| specifications(document))).unwrap_or_default();
+    found.extend(catch_unwind(AssertUnwindSafe(|| specifications_of_notes(document))).unwrap_or_default());
+    found.truncate(FILES_MAX);
     let mut left = INPUT_MAX_BYTES as usize;
-    found.unwrap_or_default().into_iter().filter_map(move |file| {
+    let mut known = HashSet::new();
+    // A note may have a file that is attached to the document, too.
+    found.retain(|file| embedded_stream(file).is_none_or(|stream| known.insert(stream)));
+    found.into_iter().filter_map(move |file| {
         let read = catch_unwind(AssertUnwindSafe(|| read(&file))).ok()??;
         left = left.checked_sub(read.content.len())?;
         Some(read)
@@ -119,6 +129,24 @@ fn specifications(document: &Pdf) -> Vec<Dict<'_>> {
     }
     found.truncate(FILES_MAX);
     found
+}
+
+/// Returns the specifications of the files that are attached to notes, in the order of pages.
+fn specifications_of_notes(document: &Pdf) -> Vec<Dict<'_>> {
+    let pages = document.pages();
+    let notes =
+        pages.iter().take(PAGES_MAX as usize).filter_map(|page| page.raw().get::<Array<'_>>("Annots"));
+    let notes = notes.flat_map(|notes| dictionaries(&notes).collect::<Vec<_>>()).take(NOTES_MAX);
+    let is_file = |note: &Dict<'_>| {
+        note.get::<Name<'_>>("Subtype").is_some_and(|kind| kind.as_str() == "FileAttachment")
+    };
+    notes.filter(is_file).filter_map(|note| note.get::<Dict<'_>>("FS")).take(FILES_MAX).collect()
+}
+
+/// Returns the number of the object that is the content of a file.
+fn embedded_stream(file: &Dict<'_>) -> Option<ObjectIdentifier> {
+    let embedded = file.get::<Dict<'_>>("EF")?;
+    ["UF", "F"].into_iter().find_map(|key| embedded.get_ref(key)).map(ObjectIdentifier::from)
 }
 
 fn dictionaries<'a>(array: &Array<'a>) -> impl Iterator<Item = Dict<'a>> {
@@ -207,6 +235,41 @@ mod tests {
         let first = Bounds { last_page: 1, ..Bounds::default() };
         let first = super::super::extract_bytes_part(Path::new("a.pdf"), &document, &first).expect("a page");
         assert!(first.segments.is_empty() && first.unread_files.is_empty(), "{first:?}");
+    }
+
+    /// Two pages, made by PyMuPDF, each with a file at a note, and a file of the document.
+    const NOTED: &[u8] = include_bytes!("../../tests/fixtures/noted_files.pdf");
+
+    #[test]
+    fn files_at_notes_are_read_as_those_of_the_document() {
+        let read = extract_bytes(Path::new("a.pdf"), NOTED).expect("a PDF");
+        let texts: Vec<(Option<u32>, &str)> =
+            read.segments.iter().map(|segment| (segment.page, segment.text.as_str())).collect();
+        assert_eq!(
+            texts[2..],
+            [
+                (Some(2), "Attachment: list.txt"),
+                (Some(2), "There are three keys."),
+                (Some(2), "Attachment: measurements.txt"),
+                (Some(2), "The left window is 140 cm wide."),
+                (Some(2), "Attachment: kitchen.png"),
+            ]
+        );
+        let [image] = &read.images[..] else { panic!("one image: {:?}", read.images) };
+        assert_eq!(embedded_image(NOTED, image).expect("it is found again").0, IMAGE);
+        assert!(read.unread_files.is_empty(), "{read:?}");
+    }
+
+    #[test]
+    fn a_file_of_the_document_and_of_a_note_is_read_once() {
+        let document = pdf(&[("a.txt", "Data", b"Once."), ("b.txt", "Data", b"Twice.")]);
+        let noted = String::from_utf8(document).expect("a text").replace(
+            "3 0 obj<</Type/Page",
+            "3 0 obj<</Annots[<</Subtype/FileAttachment/FS 8 0 R>> <</Subtype/FileAttachment/FS 8 0 R>> 3 0 R]/Type/Page",
+        );
+        let read = extract_bytes(Path::new("a.pdf"), noted.as_bytes()).expect("a PDF");
+        let texts: Vec<&str> = read.segments.iter().map(|segment| segment.text.as_str()).collect();
+        assert_eq!(texts, ["Attachment: a.txt", "Once.", "Attachment: b.txt", "Twice."]);
     }
 
     #[test]
