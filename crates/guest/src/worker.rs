@@ -34,8 +34,9 @@ fn work() -> ExitCode {
 fn serve() -> Result<(), String> {
     let mut request = tools::read_request()?;
     tools::confine(&request.confinement).map_err(|error| error.to_string())?;
+    let mut kept = tools::Kept::default();
     loop {
-        let answer = catch_unwind(AssertUnwindSafe(|| tools::answer(&request)))
+        let answer = catch_unwind(AssertUnwindSafe(|| tools::answer(&request, &mut kept)))
             .map_err(|_| "the parser failed on this input".to_owned())?;
         let mut line = serde_json::to_vec(&answer).map_err(|error| error.to_string())?;
         drop(answer);

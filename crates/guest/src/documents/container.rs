@@ -1,6 +1,6 @@
 //! Archives whose files are read as documents of their own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
@@ -8,6 +8,7 @@ use std::path::Path;
 use super::ExtractError;
 use super::archive::{Archive, PART_MAX_BYTES};
 use super::detect::is_zip;
+use super::kept_files::KEPT_MAX_BYTES;
 use super::packed;
 use super::seven_zip::{SevenZip, is_seven_zip};
 
@@ -68,11 +69,32 @@ pub(super) fn file(bytes: &[u8], index: usize) -> Result<Option<Vec<u8>>, Extrac
     packed::file(bytes, index)
 }
 
+/// Unpacks the file of a number, and with it other wanted files that would else be unpacked from the beginning, too, as far as there is
+/// room. Returns `None` if `bytes` are no archive.
+///
+/// # Errors
+/// Fails if the asked file cannot be unpacked.
+pub(super) fn files(
+    bytes: &[u8],
+    asked: usize,
+    wanted: &BTreeSet<usize>,
+) -> Result<Option<BTreeMap<usize, Vec<u8>>>, ExtractError> {
+    if is_seven_zip(bytes) {
+        return SevenZip::open(bytes, Ahead::of(wanted))?.files_with(asked).map(Some);
+    }
+    match packed::files(bytes, asked, wanted)? {
+        Some(files) => Ok(Some(files)),
+        None => Ok(file(bytes, asked)?.map(|content| BTreeMap::from([(asked, content)]))),
+    }
+}
+
 /// Files that follow the one that was asked for, where none can be unpacked without those before it.
 pub(super) struct Ahead {
     files: BTreeMap<usize, Vec<u8>>,
     bytes: u64,
     bytes_max: u64,
+    /// The files that will be asked for; `None` if all may be.
+    wanted: Option<BTreeSet<usize>>,
     /// Files that cannot be reached, because one before them is damaged.
     unreachable: Vec<Range<usize>>,
 }
@@ -86,7 +108,17 @@ impl Default for Ahead {
 impl Ahead {
     /// Unpacks only files that are asked for.
     pub(super) const fn none() -> Self {
-        Self { files: BTreeMap::new(), bytes: 0, bytes_max: 0, unreachable: Vec::new() }
+        Self { files: BTreeMap::new(), bytes: 0, bytes_max: 0, wanted: None, unreachable: Vec::new() }
+    }
+
+    /// Unpacks wanted files alone.
+    pub(super) fn of(wanted: &BTreeSet<usize>) -> Self {
+        Self { bytes_max: KEPT_MAX_BYTES, wanted: Some(wanted.clone()), ..Self::none() }
+    }
+
+    /// Takes all files that were unpacked.
+    pub(super) fn into_files(self) -> BTreeMap<usize, Vec<u8>> {
+        self.files
     }
 
     /// Returns a file that was unpacked with another one; `None` if it has to be unpacked now.
@@ -116,6 +148,11 @@ impl Ahead {
         content: &mut dyn Read,
     ) -> Result<bool, ExtractError> {
         let is_first = self.files.is_empty();
+        let is_last =
+            self.wanted.as_ref().is_some_and(|wanted| wanted.last().is_none_or(|last| *last <= index));
+        if !is_first && self.wanted.as_ref().is_some_and(|wanted| !wanted.contains(&index)) {
+            return Ok(!is_last);
+        }
         if !is_first && declared > self.bytes_max.saturating_sub(self.bytes) {
             return Ok(false);
         }
@@ -128,7 +165,7 @@ impl Ahead {
         }
         self.bytes += declared;
         self.files.insert(index, unpacked);
-        Ok(self.bytes < self.bytes_max)
+        Ok(self.bytes < self.bytes_max && !is_last)
     }
 
     /// Takes the file that was asked for out of those unpacked. Those from it to `end` are out of reach if it was not reached.

@@ -153,12 +153,26 @@ pub(super) fn images_of_inner(file: &str, inner: &Extracted) -> Vec<EmbeddedImag
     inner.images.iter().map(image).chain(inner.scans.iter().map(scan)).collect()
 }
 
-/// Returns the file inside the document that an image stands in, and the image in that file; `None` of an image of the document
-/// itself.
-pub(super) fn in_inner(document: &[u8], part: &str) -> Option<(Vec<u8>, EmbeddedImage)> {
+/// Returns the name of the file inside a document that an image stands in, and the image in that file; `None` of an image of the
+/// document itself.
+fn split(part: &str) -> Option<(&str, EmbeddedImage)> {
     let (file, rest) = part.split_once('\n')?;
     let (page, part) = rest.split_once('\n')?;
     let page = page.parse().ok().filter(|page| *page > 0);
+    Some((file, EmbeddedImage { part: part.to_owned(), page, line: None, heading: None }))
+}
+
+/// Returns the number of the file that an image stands in, and the image in that file; `None` if its file has no number, as those of
+/// archives have.
+pub(super) fn in_archived(part: &str) -> Option<(usize, EmbeddedImage)> {
+    let (file, image) = split(part)?;
+    Some((file.parse().ok()?, image))
+}
+
+/// Returns the file inside the document that an image stands in, and the image in that file; `None` of an image of the document
+/// itself.
+pub(super) fn in_inner(document: &[u8], part: &str) -> Option<(Vec<u8>, EmbeddedImage)> {
+    let (file, image) = split(part)?;
     let number = file.parse();
     let content = if let Ok(number) = number
         && let Some(content) = container::file(document, number).ok()?
@@ -169,7 +183,7 @@ pub(super) fn in_inner(document: &[u8], part: &str) -> Option<(Vec<u8>, Embedded
     } else {
         mail::attachment(document, file)?
     };
-    Some((content, EmbeddedImage { part: part.to_owned(), page, line: None, heading: None }))
+    Some((content, image))
 }
 
 /// Returns the content of an image in a document's archive, if it can be recognized.

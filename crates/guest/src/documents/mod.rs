@@ -23,6 +23,7 @@ pub(crate) use drawn::{DrawnDocument, marks, page_sizes};
 pub use embedded_images::EmbeddedImage;
 pub(crate) use embedded_images::IMAGES_MAX;
 pub(crate) use image_file::{ImageFile, ImageFormat};
+pub(crate) use kept_files::KeptFiles;
 pub(crate) use unpacked::{ForeignFormat, HEAD_BYTES, UNPACKED_MAX_BYTES, Unpacked};
 
 mod archive;
@@ -40,6 +41,7 @@ mod form_field;
 mod html;
 mod image_file;
 mod iwork;
+mod kept_files;
 mod legacy;
 mod mail;
 mod marks;
@@ -514,8 +516,11 @@ pub(crate) fn render_scan(bytes: &[u8], page: u32) -> Option<(Vec<u8>, u32)> {
     Some((rendered.into_pgm(), dpi))
 }
 
-/// Returns an image inside a document, with its pixels per inch if they are known; `None` if it cannot be recognized.
-pub(crate) fn embedded_image(document: &[u8], image: &EmbeddedImage) -> Option<(Vec<u8>, Option<u32>)> {
+/// An image as text recognition takes it, with its pixels per inch if they are known.
+type FoundImage = (Vec<u8>, Option<u32>);
+
+/// Returns an image inside a document; `None` if it cannot be recognized.
+pub(crate) fn embedded_image(document: &[u8], image: &EmbeddedImage) -> Option<FoundImage> {
     if let Some((file, image)) = embedded_images::in_inner(document, &image.part) {
         return embedded_image(&without_signatures(file), &image);
     }

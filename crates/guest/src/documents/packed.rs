@@ -1,6 +1,7 @@
 //! Unpacks tar archives and single compressed files: gzip, bzip2, xz and Zstandard. Nothing in them tells where a file begins: they
 //! are unpacked from the beginning.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Take};
 use std::path::Path;
 
@@ -214,6 +215,14 @@ impl<'a> Tar<'a> {
         Ok(Self { is_cut: true, doubtful: (!has_end).then_some(last), ..tar })
     }
 
+    /// Unpacks a file, with those that are to be unpacked ahead.
+    fn files_with(mut self, asked: usize) -> Result<BTreeMap<usize, Vec<u8>>, ExtractError> {
+        let content = self.content(asked)?;
+        let mut files = self.ahead.into_files();
+        files.insert(asked, content);
+        Ok(files)
+    }
+
     /// Calls `visit` with each file and its number, until it returns false.
     fn each(
         &self,
@@ -301,6 +310,20 @@ pub(super) fn file(bytes: &[u8], index: usize) -> Result<Option<Vec<u8>>, Extrac
         (None, false) => return Ok(None),
     }
     .map(Some)
+}
+
+/// Unpacks a file of a tar archive, and other wanted ones with it; `None` if `bytes` are none.
+pub(super) fn files(
+    bytes: &[u8],
+    asked: usize,
+    wanted: &BTreeSet<usize>,
+) -> Result<Option<BTreeMap<usize, Vec<u8>>>, ExtractError> {
+    match packing(bytes)? {
+        (compression, true) => {
+            Tar::unlisted(bytes, compression, Ahead::of(wanted)).files_with(asked).map(Some)
+        }
+        (_, false) => Ok(None),
+    }
 }
 
 /// Returns the compression of a file, and whether it is a tar archive.

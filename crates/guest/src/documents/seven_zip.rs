@@ -1,5 +1,6 @@
 //! Unpacks 7z archives. Files lie in blocks that are compressed as one: those before a file are unpacked with it.
 
+use std::collections::BTreeMap;
 use std::io::Cursor;
 
 use sevenz_rust2::{Archive, ArchiveEntry, BlockDecoder, Error, Password};
@@ -31,6 +32,14 @@ impl<'a> SevenZip<'a> {
             return Err(ExtractError::TooManyParts { bound: ENTRIES_MAX });
         }
         Ok(Self { bytes, archive, ahead })
+    }
+
+    /// Unpacks a file, with those of its block that are to be unpacked ahead.
+    pub(super) fn files_with(mut self, asked: usize) -> Result<BTreeMap<usize, Vec<u8>>, ExtractError> {
+        let content = self.content(asked)?;
+        let mut files = self.ahead.into_files();
+        files.insert(asked, content);
+        Ok(files)
     }
 }
 

@@ -56,6 +56,20 @@ async fn images_are_read_in_the_background_after_all_text() {
 }
 
 #[tokio::test]
+async fn with_each_image_stand_those_that_come_next() {
+    let fixture = album();
+    fixture.library.recognizes(1).await;
+    fixture.library.touch([]);
+    let asked = RefCell::new(Vec::new());
+    let read = async |wanted: Wanted| {
+        asked.borrow_mut().extend(wanted.image.iter().map(|image| image.following.clone()));
+        fixture.lines_of(wanted).await
+    };
+    fixture.library.keep_up(read).await;
+    assert_eq!(asked.take(), [vec!["two.png".to_owned()], Vec::new()]);
+}
+
+#[tokio::test]
 async fn a_question_about_a_document_reads_its_images() {
     let fixture = album();
     fixture.library.recognizes(1).await;

@@ -44,6 +44,8 @@ pub struct PendingImage {
     pub(super) id: i64,
     /// The image and its place.
     pub image: EmbeddedImage,
+    /// The parts of the images after it, in their order.
+    pub following: Vec<String>,
     /// The language of the document, if it has text.
     pub language: Option<Language>,
 }
@@ -198,10 +200,16 @@ impl Index {
             Ok(PendingImage {
                 id: row.get(0)?,
                 image,
+                following: Vec::new(),
                 language: language.as_deref().and_then(Language::of_code),
             })
         });
-        Ok(next.optional()?)
+        let Some(next) = next.optional()? else { return Ok(None) };
+        let mut others = self.connection().prepare(
+            "SELECT part FROM image WHERE file = (SELECT file FROM image WHERE id = ?1) AND id > ?1 ORDER BY id",
+        )?;
+        let rows = others.query_map([next.id], |row| row.get(0))?;
+        Ok(Some(PendingImage { following: rows.collect::<Result<_, _>>()?, ..next }))
     }
 
     /// Adds the outcome of reading an image, which took this time, if the file is still that of this stamp. If the images of the file

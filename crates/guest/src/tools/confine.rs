@@ -146,14 +146,11 @@ pub(crate) fn confine(confinement: &Confinement) -> Result<(), ConfineError> {
     seccomp::apply(profile).doing("filtering system calls")
 }
 
-/// Confines the calling process further, once it has run the program that it was confined for. Does nothing if it may start others.
+/// Confines the calling process further, as a worker, once it has run the program that it was confined for.
 ///
 /// # Errors
 /// Fails if a layer but Landlock is unavailable.
 pub(super) fn narrow(confinement: &Confinement) -> Result<(), ConfineError> {
-    if confinement.may_start {
-        return Ok(());
-    }
     limit(confinement)?;
     let _ = restrict_files(confinement);
     seccomp::apply(Profile::Worker).doing("filtering system calls")

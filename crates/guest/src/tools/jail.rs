@@ -135,11 +135,6 @@ impl Jail {
         self.unpacked.set(Some(unpacked));
     }
 
-    /// Takes what a program has unpacked of the archive that the task reads; `None` if it reads another kind of file.
-    pub(crate) fn take_unpacked(&self) -> Option<Result<Unpacked, ExtractError>> {
-        self.unpacked.take()
-    }
-
     /// Extracts the text of the file that the task reads, as far as the bounds say.
     pub(crate) fn extract(
         &self,
@@ -147,7 +142,7 @@ impl Jail {
         file: File,
         bounds: &Bounds,
     ) -> Result<Extracted, ExtractError> {
-        match self.take_unpacked() {
+        match self.unpacked.take() {
             Some(unpacked) => extract_unpacked(&unpacked?, bounds),
             None => extract_part(path, file, bounds),
         }

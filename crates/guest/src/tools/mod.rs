@@ -57,6 +57,7 @@ pub use ocr::Recognition;
 pub(crate) use output::{failed, within_bounds};
 pub(crate) use preview::{picture, preview};
 pub use readers::Readers;
+pub(crate) use recognize::Kept;
 pub(crate) use request::{Request, Task, answer};
 pub(crate) use role::Role;
 pub use spare::Spares;

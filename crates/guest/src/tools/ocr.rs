@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::Limits;
 use super::child::{Answer, ask};
+use super::readers;
 use super::recognize::{self, Recognized};
 use super::request::Task;
 use crate::documents::Span;
@@ -88,8 +89,14 @@ pub(super) async fn read_image(
     let Some(all) = limits.recognition.languages(limits).await else { return Ok(Batch::default()) };
     let languages = narrowed(all, wanted.language).to_owned();
     let image = wanted.image;
-    let task = Task::RecognizeImage { path, image: image.clone(), languages };
-    let recognized = match ask(task, limits, IMAGE_TIME_MAX).await {
+    let is_of_inner = image.is_of_inner();
+    let (following, image_of_task) = (wanted.following, image.clone());
+    let task = Task::RecognizeImage { path: path.clone(), image: image_of_task, following, languages };
+    let answer = match is_of_inner {
+        true => readers::recognize(path, task, limits, IMAGE_TIME_MAX).await,
+        false => ask(task, limits, IMAGE_TIME_MAX).await,
+    };
+    let recognized = match answer {
         Ok(Answer::Recognized(Ok(recognized))) => recognized,
         answer => {
             let reason = match answer.err().and_then(|error| error.reason) {

@@ -1,7 +1,7 @@
 //! Workers that read many documents for the index, one after another: starting a process takes longer than reading a
-//! short document.
+//! short document. Others recognize the images in the files of one archive, of which they keep what they have unpacked.
 //!
-//! Only requests of [`Task::Extract`] are sent to them. A worker that fails is dropped, and the document that it failed on
+//! Only requests of [`Task::Extract`] and [`Task::RecognizeImage`] are sent to them. A worker that fails is dropped, and the document that it failed on
 //! is tried once more in a new one, so that no document suffers from those before it.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,8 +32,17 @@ const IDLE_MAX: usize = 2;
 #[derive(Debug, Clone, Default)]
 pub struct Readers(Arc<Mutex<Vec<Reader>>>);
 
+/// The work that a reader is confined for.
+#[derive(Debug, PartialEq, Eq)]
+enum Work {
+    Documents,
+    /// The images of the document with this path.
+    Images(String),
+}
+
 #[derive(Debug)]
 struct Reader {
+    work: Work,
     child: KillGuard,
     stdin: ChildStdin,
     stdout: BufReader<Take<ChildStdout>>,
@@ -51,10 +60,18 @@ impl Readers {
         self.lock().clear();
     }
 
-    fn take(&self) -> Option<Reader> {
+    /// Takes a reader for this work. If there is none, one for other work is ended, so that its place is free.
+    fn take(&self, work: &Work) -> Option<Reader> {
         let mut idle = self.lock();
         idle.retain(|reader| reader.started.elapsed() < AGE_MAX);
-        idle.pop()
+        let found = idle.iter().rposition(|reader| reader.work == *work);
+        match found {
+            Some(at) => Some(idle.remove(at)),
+            None => {
+                idle.pop();
+                None
+            }
+        }
     }
 
     fn put(&self, reader: Reader) {
@@ -79,29 +96,56 @@ pub(super) async fn extract(task: Task, limits: &Limits, time_max: Duration) -> 
     let confinement = Confinement::of_worker(limits, AGE_MAX + time_max, false);
     let workspace = limits.workspace.clone();
     let request = Request { confinement, workspace, task, more: true, after_unpacking: None };
-    let line = line(&request)?;
-    let work = async {
-        if let Some(mut used) = limits.readers.take()
-            && let Ok(answer) = used.exchange(&line, limits).await
-        {
-            limits.readers.put(used);
-            return Ok(answer);
-        }
-        let mut fresh = Reader::start(limits).await?;
-        let answer = fresh.exchange(&line, limits).await?;
-        limits.readers.put(fresh);
-        Ok(answer)
-    };
-    let answer = tokio::time::timeout(time_max, work).await.unwrap_or_else(|_| Err(late(time_max)));
-    match answer {
+    match exchange(Work::Documents, &request, limits, time_max).await {
         // These read many documents, so they may not start a program for one.
         Ok(Answer::Unpack) => ask(request.task, limits, time_max).await,
         answer => answer,
     }
 }
 
+/// Recognizes an image in a worker that may have recognized others of the same document before.
+///
+/// # Errors
+/// As [`extract`].
+///
+/// Cancel safe: the worker is killed.
+pub(super) async fn recognize(
+    path: String,
+    task: Task,
+    limits: &Limits,
+    time_max: Duration,
+) -> Result<Answer, WorkerError> {
+    let confinement = Confinement::of_program(limits, AGE_MAX + time_max);
+    let workspace = limits.workspace.clone();
+    let request = Request { confinement, workspace, task, more: true, after_unpacking: None };
+    exchange(Work::Images(path), &request, limits, time_max).await
+}
+
+/// Sends a request to a reader that is idle, or to a new one.
+async fn exchange(
+    work: Work,
+    request: &Request,
+    limits: &Limits,
+    time_max: Duration,
+) -> Result<Answer, WorkerError> {
+    let line = line(request)?;
+    let exchanged = async {
+        if let Some(mut used) = limits.readers.take(&work)
+            && let Ok(answer) = used.exchange(&line, limits).await
+        {
+            limits.readers.put(used);
+            return Ok(answer);
+        }
+        let mut fresh = Reader::start(work, limits).await?;
+        let answer = fresh.exchange(&line, limits).await?;
+        limits.readers.put(fresh);
+        Ok(answer)
+    };
+    tokio::time::timeout(time_max, exchanged).await.unwrap_or_else(|_| Err(late(time_max)))
+}
+
 impl Reader {
-    async fn start(limits: &Limits) -> Result<Self, WorkerError> {
+    async fn start(work: Work, limits: &Limits) -> Result<Self, WorkerError> {
         let (place, running) = (place().await?, running().await);
         let mut child = KillGuard(spawn(Role::Worker, limits)?);
         let pipes = (child.0.stdin.take(), child.0.stdout.take(), child.0.stderr.take());
@@ -109,6 +153,7 @@ impl Reader {
             return Err("the tool's process has no pipes".into());
         };
         Ok(Self {
+            work,
             child,
             stdin,
             stdout: BufReader::new(stdout.take(0)),

@@ -10,11 +10,13 @@ use serde::{Deserialize, Serialize};
 use super::jail::Jail;
 use super::recognized_words;
 use super::supervise::PATH;
+use super::unpack;
 use crate::documents::passages::{Piece, split};
 use crate::documents::{
-    EmbeddedImage, INPUT_MAX_BYTES, ImageFile, embedded_image, recognizable_image, recognized, render_scan,
+    EmbeddedImage, INPUT_MAX_BYTES, ImageFile, KeptFiles, recognizable_image, recognized, render_scan,
     without_signatures,
 };
+use crate::index::{Found, Stamp};
 
 /// The most text of a page or image that is kept, in bytes.
 const TEXT_MAX_BYTES: u64 = 512 * 1024;
@@ -93,15 +95,45 @@ pub(super) fn recognize(
     Ok(Recognized { pieces, text: text.to_owned(), pages })
 }
 
-/// Recognizes the text of an image inside a document. Its pieces have no places.
+/// The files that a worker keeps of the document in which it last recognized an image.
+#[derive(Default)]
+pub(crate) struct Kept {
+    /// The path and the state of the document.
+    document: Option<(String, Stamp)>,
+    files: KeptFiles,
+}
+
+impl Kept {
+    /// Returns the files that are kept of a document, none if it is another one or has changed.
+    fn of(&mut self, found: Found) -> &mut KeptFiles {
+        let document = Some((found.path, found.stamp));
+        if self.document != document {
+            *self = Self { document, files: KeptFiles::default() };
+        }
+        &mut self.files
+    }
+}
+
+/// Recognizes the text of an image inside a document. Its pieces have no places. `following` are the parts of the images that will
+/// be asked for next.
 pub(super) fn recognize_image(
     jail: &Jail,
+    kept: &mut Kept,
     path: &str,
     image: &EmbeddedImage,
+    following: &[String],
     languages: &str,
 ) -> Result<Recognized, String> {
     let (is_page, is_whole) = (image.is_scanned_page(), image.is_whole_of_inner());
-    let (image, dpi) = embedded_image(&content(jail, path)?, image).ok_or("the image cannot be read")?;
+    let found = jail.found(path).ok_or("the document is not there any more")?;
+    let document = || match unpack::foreign(jail, path) {
+        Some((format, file)) => {
+            unpack::unpack(format, file).map(|unpacked| unpacked.tar).map_err(|error| error.to_string())
+        }
+        None => content(jail, path),
+    };
+    let image = kept.of(found).image(image, following, document)?;
+    let (image, dpi) = image.ok_or("the image cannot be read")?;
     let resolution = dpi.map(|dpi| dpi.to_string());
     // Its mode 3 finds the blocks of text, for images that are upright; mode 1 turns others.
     let mut arguments = vec!["stdin", "stdout", "-l", languages, "--psm", if is_whole { "1" } else { "3" }];
@@ -119,9 +151,6 @@ pub(super) fn recognize_image(
 }
 
 fn content(jail: &Jail, path: &str) -> Result<Vec<u8>, String> {
-    if let Some(unpacked) = jail.take_unpacked() {
-        return unpacked.map(|unpacked| unpacked.tar).map_err(|error| error.to_string());
-    }
     let (_, file) = jail.file(path).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
     file.take(INPUT_MAX_BYTES).read_to_end(&mut bytes).map_err(|error| error.to_string())?;

@@ -15,6 +15,7 @@ use super::confine::{Confinement, narrow};
 use super::folder::{Walked, walk};
 use super::jail::Jail;
 use super::output::{failed, within_bounds};
+use super::recognize::Kept;
 use super::{attached, edit, find, list, preview, read, recognize, unpack, view, write};
 use crate::documents::EmbeddedImage;
 
@@ -63,6 +64,8 @@ pub(crate) enum Task {
     RecognizeImage {
         path: String,
         image: EmbeddedImage,
+        /// The parts of the images that will be asked for next, in their order.
+        following: Vec<String>,
         languages: String,
     },
     /// Reads a document for its preview.
@@ -86,12 +89,13 @@ pub(crate) enum Task {
 }
 
 impl Task {
-    /// Returns the path of the one document that the task extracts the text of.
+    /// Returns the path of the one document that the task extracts the text of. Images are recognized by a worker that may start
+    /// programs anyway.
     fn document(&self) -> Option<&str> {
         match self {
             Self::Read(arguments) => Some(&arguments.path),
             Self::Attached(arguments) => arguments.paths.first().map(String::as_str),
-            Self::Extract { path, .. } | Self::RecognizeImage { path, .. } => Some(path),
+            Self::Extract { path, .. } => Some(path),
             Self::Preview(request) => Some(&request.path),
             Self::View(_)
             | Self::Write(_)
@@ -99,6 +103,7 @@ impl Task {
             | Self::List(_)
             | Self::Find(_)
             | Self::Recognize { .. }
+            | Self::RecognizeImage { .. }
             | Self::Picture(_)
             | Self::Languages
             | Self::Measure
@@ -109,7 +114,7 @@ impl Task {
 }
 
 /// Handles a request in a confined worker.
-pub(crate) fn answer(request: &Request) -> Answer {
+pub(crate) fn answer(request: &Request, kept: &mut Kept) -> Answer {
     let jail = match Jail::open(&request.workspace) {
         Ok(jail) => jail,
         Err(error) => return Answer::Output(failed(&error.to_string())),
@@ -138,8 +143,9 @@ pub(crate) fn answer(request: &Request) -> Answer {
         Task::Recognize { path, page, languages } => {
             return Answer::Recognized(recognize::recognize(&jail, path, *page, languages));
         }
-        Task::RecognizeImage { path, image, languages } => {
-            return Answer::Recognized(recognize::recognize_image(&jail, path, image, languages));
+        Task::RecognizeImage { path, image, following, languages } => {
+            let recognized = recognize::recognize_image(&jail, kept, path, image, following, languages);
+            return Answer::Recognized(recognized);
         }
         Task::Preview(request) => return Answer::Preview(preview::read(&jail, request)),
         Task::Picture(request) => return Answer::Picture(preview::draw(&jail, request)),
