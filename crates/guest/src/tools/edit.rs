@@ -6,7 +6,8 @@ use protocol::tool::{EditArguments, ToolOutput};
 
 use super::jail::Jail;
 use super::path::display_path;
-use super::write::{WRITE_MAX_BYTES, put};
+use super::write::{Target, WRITE_MAX_BYTES};
+use crate::index::stamp;
 
 /// The maximum number of occurrences that are listed.
 const PLACES_MAX: usize = 10;
@@ -21,6 +22,7 @@ pub(crate) fn edit(jail: &Jail, arguments: &EditArguments) -> Result<ToolOutput,
     }
     let (path, file) = jail.file(path).map_err(|error| error.to_string())?;
     let name = display_path(&path);
+    let state = file.metadata().map_err(|error| format!("{name} cannot be read: {error}"))?;
     let mut bytes = Vec::new();
     file.take(WRITE_MAX_BYTES as u64 + 1)
         .read_to_end(&mut bytes)
@@ -46,7 +48,8 @@ pub(crate) fn edit(jail: &Jail, arguments: &EditArguments) -> Result<ToolOutput,
     if changed.len() > WRITE_MAX_BYTES {
         return Err(format!("the file would have more than {WRITE_MAX_BYTES} bytes"));
     }
-    put(jail, &path, changed.as_bytes()).map_err(|error| error.to_string())?;
+    let target = Target::find(jail, &path).map_err(|error| error.to_string())?;
+    target.read_as(stamp(&state)).put(changed.as_bytes()).map_err(|error| error.to_string())?;
     let times = if places.len() == 1 { "once".to_owned() } else { format!("{} times", places.len()) };
     let text = format!("Replaced {times} in {name} ({}).", lines(&places));
     Ok(ToolOutput {

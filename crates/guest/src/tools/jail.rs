@@ -42,6 +42,8 @@ pub(crate) enum JailError {
     NotFolder(String),
     #[error("{0} is a device, pipe or socket, not a file")]
     Special(String),
+    #[error("{0} was changed by something else at the same time; read it again first")]
+    Changed(String),
     #[error("{0} cannot be opened: {1}")]
     Os(String, Errno),
 }
@@ -253,10 +255,10 @@ fn is_followed_link(opened: &OwnedFd, flags: OFlags) -> Result<bool, Errno> {
     Ok(FileType::from_raw_mode(fstat(opened)?.st_mode) == FileType::Symlink)
 }
 
-/// Returns the type and mode of an entry without following links.
-pub(crate) fn kind_at(folder: &OwnedFd, name: &std::ffi::OsStr) -> Option<(FileType, u32)> {
-    let stat = rustix::fs::statat(folder, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    Some((FileType::from_raw_mode(stat.st_mode), stat.st_mode & 0o777))
+/// Returns the metadata of an entry without following links.
+pub(crate) fn metadata_at(folder: &OwnedFd, name: &std::ffi::OsStr) -> Option<std::fs::Metadata> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    File::from(openat(folder, name, flags, Mode::empty()).ok()?).metadata().ok()
 }
 
 pub(crate) fn path_error(path: &str, error: Errno) -> JailError {

@@ -1,16 +1,19 @@
 //! `write`: replaces a whole file atomically.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use protocol::tool::{ToolOutput, WriteArguments};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, openat, renameat_with, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, openat, renameat_with, unlinkat};
 use rustix::io::Errno;
 
-use super::jail::{Jail, JailError, kind_at, path_error};
+use super::jail::{Jail, JailError, metadata_at, path_error};
 use super::path::{self, display_path};
+use crate::index::{Stamp, stamp};
 
 /// The largest file that `write` and `edit` create, in bytes.
 pub(crate) const WRITE_MAX_BYTES: usize = 8 * 1024 * 1024;
@@ -22,7 +25,9 @@ pub(crate) fn write(jail: &Jail, arguments: &WriteArguments) -> Result<ToolOutpu
         return Err(format!("the content has more than {WRITE_MAX_BYTES} bytes"));
     }
     let path = path::parse(&arguments.path).map_err(|error| error.to_string())?;
-    let existed = put(jail, &path, arguments.content.as_bytes()).map_err(|error| error.to_string())?;
+    let target = Target::find(jail, &path).map_err(|error| error.to_string())?;
+    let existed = target.known.is_some();
+    target.put(arguments.content.as_bytes()).map_err(|error| error.to_string())?;
     let name = display_path(&path);
     let verb = if existed { "Replaced" } else { "Wrote" };
     let text = format!("{verb} {name}, {} bytes.", arguments.content.len());
@@ -36,29 +41,57 @@ pub(crate) fn write(jail: &Jail, arguments: &WriteArguments) -> Result<ToolOutpu
     })
 }
 
-/// Writes a file atomically. Returns true if it replaced one.
-pub(crate) fn put(jail: &Jail, path: &Path, content: &[u8]) -> Result<bool, JailError> {
-    let name = path.file_name().ok_or_else(|| JailError::IsFolder(display_path(path)))?;
-    let folder = jail.parent(path)?;
-    let (mode, existed) = match kind_at(&folder, name) {
-        None => (0o644, false),
-        Some((FileType::RegularFile, mode)) => (mode, true),
-        Some((FileType::Directory, _)) => return Err(JailError::IsFolder(display_path(path))),
-        // Following the link would require the same checks for its target; the model can write there directly.
-        Some((FileType::Symlink, _)) => return Err(JailError::LeadsOut(display_path(path))),
-        Some(_) => return Err(JailError::Special(display_path(path))),
-    };
-    let failed = |error: Errno| path_error(&display_path(path), error);
-    let (file, temporary) = temporary(&folder, mode).map_err(failed)?;
-    let mut placed = fill(file, content);
-    if placed.is_ok() {
-        placed = renameat_with(&folder, &*temporary, &folder, name, RenameFlags::empty());
+/// A file that is to be written, as it was found.
+#[derive(Debug)]
+pub(crate) struct Target<'a> {
+    path: &'a Path,
+    name: &'a OsStr,
+    folder: OwnedFd,
+    mode: u32,
+    /// The state of the file that will be replaced; `None` if there is none.
+    known: Option<Stamp>,
+}
+
+impl<'a> Target<'a> {
+    /// Finds the file of a path; creates missing folders.
+    pub(crate) fn find(jail: &Jail, path: &'a Path) -> Result<Self, JailError> {
+        let name = path.file_name().ok_or_else(|| JailError::IsFolder(display_path(path)))?;
+        let folder = jail.parent(path)?;
+        let (mode, known) = match metadata_at(&folder, name) {
+            None => (0o644, None),
+            Some(found) if found.is_file() => (found.mode() & 0o777, Some(stamp(&found))),
+            Some(found) if found.is_dir() => return Err(JailError::IsFolder(display_path(path))),
+            // Following the link would require the same checks for its target; the model can write there directly.
+            Some(found) if found.is_symlink() => return Err(JailError::LeadsOut(display_path(path))),
+            Some(_) => return Err(JailError::Special(display_path(path))),
+        };
+        Ok(Self { path, name, folder, mode, known })
     }
-    if let Err(error) = placed {
-        let _ = unlinkat(&folder, &*temporary, AtFlags::empty());
-        return Err(failed(error));
+
+    /// Returns the target for content that was made of what was read of the file in this state.
+    pub(crate) fn read_as(self, state: Stamp) -> Self {
+        Self { known: Some(state), ..self }
     }
-    Ok(existed)
+
+    /// Writes the file atomically.
+    ///
+    /// # Errors
+    /// Fails if the file is no longer as it was found or read: an upload or a command has changed it meanwhile.
+    pub(crate) fn put(&self, content: &[u8]) -> Result<(), JailError> {
+        let failed = |error: Errno| path_error(&display_path(self.path), error);
+        let (file, temporary) = temporary(&self.folder, self.mode).map_err(failed)?;
+        let placed = fill(file, content).map_err(failed).and_then(|()| {
+            if metadata_at(&self.folder, self.name).map(|found| stamp(&found)) != self.known {
+                return Err(JailError::Changed(display_path(self.path)));
+            }
+            let (from, to) = (&*temporary, self.name);
+            renameat_with(&self.folder, from, &self.folder, to, RenameFlags::empty()).map_err(failed)
+        });
+        if placed.is_err() {
+            let _ = unlinkat(&self.folder, &*temporary, AtFlags::empty());
+        }
+        placed
+    }
 }
 
 /// Creates a temporary file next to the one that it will replace.
@@ -79,4 +112,47 @@ fn fill(file: OwnedFd, content: &[u8]) -> Result<(), Errno> {
     let mut file = File::from(file);
     let written = file.write_all(content).and_then(|()| file.sync_data());
     written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn what_was_changed_meanwhile_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let jail = Jail::open(folder.path()).unwrap();
+        let (path, file) = (Path::new("a.txt"), folder.path().join("a.txt"));
+        let upload = |content: &str| {
+            let other = folder.path().join("other");
+            fs::write(&other, content).unwrap();
+            fs::rename(other, &file).unwrap();
+        };
+        let append = |content: &str| {
+            let text = fs::read_to_string(&file).unwrap();
+            fs::write(&file, text + content).unwrap();
+        };
+        let refused = |target: &Target<'_>, left: &str| {
+            let error = target.put(b"own").expect_err("it was changed");
+            assert!(matches!(error, JailError::Changed(_)), "{error}");
+            assert_eq!(fs::read_to_string(&file).unwrap(), left);
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
+        };
+        let missing = Target::find(&jail, path).unwrap();
+        upload("uploaded");
+        refused(&missing, "uploaded");
+        let found = Target::find(&jail, path).unwrap();
+        upload("replaced");
+        refused(&found, "replaced");
+        let found = Target::find(&jail, path).unwrap();
+        append(" and longer");
+        refused(&found, "replaced and longer");
+        let read = stamp(&fs::metadata(&file).unwrap());
+        upload("again");
+        refused(&Target::find(&jail, path).unwrap().read_as(read), "again");
+        Target::find(&jail, path).unwrap().put(b"own").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "own");
+    }
 }
