@@ -238,6 +238,17 @@ impl PromptContext {
         }
     }
 
+    /// Returns the error for a call of a tool that does not exist. It names those that are offered.
+    pub(super) fn no_such_tool(&self, called: &str, sees_images: bool) -> String {
+        /// The most of the name that is repeated.
+        const NAME_MAX_CHARS: usize = 100;
+        let called: String =
+            called.chars().filter(|letter| !letter.is_control()).take(NAME_MAX_CHARS).collect();
+        let tools = self.tools_for(sees_images);
+        let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        format!("there is no tool `{called}`; there are {}", names.join(", "))
+    }
+
     /// Returns the error for a task to an agent that does not exist.
     pub(super) fn no_such_agent(&self) -> String {
         if !self.delegates {
@@ -409,8 +420,12 @@ mod tests {
                 web,
                 templates: &templates,
             };
-            let tools = PromptContext::new(Arc::new(library), chosen).tools_for(sees_images);
-            tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>()
+            let context = PromptContext::new(Arc::new(library), chosen);
+            let tools = context.tools_for(sees_images);
+            let names = tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>();
+            let error = context.no_such_tool("gr\nep", sees_images);
+            assert_eq!(error, format!("there is no tool `grep`; there are {}", names.join(", ")));
+            names
         };
         assert_eq!(names(Some(&["View"]), true), ["view"]);
         assert_eq!(names(Some(&["View"]), false), ["read"]);

@@ -168,7 +168,8 @@ pub(super) fn room(prompt: &PromptContext, model_limits: ModelLimits) -> (u64, u
     (overhead_tokens, room.max(TRANSCRIPT_TOKENS_MIN))
 }
 
-/// Routes the service's own tools and those of the operator's MCP servers to the host, all others to the machine.
+/// Routes the service's own tools and those of the operator's MCP servers to the host, and unknown ones, as the host knows which tools were
+/// offered; all others to the machine.
 #[derive(Debug)]
 struct Router {
     web: Web,
@@ -177,7 +178,8 @@ struct Router {
 
 impl ToolRouter for Router {
     fn runs_on_host(&self, tool: &str) -> bool {
-        self.web.runs(tool)
+        let is_of_machine = MachineTool::named(tool).is_some() || mcp::server_of(tool).is_some();
+        self.web.runs(tool) || !is_of_machine
     }
 
     /// An unknown tool fails and changes nothing, but one with the name of an MCP tool may have been one.
@@ -212,7 +214,9 @@ mod tests {
         ] {
             assert_eq!(router.is_repeatable(tool), repeats, "{tool}");
         }
-        assert!(!router.runs_on_host("registry__note"));
+        assert!(!router.runs_on_host("registry__note") && !router.runs_on_host("read"));
+        assert!(!router.runs_on_host(ATTACHED_FILES));
+        assert!(router.runs_on_host("no such tool") && router.runs_on_host("skill"));
     }
 
     #[test]

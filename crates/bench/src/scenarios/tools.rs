@@ -31,6 +31,9 @@ const WORD_MILLIS: u64 = 40;
 const COMMITS: usize = 3;
 const COMMIT_BYTES: usize = 4096;
 
+/// A tool of a server of the machine that is not there.
+const NOTHING: &str = "nothing__here";
+
 /// Returns the calls in order.
 fn calls() -> Vec<(&'static str, Value)> {
     vec![
@@ -41,8 +44,8 @@ fn calls() -> Vec<(&'static str, Value)> {
         ("write", json!({"path": "/note.txt", "content": "alpha\n"})),
         ("edit", json!({"path": "/note.txt", "old": "alpha", "new": "beta"})),
         ("shell", json!({"command": "cat note.txt"})),
-        // The agent rejects this unknown tool: the rest is the service's own time.
-        ("nothing", json!({})),
+        // The machine has no such server: the rest is the service's own time.
+        (NOTHING, json!({})),
     ]
 }
 
@@ -69,7 +72,7 @@ pub(crate) fn tools() -> Outcome<Vec<Measurement>> {
     for (at, (tool, _)) in calls().into_iter().enumerate() {
         let values = turns.iter().skip(1).map(|turn| turn[at]).collect();
         measurements.push(match tool {
-            "nothing" => Measurement::new("a step with a call, without the tool", Unit::Millis, values)
+            NOTHING => Measurement::new("a step with a call, without the tool", Unit::Millis, values)
                 .beside("three bare commits", commits.clone()),
             "shell" => {
                 Measurement::new("tool shell", Unit::Millis, values).beside("bare sh -c", shells.clone())
@@ -104,7 +107,7 @@ pub(super) async fn turn(
         .flatten()
         .filter_map(|part| Some((part["toolName"].as_str()?, part["state"].as_str()?)))
         .collect();
-    let wrong = |(tool, state): &&(&str, &str)| (*state == "COMPLETE") == (*tool == "nothing");
+    let wrong = |(tool, state): &&(&str, &str)| (*state == "COMPLETE") == (*tool == NOTHING);
     if let Some((tool, state)) = states.iter().find(wrong) {
         return Err(format!("the tool {tool} ended as {state}").into());
     }

@@ -66,6 +66,10 @@ impl TurnRunner {
                 self.start(call, work);
                 return None;
             }
+            (None, _) if !self.store.shared.parts.web.runs(&call.tool) => {
+                let sees_images = self.model.as_ref().is_some_and(|model| model.entry.sees_images);
+                local_calls::failed(self.prompt.no_such_tool(&call.tool, sees_images))
+            }
             // A tool of an MCP server.
             (None, _) => {
                 let web = self.store.shared.parts.web.clone();

@@ -43,7 +43,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use domain::step::Call;
-use domain::tool::{MachineTool, Offer};
+use domain::tool::MachineTool;
 use protocol::tool::ToolOutput;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch::Receiver;
@@ -80,14 +80,8 @@ const PIECE_MAX_BYTES: usize = 1_200;
 pub async fn run(call: &Call, limits: &Limits, attached: &[String], killed: Receiver<bool>) -> ToolOutput {
     open_workspace(&limits.workspace);
     let Some(tool) = MachineTool::named(&call.tool) else {
-        let offered =
-            MachineTool::ALL.iter().map(|tool| tool.facts()).filter(|tool| tool.offer != Offer::Never);
-        let names: Vec<_> = offered.map(|tool| tool.name).collect();
-        return failed(&format!(
-            "there is no tool `{}`; there are {}",
-            path::plain(&call.tool),
-            names.join(", ")
-        ));
+        // Which ones a model is offered, only the host knows.
+        return failed(&format!("there is no tool `{}`", path::plain(&call.tool)));
     };
     let output = match dispatch(tool, &call.arguments, limits, attached, stopped(killed)).await {
         Ok(output) => output,
