@@ -69,7 +69,7 @@ fn a_text_of_pages_has_headings_footnotes_comments_and_tables_where_they_stand()
             (12, STYLE, style("Body")),
             (20, 2003, message().reference(1, 21)),
             (21, 6007, table),
-            (22, 6001, message().bytes(8, "Deposits").message(4, store)),
+            (22, 6001, message().bytes(8, "Deposits").number(22, 1).message(4, store)),
             (23, 6005, message().message(3, message().number(1, 7).bytes(3, "two rents"))),
             (24, 6002, message().message(5, row)),
             (30, 10_012, message().message(1, message().message(4, message().reference(1, 31)))),
@@ -141,6 +141,31 @@ fn slides_of_keynote_are_pages_in_their_order_with_notes() {
             (Some(2), "Second", "Second\nof two")
         ]
     );
+}
+
+#[test]
+fn images_are_found_beside_the_text_before_them() {
+    let image = |data: u64| message().message(11, message().number(1, data));
+    let file =
+        |id: u64, name: &str| message().number(1, id).bytes(2, "digest").bytes(3, "old.png").bytes(4, name);
+    // Other lists have the same numbers.
+    let component = message().number(1, 7).bytes(2, "Document").bytes(3, "Document.iwa");
+    let metadata =
+        message().message(3, component).message(4, file(7, "bird-1.png")).message(4, file(8, "none.png"));
+    let objects = [
+        (1, 10_000, message().reference(4, 2)),
+        (2, TEXT, text("Look:\n\u{fffc}\n\u{fffc}\nEnd").attributes(9, &[(6, 3), (8, 4)])),
+        (3, 2003, message().reference(1, 5)),
+        (4, 2003, message().reference(1, 6)),
+        (5, 3005, image(7)),
+        (6, 3005, image(8)),
+        (9, 11_006, metadata),
+    ];
+    let picture = include_bytes!("fixtures/code_word.png");
+    let document = archive([("Index/Document.iwa", packed(&objects)), ("Data/bird-1.png", picture.to_vec())]);
+    let images = read("a.pages", &document).images;
+    let places: Vec<_> = images.iter().map(|image| (image.part.as_str(), image.line)).collect();
+    assert_eq!(places, [("Data/bird-1.png", Some(1))]);
 }
 
 #[test]

@@ -30,11 +30,8 @@ pub(super) struct Objects<'a> {
 impl<'a> Objects<'a> {
     pub(super) fn new(package: &'a Package) -> Self {
         let metadata = package.first(kinds::METADATA).unwrap_or_default();
-        let file = |data: Message<'a>| data.number(1).zip(data.text(4).or_else(|| data.text(3)));
-        let files = metadata.fields().filter_map(|(_, value)| match value {
-            Value::Bytes(data) => file(Message(data)),
-            _ => None,
-        });
+        let files = metadata.messages(4);
+        let files = files.filter_map(|file| file.number(1).zip(file.text(4).or_else(|| file.text(3))));
         Self { package, seen: HashSet::new(), files: files.collect(), depth: 0 }
     }
 
@@ -81,8 +78,8 @@ impl<'a> Objects<'a> {
         for id in leaves(self.package, drawable, &mut self.seen) {
             let Some((kind, object)) = self.package.get(id) else { continue };
             if let Some(mut table) = Table::of(self.package, kind, object) {
-                if let Some(name) = table.name() {
-                    writer.line(name);
+                if let Some(title) = table.title() {
+                    writer.line(title);
                 }
                 write_rows(&mut table, writer);
             } else if kind == kinds::CHART {

@@ -49,10 +49,14 @@ impl<'a> Table<'a> {
         Some(Self { package, model, texts, rich_texts, read_texts: HashMap::new() })
     }
 
-    /// Returns the name, if it is shown.
+    /// Returns the name.
     pub(super) fn name(&self) -> Option<&'a str> {
-        let is_shown = self.model.number(22) != Some(0);
-        self.model.text(8).filter(|name| is_shown && !name.trim().is_empty())
+        self.model.text(8).filter(|name| !name.trim().is_empty())
+    }
+
+    /// Returns the name if it is shown above the table.
+    pub(super) fn title(&self) -> Option<&'a str> {
+        self.name().filter(|_| self.model.number(22) == Some(1))
     }
 
     /// Calls `cell` with the row and column from 0 and the text of each cell that is not empty, in reading order, until it returns
