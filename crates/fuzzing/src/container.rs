@@ -75,6 +75,10 @@ const COMPOUNDS: [Container; 4] = [
 /// An archive of files.
 const FILES: Container = ("a.zip", &["a.txt", "b.eml", "c/d.html", "e.csv", "f.pdf", "g.png"]);
 
+/// A drawing of Visio.
+const DRAWING: Container =
+    ("a.vsdx", &["visio/pages/pages.xml", "visio/pages/_rels/pages.xml.rels", "visio/pages/page1.xml"]);
+
 /// A document of iWork before 2013.
 const OLD_IWORK: (&str, [&str; 2]) = ("a.key", ["index.apxl", "buildVersionHistory.plist"]);
 
@@ -91,7 +95,7 @@ const WORKBOOK_RELATIONS: (&str, &[u8]) = (
 /// Panics when a promise is broken.
 pub fn try_input(data: &[u8]) {
     let Some((&how, content)) = data.split_first() else { return };
-    let how = usize::from(how) % (ARCHIVES.len() + COMPOUNDS.len() + 3);
+    let how = usize::from(how) % (ARCHIVES.len() + COMPOUNDS.len() + 4);
     let parts = split(content);
     if let Some((name, names)) = ARCHIVES.get(how) {
         let relations = (*name == "a.xlsx").then_some(WORKBOOK_RELATIONS);
@@ -106,13 +110,14 @@ pub fn try_input(data: &[u8]) {
                 let (name, [index, history]) = OLD_IWORK;
                 assert_promises(name, &archive([(index, content), (history, b"".as_slice())].into_iter()));
             }
-            _ => {
-                let objects = objects(content);
+            2 => {
+                let parts = [("Index/Document.iwa", objects(content))];
                 assert_promises(
                     "a.pages",
-                    &archive([("Index/Document.iwa", objects.as_slice())].into_iter()),
+                    &archive(parts.iter().map(|(name, part)| (*name, part.as_slice()))),
                 );
             }
+            _ => assert_promises(DRAWING.0, &archive(DRAWING.1.iter().copied().zip(parts))),
         }
     }
 }
