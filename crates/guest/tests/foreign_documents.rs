@@ -322,15 +322,7 @@ fn small_archives_with_the_records_of_large_ones_are_read() {
 }
 
 #[test]
-fn archives_that_are_documents_of_no_known_kind_are_refused_by_name() {
-    for part in ["FixedDocSeq.fdseq", "FixedDocumentSequence.fdseq"] {
-        let outcome = extract_bytes(Path::new("x.xps"), &archive([(part, "x")]));
-        let error = outcome.expect_err("it cannot be read");
-        assert!(
-            matches!(error, ExtractError::Unsupported { .. }) && error.to_string().contains("XPS"),
-            "{error}"
-        );
-    }
+fn encrypted_open_documents_are_named_as_such() {
     let locked = archive([
         ("mimetype", "application/vnd.oasis.opendocument.text"),
         ("META-INF/manifest.xml", "<manifest:encryption-data/>"),
@@ -510,4 +502,47 @@ fn open_documents_that_are_single_files_are_read() {
                  </table:table></office:spreadsheet></office:body></office:document>";
     let extracted = extract_bytes(Path::new("x.fods"), sheet.as_bytes()).expect("it is read");
     assert_eq!((extracted.format, extracted.segments[0].text.as_str()), (Format::Workbook, "Rent"));
+}
+
+#[test]
+fn lines_of_xps_are_joined_from_their_pieces() {
+    let piece = |x: u32, y: u32, text: &str| {
+        format!(
+            "<Canvas><Glyphs FontRenderingEmSize='12' OriginX='{x}' OriginY='{y}' UnicodeString='{text}'/></Canvas>"
+        )
+    };
+    let first = [
+        piece(72, 80, "R"),
+        piece(79, 80, "ent is"),
+        piece(130, 81, "due "),
+        piece(155, 80, "monthly"),
+        piece(72, 95, "{}{in advance}"),
+        piece(90, 120, ""),
+    ];
+    let page = |content: &str| format!("<FixedPage xmlns='x'>{content}</FixedPage>");
+    // Microsoft's programs write UTF-16.
+    let utf16: Vec<u8> = std::iter::once(0xfeff)
+        .chain(page(&first.concat()).encode_utf16())
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    let list = |name: &str, sources: &[&str]| {
+        sources.iter().map(|source| format!("<{name} Source='{source}'/>")).collect::<String>().into_bytes()
+    };
+    let relations = "<Relationships><Relationship Id='a' Type='http://schemas.openxps.org/oxps/v1.0/fixedrepresentation' \
+                     Target='/Documents.fdseq'/></Relationships>";
+    let document = archive([
+        ("_rels/.rels", relations.as_bytes().to_vec()),
+        ("Documents.fdseq", list("DocumentReference", &["Documents/1/FixedDoc.fdoc"])),
+        (
+            "Documents/1/FixedDoc.fdoc",
+            list("PageContent", &["Pages/2.fpage", "/Documents/1/Pages/1.fpage", "Pages/2.fpage"]),
+        ),
+        ("Documents/1/Pages/1.fpage", page(&piece(10, 10, "The second")).into_bytes()),
+        ("Documents/1/Pages/2.fpage", utf16),
+    ]);
+    let extracted = extract_bytes(Path::new("x.oxps"), &document).expect("it is read");
+    assert_eq!((extracted.format, extracted.pages), (Format::Xps, Some(2)));
+    let texts: Vec<_> =
+        extracted.segments.iter().map(|segment| (segment.page, segment.text.as_str())).collect();
+    assert_eq!(texts, [(Some(1), "Rent is due monthly\n{in advance}"), (Some(2), "The second")]);
 }

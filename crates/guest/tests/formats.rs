@@ -105,6 +105,8 @@ fn samples() -> Vec<Sample> {
         sample(&["`.pages`"], ("a.pages", pages("A bullfinch")), "bullfinch", "line"),
         sample(&["`.vsdx`"], ("a.vsdx", drawing_of_visio("A nuthatch")), "nuthatch", "page"),
         sample(&["`.vsdx`", "`.vsdm`"], ("a.vsdm", drawing_of_visio("A bluethroat")), "bluethroat", "page"),
+        sample(&["`.xps`"], ("a.xps", document_of_xps("A treecreeper")), "treecreeper", "page"),
+        sample(&["`.xps`", "`.oxps`"], ("a.oxps", document_of_xps("A firecrest")), "firecrest", "page"),
         sample(&["`.odt`", "`.fodt`"], ("a.fodt", flat("text", "A goldcrest")), "goldcrest", "line"),
         sample(&["`.ppt`"], ("a.ppt", slides_97("A kestrel on a slide")), "kestrel", "slide"),
         sample(&["`.odg`"], ("a.odg", drawing("lapwing")), "lapwing", "slide"),
@@ -214,6 +216,14 @@ fn drawing_of_visio(text: &str) -> Vec<u8> {
         ("visio/pages/pages.xml", "<Pages><Page Name='Birds'><Rel r:id='a'/></Page></Pages>".to_owned()),
         ("visio/pages/_rels/pages.xml.rels", relations.to_owned()),
         ("visio/pages/page1.xml", format!("<PageContents><Text>{text}</Text></PageContents>")),
+    ])
+}
+
+fn document_of_xps(text: &str) -> Vec<u8> {
+    archive([
+        ("FixedDocSeq.fdseq", "<DocumentReference Source='/1.fdoc'/>".to_owned()),
+        ("1.fdoc", "<PageContent Source='/1.fpage'/>".to_owned()),
+        ("1.fpage", format!("<Glyphs OriginX='1' OriginY='1' UnicodeString='{text}'/>")),
     ])
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::archive::Archive;
 use super::container::{self, Container};
 use super::image_file::ImageFormat;
-use super::{ExtractError, ForeignFormat, Format, data_box, iwork, parts, signed, visio};
+use super::{ExtractError, ForeignFormat, Format, data_box, iwork, parts, signed, visio, xps};
 
 /// A detected format.
 pub(super) enum Content<'a> {
@@ -25,6 +25,8 @@ pub(super) enum Content<'a> {
     /// The body of an OpenDocument that is a single file.
     FlatOpenDocument(OpenDocument, &'a [u8]),
     Visio(Archive<'a>),
+    /// With the list of its documents.
+    Xps(Archive<'a>, String),
     Epub(Archive<'a>),
     Eml,
     /// Messages one after the other in a file.
@@ -275,8 +277,8 @@ fn zipped(bytes: &[u8]) -> Result<Content<'_>, ExtractError> {
     if archive.contains(visio::PAGES) {
         return Ok(Content::Visio(archive));
     }
-    if let Some(kind) = unsupported(&archive) {
-        return Err(ExtractError::Unsupported { kind, remedy: "export it as PDF first" });
+    if let Some(list) = xps::list(&mut archive)? {
+        return Ok(Content::Xps(archive, list));
     }
     Ok(Content::Archive(Box::new(archive)))
 }
@@ -331,13 +333,6 @@ fn flat_open_document(bytes: &[u8]) -> Option<(OpenDocument, &[u8])> {
     let kind = OpenDocument::of(&media_type)?;
     let body = place("<office:body", bytes.len())?;
     Some((kind, &bytes[body..]))
-}
-
-/// Returns the kind of a document that is an archive whose list of files would say nothing to its reader.
-fn unsupported(archive: &Archive<'_>) -> Option<&'static str> {
-    const KINDS: [(&str, &str); 2] =
-        [("FixedDocSeq.fdseq", "an XPS document"), ("FixedDocumentSequence.fdseq", "an XPS document")];
-    KINDS.iter().find(|(part, _)| archive.contains(part)).map(|(_, kind)| *kind)
 }
 
 /// Detects the compound files of Microsoft Office before 2007, of Outlook, and of encrypted later ones.

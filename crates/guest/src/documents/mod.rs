@@ -22,6 +22,7 @@ pub use detect::extensions;
 pub(crate) use drawn::{DrawnDocument, marks, page_sizes};
 pub use embedded_images::EmbeddedImage;
 pub(crate) use embedded_images::IMAGES_MAX;
+pub use format::Format;
 pub(crate) use image_file::{ImageFile, ImageFormat};
 pub(crate) use kept_files::KeptFiles;
 pub(crate) use unpacked::{ForeignFormat, HEAD_BYTES, UNPACKED_MAX_BYTES, Unpacked};
@@ -38,6 +39,7 @@ mod drawn;
 mod embedded_images;
 mod epub;
 mod form_field;
+mod format;
 mod html;
 mod image_file;
 mod iwork;
@@ -72,6 +74,7 @@ mod word;
 mod word_notes;
 mod xls_formats;
 mod xml;
+mod xps;
 
 /// The largest file that is read, in bytes.
 pub const INPUT_MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -94,7 +97,7 @@ pub const READER_VERSION: i64 = 9;
 const CHANGED_READERS: &[(i64, &[&str])] = &[
     (6, &["docx", "docm", "xlsx", "xlsm", "xls", "pptx", "pptm", "odt", "ods", "odp", "mht", "mhtml"]),
     (7, &["eml", "msg", "mbox", "zip", "asice", "asics", "sce", "scs", "bdoc"]),
-    (9, &["pages", "numbers", "key", "fodt", "fods", "fodp", "fodg", "vsdx", "vsdm"]),
+    (9, &["pages", "numbers", "key", "fodt", "fods", "fodp", "fodg", "vsdx", "vsdm", "xps", "oxps"]),
 ];
 
 /// Returns the version since which a file of this name is read as it is now.
@@ -103,102 +106,6 @@ pub(crate) fn reader_of(path: &str) -> i64 {
     let Some(extension) = extension else { return 0 };
     let changed = CHANGED_READERS.iter().filter(|(_, extensions)| extensions.contains(&extension.as_str()));
     changed.map(|(version, _)| *version).max().unwrap_or(0)
-}
-
-/// The format of a document.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// Plain text, also source code and data.
-    Text,
-    /// Markdown.
-    Markdown,
-    /// Comma- or tab-separated values, one row per line.
-    Table,
-    /// HTML.
-    Html,
-    /// PDF.
-    Pdf,
-    /// A Word document.
-    Docx,
-    /// A text document of LibreOffice (OpenDocument).
-    Odt,
-    /// A text document of Pages.
-    Pages,
-    /// A workbook: each sheet counts as a page and its rows as lines.
-    Workbook,
-    /// Rich text.
-    Rtf,
-    /// A document of Word 97 to 2003.
-    Doc,
-    /// A presentation: each slide counts as a page.
-    Presentation,
-    /// A drawing of several pages.
-    Drawing,
-    /// An electronic book: each file of its reading order counts as a page.
-    Epub,
-    /// A message with its attachments.
-    Message,
-    /// The files in an archive: each counts as a page.
-    Archive,
-}
-
-impl Format {
-    /// Returns the display name of the format.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::Markdown => "Markdown",
-            Self::Table => "table",
-            Self::Html => "HTML",
-            Self::Pdf => "PDF",
-            Self::Docx => "DOCX",
-            Self::Odt => "ODT",
-            Self::Pages => "Pages",
-            Self::Workbook => "workbook",
-            Self::Rtf => "RTF",
-            Self::Doc => "DOC",
-            Self::Presentation => "presentation",
-            Self::Drawing => "drawing",
-            Self::Epub => "EPUB",
-            Self::Message => "message",
-            Self::Archive => "archive",
-        }
-    }
-
-    /// Returns the word for a page of the format.
-    #[must_use]
-    pub const fn page_word(self) -> &'static str {
-        match self {
-            Self::Workbook => "sheet",
-            Self::Presentation => "slide",
-            Self::Epub => "section",
-            Self::Archive => "file",
-            Self::Text
-            | Self::Markdown
-            | Self::Table
-            | Self::Html
-            | Self::Pdf
-            | Self::Docx
-            | Self::Drawing
-            | Self::Odt
-            | Self::Pages
-            | Self::Rtf
-            | Self::Doc
-            | Self::Message => "page",
-        }
-    }
-
-    /// Returns true if other files lie in it.
-    #[must_use]
-    pub const fn holds_files(self) -> bool {
-        matches!(self, Self::Archive | Self::Message)
-    }
-
-    /// Returns true if lines may end in the middle of a sentence because they are wrapped.
-    const fn is_wrapped(self) -> bool {
-        matches!(self, Self::Text | Self::Markdown)
-    }
 }
 
 /// The text of a document.
@@ -570,6 +477,7 @@ fn extract_content(
         Content::Ppt => guarded("PPT", || legacy::ppt(bytes)),
         Content::Pptx(archive, main) => guarded("PPTX", || slides::pptx(archive, &main)),
         Content::Odp(archive) => guarded("ODP", || odt::extract_slides(archive)),
+        Content::Xps(archive, list) => guarded("XPS", || xps::extract(archive, &list)),
         Content::Visio(archive) => guarded("Visio", || visio::extract(archive)),
         Content::FlatOpenDocument(kind, body) => guarded("OpenDocument", || match kind {
             OpenDocument::Text => odt::extract_flat(body, Format::Odt),

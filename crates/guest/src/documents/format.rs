@@ -1,0 +1,101 @@
+//! The formats of documents that are read.
+
+/// The format of a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Plain text, also source code and data.
+    Text,
+    /// Markdown.
+    Markdown,
+    /// Comma- or tab-separated values, one row per line.
+    Table,
+    /// HTML.
+    Html,
+    /// PDF.
+    Pdf,
+    /// A Word document.
+    Docx,
+    /// A text document of LibreOffice (OpenDocument).
+    Odt,
+    /// A text document of Pages.
+    Pages,
+    /// A workbook: each sheet counts as a page and its rows as lines.
+    Workbook,
+    /// Rich text.
+    Rtf,
+    /// A document of Word 97 to 2003.
+    Doc,
+    /// A presentation: each slide counts as a page.
+    Presentation,
+    /// A drawing of several pages.
+    Drawing,
+    /// An XPS document.
+    Xps,
+    /// An electronic book: each file of its reading order counts as a page.
+    Epub,
+    /// A message with its attachments.
+    Message,
+    /// The files in an archive: each counts as a page.
+    Archive,
+}
+
+impl Format {
+    /// Returns the display name of the format.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Markdown => "Markdown",
+            Self::Table => "table",
+            Self::Html => "HTML",
+            Self::Pdf => "PDF",
+            Self::Docx => "DOCX",
+            Self::Odt => "ODT",
+            Self::Pages => "Pages",
+            Self::Workbook => "workbook",
+            Self::Rtf => "RTF",
+            Self::Doc => "DOC",
+            Self::Presentation => "presentation",
+            Self::Drawing => "drawing",
+            Self::Xps => "XPS",
+            Self::Epub => "EPUB",
+            Self::Message => "message",
+            Self::Archive => "archive",
+        }
+    }
+
+    /// Returns the word for a page of the format.
+    #[must_use]
+    pub const fn page_word(self) -> &'static str {
+        match self {
+            Self::Workbook => "sheet",
+            Self::Presentation => "slide",
+            Self::Epub => "section",
+            Self::Archive => "file",
+            Self::Text
+            | Self::Markdown
+            | Self::Table
+            | Self::Html
+            | Self::Pdf
+            | Self::Docx
+            | Self::Drawing
+            | Self::Odt
+            | Self::Pages
+            | Self::Rtf
+            | Self::Doc
+            | Self::Xps
+            | Self::Message => "page",
+        }
+    }
+
+    /// Returns true if other files lie in it.
+    #[must_use]
+    pub const fn holds_files(self) -> bool {
+        matches!(self, Self::Archive | Self::Message)
+    }
+
+    /// Returns true if lines may end in the middle of a sentence because they are wrapped.
+    pub(super) const fn is_wrapped(self) -> bool {
+        matches!(self, Self::Text | Self::Markdown | Self::Xps)
+    }
+}

@@ -1,0 +1,108 @@
+//! Reads XPS documents: the text of each page in the order in which the page draws it.
+
+use std::collections::HashSet;
+
+use quick_xml::events::{BytesStart, Event};
+
+use super::archive::{Archive, PART_MAX_BYTES};
+use super::output::Writer;
+use super::parts::{LIST_MAX_BYTES, relations, resolve};
+use super::xml::{attribute, events};
+use super::{ExtractError, Extracted, Format, PAGES_MAX, text};
+
+/// The kind of the reference to the list of the documents.
+const DOCUMENTS: &str = "fixedrepresentation";
+/// The part of the height of a text by which its line may rise.
+const SAME_LINE: f64 = 0.4;
+/// The width of a letter, and of the gap beyond it that is a space, as parts of the height of a text.
+const LETTER: f64 = 0.55;
+const GAP: f64 = 0.4;
+
+/// Returns the part with the list of the documents; `None` if the archive is no XPS document.
+pub(super) fn list(archive: &mut Archive<'_>) -> Result<Option<String>, ExtractError> {
+    const USUAL: [&str; 2] = ["FixedDocSeq.fdseq", "FixedDocumentSequence.fdseq"];
+    let named = relations(archive, "")?.into_iter().find(|relation| relation.kind == DOCUMENTS);
+    let mut names = named.map(|relation| relation.target).into_iter().chain(USUAL.map(str::to_owned));
+    Ok(names.find(|name| archive.contains(name)))
+}
+
+/// Reads a document with the list of its documents.
+pub(super) fn extract(mut archive: Archive<'_>, list: &str) -> Result<Extracted, ExtractError> {
+    let mut pages = Vec::new();
+    for document in sources(&mut archive, list, "DocumentReference")? {
+        pages.extend(sources(&mut archive, &document, "PageContent")?);
+    }
+    let mut writer = Writer::new();
+    let mut seen = HashSet::new();
+    for (name, page) in pages.iter().filter(|name| seen.insert(name.as_str())).zip(1..=PAGES_MAX) {
+        writer.page(page);
+        let bytes = archive.beginning(name, PART_MAX_BYTES)?.unwrap_or_default();
+        write_page(&text::decode(&bytes), &mut writer)?;
+        if writer.is_full() {
+            break;
+        }
+    }
+    Ok(writer.finish(Format::Xps))
+}
+
+/// Returns the parts that elements of this name refer to.
+fn sources(archive: &mut Archive<'_>, part: &str, name: &str) -> Result<Vec<String>, ExtractError> {
+    let folder = part.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let list = archive.beginning(part, LIST_MAX_BYTES)?.unwrap_or_default();
+    let mut sources = Vec::new();
+    events(text::decode(&list).as_bytes(), |event| {
+        if let Event::Start(element) | Event::Empty(element) = event
+            && element.local_name().as_ref() == name
+        {
+            sources.extend(attribute(element, "Source").map(|source| resolve(folder, &source)));
+        }
+        sources.len() < PAGES_MAX as usize
+    })?;
+    Ok(sources)
+}
+
+fn write_page(page: &str, writer: &mut Writer) -> Result<(), ExtractError> {
+    let mut lines = Lines { writer, line: String::new(), end: None };
+    events(page.as_bytes(), |event| {
+        if let Event::Start(element) | Event::Empty(element) = event
+            && element.local_name().as_ref() == "Glyphs"
+        {
+            lines.glyphs(element);
+        }
+        !lines.writer.is_full()
+    })?;
+    lines.writer.line(&lines.line);
+    Ok(())
+}
+
+/// Joins the pieces of text of a page to lines.
+struct Lines<'a> {
+    writer: &'a mut Writer,
+    line: String,
+    /// The height of the line above the others, and the place where its text ends by estimate.
+    end: Option<(f64, f64)>,
+}
+
+impl Lines<'_> {
+    fn glyphs(&mut self, element: &BytesStart<'_>) {
+        let text = attribute(element, "UnicodeString").unwrap_or_default();
+        // Braces escape a text that begins with one.
+        let text = text.strip_prefix("{}").unwrap_or(&text);
+        let number = |name: &str| attribute(element, name).and_then(|number| number.parse::<f64>().ok());
+        let (Some(x), Some(y)) = (number("OriginX"), number("OriginY")) else { return };
+        let size = number("FontRenderingEmSize").unwrap_or(0.0).abs();
+        match self.end {
+            Some((line, end)) if (line - y).abs() <= SAME_LINE * size => {
+                if x - end > GAP * size || x < end - GAP * size * 8.0 {
+                    self.line.push(' ');
+                }
+            }
+            Some(_) => self.writer.line(&std::mem::take(&mut self.line)),
+            None => {}
+        }
+        self.line.push_str(text);
+        #[expect(clippy::cast_precision_loss, reason = "it is an estimate")]
+        let width = text.chars().count() as f64 * LETTER * size;
+        self.end = Some((y, x + width));
+    }
+}
