@@ -77,6 +77,8 @@ fn samples() -> Vec<Sample> {
         sample(&["`.docx`"], fixture("paged.docx"), "schválila", "page"),
         sample(&["`.doc`"], fixture("contract.doc"), "Teplo", "line"),
         sample(&["`.odt`"], fixture("text.odt"), "poznámka", "line"),
+        sample(&["`.pages`"], ("a.pages", pages("A bullfinch")), "bullfinch", "line"),
+        sample(&["`.odt`", "`.fodt`"], ("a.fodt", flat("text", "A goldcrest")), "goldcrest", "line"),
         sample(&["`.rtf`"], ("a.rtf", rich.to_vec()), "curlew", "line"),
         sample(&["Markdown", "`.md`"], ("a.md", b"# Birds\n\nA **wren**.\n".to_vec()), "wren", "line"),
         sample(
@@ -99,17 +101,6 @@ fn samples() -> Vec<Sample> {
         sample(&["`.numbers`"], fixture("birds.numbers"), "crake", "sheet and row"),
         sample(&["CSV", "`.csv`"], ("a.csv", csv.to_vec()), "sparrow", "line"),
         sample(&["CSV", "`.tsv`", "TSV"], ("a.tsv", tsv.to_vec()), "swallow", "line"),
-        sample(&["`.pptx`"], fixture("budget.pptx"), "Střecha", "slide"),
-        sample(&["`.odp`"], fixture("budget.odp"), "Střecha", "slide"),
-        sample(&["`.key`"], ("a.key", keynote("A corncrake")), "corncrake", "slide"),
-        sample(&["`.pages`"], ("a.pages", pages("A bullfinch")), "bullfinch", "line"),
-        sample(&["`.vsdx`"], ("a.vsdx", drawing_of_visio("A nuthatch")), "nuthatch", "page"),
-        sample(&["`.vsdx`", "`.vsdm`"], ("a.vsdm", drawing_of_visio("A bluethroat")), "bluethroat", "page"),
-        sample(&["`.xps`"], ("a.xps", document_of_xps("A treecreeper")), "treecreeper", "page"),
-        sample(&["`.xps`", "`.oxps`"], ("a.oxps", document_of_xps("A firecrest")), "firecrest", "page"),
-        sample(&["`.odt`", "`.fodt`"], ("a.fodt", flat("text", "A goldcrest")), "goldcrest", "line"),
-        sample(&["`.ppt`"], ("a.ppt", slides_97("A kestrel on a slide")), "kestrel", "slide"),
-        sample(&["`.odg`"], ("a.odg", drawing("lapwing")), "lapwing", "slide"),
         sample(&["`.epub`"], fixture("rules.epub"), "klid", "section"),
         sample(&["`.html`"], fixture("notice.html"), "Odstávka", "line"),
         sample(&["`.html`", "`.htm`"], ("a.htm", b"A bare o<b>sier</b>".to_vec()), "osier", "line"),
@@ -155,8 +146,23 @@ fn samples() -> Vec<Sample> {
         sample(&["BMP"], fixture("code_word.bmp"), "walrus", "page"),
         sample(&["HEIC"], fixture("code_word.heic"), "heron", "page"),
     ];
+    samples.extend(slides_and_drawings());
     samples.extend(archives());
     samples
+}
+
+fn slides_and_drawings() -> Vec<Sample> {
+    vec![
+        sample(&["`.pptx`"], fixture("budget.pptx"), "Střecha", "slide"),
+        sample(&["`.odp`"], fixture("budget.odp"), "Střecha", "slide"),
+        sample(&["`.key`"], ("a.key", keynote("A corncrake")), "corncrake", "slide"),
+        sample(&["`.vsdx`"], ("a.vsdx", drawing_of_visio("A nuthatch")), "nuthatch", "page"),
+        sample(&["`.vsdx`", "`.vsdm`"], ("a.vsdm", drawing_of_visio("A bluethroat")), "bluethroat", "page"),
+        sample(&["`.xps`"], ("a.xps", document_of_xps("A treecreeper")), "treecreeper", "page"),
+        sample(&["`.xps`", "`.oxps`"], ("a.oxps", document_of_xps("A firecrest")), "firecrest", "page"),
+        sample(&["`.ppt`"], ("a.ppt", slides_97("A kestrel on a slide")), "kestrel", "slide"),
+        sample(&["`.odg`"], ("a.odg", drawing("lapwing")), "lapwing", "slide"),
+    ]
 }
 
 fn archives() -> Vec<Sample> {
