@@ -14,9 +14,10 @@ use super::{ExtractError, Extracted, Format, PAGES_MAX, text};
 const DOCUMENTS: &str = "fixedrepresentation";
 /// The part of the height of a text by which its line may rise.
 const SAME_LINE: f64 = 0.4;
-/// The width of a letter, and of the gap beyond it that is a space, as parts of the height of a text.
+/// The width of a letter, of the gap beyond it that is a space, and of a step back that is one, as parts of the height of a text.
 const LETTER: f64 = 0.55;
 const GAP: f64 = 0.4;
+const BACK: f64 = 3.2;
 
 /// Returns the part with the list of the documents; `None` if the archive is no XPS document.
 pub(super) fn list(archive: &mut Archive<'_>) -> Result<Option<String>, ExtractError> {
@@ -79,7 +80,7 @@ fn write_page(page: &str, writer: &mut Writer) -> Result<(), ExtractError> {
 struct Lines<'a> {
     writer: &'a mut Writer,
     line: String,
-    /// The height of the line above the others, and the place where its text ends by estimate.
+    /// The height at which the line stands, and the place where its text ends by estimate.
     end: Option<(f64, f64)>,
 }
 
@@ -91,14 +92,13 @@ impl Lines<'_> {
         let number = |name: &str| attribute(element, name).and_then(|number| number.parse::<f64>().ok());
         let (Some(x), Some(y)) = (number("OriginX"), number("OriginY")) else { return };
         let size = number("FontRenderingEmSize").unwrap_or(0.0).abs();
-        match self.end {
-            Some((line, end)) if (line - y).abs() <= SAME_LINE * size => {
-                if x - end > GAP * size || x < end - GAP * size * 8.0 {
-                    self.line.push(' ');
-                }
+        if let Some((line, end)) = self.end {
+            let is_apart = x - end > GAP * size || x < end - BACK * size;
+            if (line - y).abs() > SAME_LINE * size {
+                self.writer.line(&std::mem::take(&mut self.line));
+            } else if is_apart {
+                self.line.push(' ');
             }
-            Some(_) => self.writer.line(&std::mem::take(&mut self.line)),
-            None => {}
         }
         self.line.push_str(text);
         #[expect(clippy::cast_precision_loss, reason = "it is an estimate")]
