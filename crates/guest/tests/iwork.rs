@@ -282,3 +282,18 @@ fn hostile_references_end() {
     let error = extract_bytes(Path::new("a.pages"), &bomb).expect_err("it is too large");
     assert!(matches!(error, ExtractError::Bomb { .. }), "{error}");
 }
+
+#[test]
+fn cells_that_share_a_place_and_a_long_text_stay_within_the_bound() {
+    let choice = format!("<sf:t sfa:ID='T'><sf:ct sfa:s='{}'/></sf:t>", "x".repeat(8_000));
+    let again = "<sf:pm sf:ct='0'><sf:proxied-cell-ref sfa:IDREF='T'/></sf:pm>".repeat(100_000);
+    for (root, folder) in [("ls:document", "ls:workspace"), ("sl:document", "sf:text-body")] {
+        let document = format!(
+            "<{root}><{folder}><sf:tabular-model><sf:datasource><sf:pm sf:ct='0'><sf:menu-choices>{choice}</sf:menu-choices>\
+             <sf:proxied-cell-ref sfa:IDREF='T'/></sf:pm>{again}</sf:datasource></sf:tabular-model></{folder}></{root}>"
+        );
+        let extracted = read("a.numbers", &old("index.xml", &document));
+        let bytes: usize = extracted.segments.iter().map(|segment| segment.text.len()).sum();
+        assert!(bytes <= 8 * 1024 * 1024 && extracted.truncated, "{bytes} bytes of {root}");
+    }
+}

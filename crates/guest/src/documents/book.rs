@@ -61,6 +61,11 @@ impl Book {
             self.end_row();
             self.row_number = number;
         }
+        // Cells of a damaged workbook may stand in one place.
+        if self.row.len() >= OUTPUT_MAX_BYTES {
+            self.truncated = true;
+            return false;
+        }
         // The number of preceding tabs shows the column.
         for _ in self.next_column..column {
             self.row.push('\t');

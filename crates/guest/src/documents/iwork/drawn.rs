@@ -92,6 +92,34 @@ impl<'a> Objects<'a> {
         }
     }
 
+    /// Reads a sheet of a workbook: each table is a page, and the rest stands beside the first. Returns `false` when no more is read.
+    pub(super) fn sheet(&mut self, sheet: Message<'_>, book: &mut Book) -> bool {
+        let package = self.package;
+        let name = sheet.text(1).unwrap_or_default();
+        let drawables: Vec<u64> =
+            sheet.references(2).flat_map(|id| leaves(package, id, &mut self.seen)).collect();
+        let is_table = |id: &u64| package.get(*id).is_some_and(|(kind, _)| kinds::TABLES.contains(&kind));
+        let (tables, others): (Vec<u64>, Vec<u64>) = drawables.into_iter().partition(is_table);
+        let mut beside = beside(self, others);
+        if tables.is_empty() {
+            return book.begin(name) && beside.add(book);
+        }
+        let is_one = tables.len() == 1;
+        for (kind, object) in tables.into_iter().filter_map(|id| package.get(id)) {
+            let Some(mut table) = Table::of(package, kind, object) else { continue };
+            let page = match table.name() {
+                Some(table) if !is_one => format!("{name}, {table}"),
+                _ => name.to_owned(),
+            };
+            if !book.begin(&page) {
+                return false;
+            }
+            table.cells(|row, column, text| book.cell(row, column, text));
+            beside.add(book);
+        }
+        true
+    }
+
     /// Returns the part of the archive with an image.
     fn image(&self, image: Message<'_>) -> Option<String> {
         let file = self.files.get(&image.message(11).number(1)?)?;
@@ -103,46 +131,20 @@ impl<'a> Objects<'a> {
 fn write_rows(table: &mut Table<'_>, writer: &mut Writer) {
     let (mut line, mut last, mut next_column) = (String::new(), 0, 0);
     table.cells(|row, column, text| {
+        if column >= COLUMNS_MAX {
+            return true;
+        }
         if row != last {
             writer.line(&line);
             line.clear();
             (last, next_column) = (row, 0);
         }
-        let tabs = column.min(COLUMNS_MAX).saturating_sub(next_column);
-        line.extend(std::iter::repeat_n('\t', tabs as usize));
-        next_column = column.min(COLUMNS_MAX);
+        line.extend(std::iter::repeat_n('\t', column.saturating_sub(next_column) as usize));
+        next_column = column;
         line.push_str(&text.replace(char::is_whitespace, " "));
         !writer.is_full()
     });
     writer.line(&line);
-}
-
-/// Reads a sheet of a workbook: each table is a page, and the rest stands beside the first. Returns `false` when no more is read.
-pub(super) fn sheet(package: &Package, sheet: Message<'_>, book: &mut Book) -> bool {
-    let mut objects = Objects::new(package);
-    let name = sheet.text(1).unwrap_or_default();
-    let drawables: Vec<u64> =
-        sheet.references(2).flat_map(|id| leaves(package, id, &mut objects.seen)).collect();
-    let is_table = |id: &u64| package.get(*id).is_some_and(|(kind, _)| kinds::TABLES.contains(&kind));
-    let (tables, others): (Vec<u64>, Vec<u64>) = drawables.into_iter().partition(is_table);
-    let mut beside = beside(&mut objects, others);
-    if tables.is_empty() {
-        return book.begin(name) && beside.add(book);
-    }
-    let is_one = tables.len() == 1;
-    for (kind, object) in tables.into_iter().filter_map(|id| package.get(id)) {
-        let Some(mut table) = Table::of(package, kind, object) else { continue };
-        let page = match table.name() {
-            Some(table) if !is_one => format!("{name}, {table}"),
-            _ => name.to_owned(),
-        };
-        if !book.begin(&page) {
-            return false;
-        }
-        table.cells(|row, column, text| book.cell(row, column, text));
-        beside.add(book);
-    }
-    true
 }
 
 /// Texts and images beside the tables of a sheet.

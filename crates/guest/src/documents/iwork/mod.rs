@@ -182,12 +182,13 @@ fn keynote(package: &Package, show: Message<'_>) -> Extracted {
 
 /// Reads a workbook: each table is a page, and a sheet without one.
 fn numbers(package: &Package, document: Message<'_>) -> Extracted {
+    let mut objects = Objects::new(package);
     let mut book = Book::default();
     for sheet in document.references(1) {
         let sheet = package.message(Some(sheet));
         // A sheet with a form has that of its table in it.
         let sheet = if sheet.text(1).is_some() { sheet } else { sheet.message(1) };
-        if !drawn::sheet(package, sheet, &mut book) {
+        if !objects.sheet(sheet, &mut book) {
             break;
         }
     }

@@ -346,7 +346,7 @@ impl Body {
         }
         table.line.extend(std::iter::repeat_n('\t', column.saturating_sub(table.column) as usize));
         table.column = column;
-        table.line.push_str(&text.trim().replace(char::is_whitespace, " "));
+        push_within(&mut table.line, &text.trim().replace(char::is_whitespace, " "), OUTPUT_MAX_BYTES);
         if let Some(line) = ended {
             self.writer().line(&line);
         }
