@@ -12,7 +12,7 @@ use domain::id::AccountId;
 use domain::step::ToolSpec;
 use machine::{ConnectionError, GuestConnection};
 use plugins::McpServer;
-use protocol::mcp::{Known, LIST_WAIT_SECONDS, ServerTools, Told, ToolsReply, ToolsRequest};
+use protocol::mcp::{Known, LIST_WAIT_SECONDS, ServerTools, ToolsReply, ToolsRequest, ToolsUpdate};
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
@@ -103,8 +103,8 @@ impl MachineTools {
             let asked = servers.iter().find(|server| server.spec.name == name);
             let Some(server) = asked.filter(|server| server.spec.version == version) else { continue };
             match tools {
-                Told::Unchanged => {}
-                Told::Tools { digest, list } => {
+                ToolsUpdate::Unchanged => {}
+                ToolsUpdate::Tools { digest, list } => {
                     let grants = |tool: &str| {
                         server.spec.tools.as_ref().is_none_or(|granted| granted.iter().any(|one| one == tool))
                     };
@@ -115,7 +115,7 @@ impl MachineTools {
                     let listed = Listed { version, digest: Some(digest), tools, missing_until: None };
                     self.keep(account, name, listed);
                 }
-                Told::Missing { reason } => {
+                ToolsUpdate::Missing { reason } => {
                     let reason = mcp::text::line(&reason);
                     self.tell(&server.plugin, &name, &reason);
                     let missing_until = Some(Instant::now() + REST);
@@ -226,7 +226,7 @@ mod tests {
 
     fn reply(name: &str, version: &str, tools: &[&str]) -> ToolsReply {
         let list = tools.iter().map(|tool| json!({ "name": tool, "inputSchema": {} })).collect();
-        let tools = Told::Tools { digest: "d".to_owned(), list };
+        let tools = ToolsUpdate::Tools { digest: "d".to_owned(), list };
         ToolsReply {
             servers: vec![ServerTools { name: name.to_owned(), version: version.to_owned(), tools }],
         }

@@ -468,6 +468,14 @@ fn documents_of_staroffice_say_their_kind_in_the_manifest() {
     let document = archive([("content.xml", content), ("META-INF/manifest.xml", manifest)]);
     let extracted = extract_bytes(Path::new("x.sxw"), &document).expect("it is read");
     assert_eq!((extracted.format, extracted.segments[0].text.as_str()), (Format::Odt, "A letter"));
+    // The list of a signed archive names the kinds of the files in it.
+    let signed = [
+        ("mimetype", "application/vnd.etsi.asic-e+zip"),
+        ("content.xml", content),
+        ("META-INF/manifest.xml", manifest),
+    ];
+    let extracted = extract_bytes(Path::new("x.asice"), &archive(signed)).expect("it is read");
+    assert_eq!(extracted.format, Format::Archive);
 }
 
 fn fixture(name: &str) -> Vec<u8> {

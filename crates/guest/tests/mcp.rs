@@ -14,7 +14,7 @@ use guest::calls::run;
 use guest::mcp::Servers;
 use guest::serve::Guest;
 use protocol::mcp::{
-    Known, LIST_WAIT_SECONDS, SERVERS_FILE, Server, ServerTools, Told, ToolsReply, ToolsRequest,
+    Known, LIST_WAIT_SECONDS, SERVERS_FILE, Server, ServerTools, ToolsReply, ToolsRequest, ToolsUpdate,
 };
 use protocol::tool::ToolOutput;
 use serde_json::{Value, json};
@@ -280,14 +280,16 @@ async fn a_plugin_that_changes_gets_a_new_server() {
 async fn tools_are_told_and_nothing_is_started_for_what_is_known() {
     let stage = Stage::with(&[("registry", "plain")]);
     let servers = stage.tools(&ToolsRequest::default()).await;
-    let [ServerTools { name, version, tools: Told::Tools { digest, list } }] = servers.as_slice() else {
+    let [ServerTools { name, version, tools: ToolsUpdate::Tools { digest, list } }] = servers.as_slice()
+    else {
         panic!("a list: {servers:?}")
     };
     assert_eq!((name.as_str(), version.as_str(), list.len()), ("registry", "1", 19), "both pages");
     assert_eq!(list[0]["name"], "echo");
     let known = Known { version: version.clone(), digest: digest.clone() };
     let request = ToolsRequest { known: [(name.clone(), known)].into() };
-    let unchanged = |servers: &[ServerTools]| matches!(servers, [ServerTools { tools: Told::Unchanged, .. }]);
+    let unchanged =
+        |servers: &[ServerTools]| matches!(servers, [ServerTools { tools: ToolsUpdate::Unchanged, .. }]);
     assert!(unchanged(&stage.tools(&request).await));
     // Another life of the agent: nothing runs, and nothing is started.
     let other = Stage::with(&[("registry", "dead")]);
@@ -295,7 +297,7 @@ async fn tools_are_told_and_nothing_is_started_for_what_is_known() {
     // A server that announces another list is listed again.
     stage.output_of("registry__change", "").await;
     let changed = stage.tools(&request).await;
-    let [ServerTools { tools: Told::Tools { list, .. }, .. }] = changed.as_slice() else {
+    let [ServerTools { tools: ToolsUpdate::Tools { list, .. }, .. }] = changed.as_slice() else {
         panic!("another list: {changed:?}")
     };
     assert_eq!(list.len(), 20);
@@ -304,7 +306,7 @@ async fn tools_are_told_and_nothing_is_started_for_what_is_known() {
     other.bring(&[("registry", "plain")], "2");
     assert!(matches!(
         other.tools(&request).await.as_slice(),
-        [ServerTools { tools: Told::Tools { .. }, .. }]
+        [ServerTools { tools: ToolsUpdate::Tools { .. }, .. }]
     ));
 }
 
@@ -319,10 +321,10 @@ async fn a_server_that_hangs_takes_no_longer_than_the_host_waits() {
     let servers = stage.tools(&ToolsRequest::default()).await;
     assert!(asked.elapsed() <= Duration::from_secs(LIST_WAIT_SECONDS + 1), "{:?}", asked.elapsed());
     assert!(
-        matches!(&servers[0].tools, Told::Missing { reason } if reason.contains("takes long to start")),
+        matches!(&servers[0].tools, ToolsUpdate::Missing { reason } if reason.contains("takes long to start")),
         "{servers:?}"
     );
-    assert!(matches!(servers[1].tools, Told::Tools { .. }));
+    assert!(matches!(servers[1].tools, ToolsUpdate::Tools { .. }));
 }
 
 #[tokio::test]
@@ -337,7 +339,7 @@ async fn a_server_that_does_not_begin_takes_only_its_own_tools_away() {
     let stage = Stage::with(&modes);
     let servers = stage.tools(&ToolsRequest::default()).await;
     let reason = |at: usize| match &servers[at].tools {
-        Told::Missing { reason } => reason.as_str(),
+        ToolsUpdate::Missing { reason } => reason.as_str(),
         _ => "",
     };
     assert!(
@@ -348,7 +350,7 @@ async fn a_server_that_does_not_begin_takes_only_its_own_tools_away() {
     assert!(reason(1).contains("another version of the protocol"), "{}", reason(1));
     assert!(reason(2).contains("not of the protocol"), "{}", reason(2));
     let count = |at: usize| match &servers[at].tools {
-        Told::Tools { list, .. } => list.len(),
+        ToolsUpdate::Tools { list, .. } => list.len(),
         _ => 0,
     };
     assert_eq!((count(3), count(4)), (mcp::PAGES_MAX, 19), "a list without an end is cut");

@@ -80,13 +80,13 @@ pub struct ToolsReply {
 pub struct ServerTools {
     pub name: String,
     pub version: String,
-    pub tools: Told,
+    pub tools: ToolsUpdate,
 }
 
-/// The tools of a server.
+/// The tools of a server, as far as the host does not know them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Told {
+pub enum ToolsUpdate {
     /// The host's list is up to date.
     Unchanged,
     /// A new list.

@@ -2,6 +2,15 @@
 
 use crate::stage::{Stage, desktop};
 
+/// Chooses a file of 9 MiB to upload.
+const PICK_LARGE: &str = "
+    const content = new Uint8Array(9 * 1024 * 1024).map((_, at) => at % 251);
+    const files = new DataTransfer();
+    files.items.add(new File([content], 'large.bin'));
+    const picker = document.querySelector('[data-upload] input[type=file]');
+    picker.files = files.files;
+    picker.dispatchEvent(new Event('change'));";
+
 #[test]
 fn a_large_upload_goes_on_after_a_broken_connection() {
     let stage = Stage::signed_in(desktop(false, "en"));
@@ -17,13 +26,8 @@ fn a_large_upload_goes_on_after_a_broken_connection() {
             if (options.body instanceof Blob && pieces === 4) throw new TypeError('broken');
             return answer;
         };
-        const content = new Uint8Array(9 * 1024 * 1024).map((_, at) => at % 251);
-        const files = new DataTransfer();
-        files.items.add(new File([content], 'large.bin'));
-        const picker = document.querySelector('[data-upload] input[type=file]');
-        picker.files = files.files;
-        picker.dispatchEvent(new Event('change'));";
-    stage.browser.run(script, &[]);
+        ";
+    stage.browser.run(&[script, PICK_LARGE].concat(), &[]);
     let _ = stage.browser.find("[href='/files/uploads/large.bin']");
     let stored = stage.service.api(&stage.account).download("/uploads/large.bin").body;
     let right = stored.iter().enumerate().all(|(at, byte)| usize::from(*byte) == at % 251);
@@ -115,13 +119,8 @@ fn a_large_upload_goes_on_after_the_service_was_killed() {
             if (window.pieces === 4) await new Promise((go) => { window.go = go; });
             return real(path, options);
         };
-        const content = new Uint8Array(9 * 1024 * 1024).map((_, at) => at % 251);
-        const files = new DataTransfer();
-        files.items.add(new File([content], 'large.bin'));
-        const picker = document.querySelector('[data-upload] input[type=file]');
-        picker.files = files.files;
-        picker.dispatchEvent(new Event('change'));";
-    stage.browser.run(script, &[]);
+        ";
+    stage.browser.run(&[script, PICK_LARGE].concat(), &[]);
     let waits = "return window.pieces === 4 && window.go !== undefined";
     conformance::poll::until("the fourth piece waits", || {
         (stage.browser.run(waits, &[]) == true).then_some(())

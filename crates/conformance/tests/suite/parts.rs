@@ -51,10 +51,10 @@ fn a_tool_that_fails_is_an_error_and_the_answer_goes_on() {
     assert_eq!(answer["text"], "There is none.", "{answer}");
     let tools = parts_of(&answer, "TOOL");
     assert_eq!(tools.len(), 3, "{answer}");
-    let told = vendor.requests()[2].to_string();
+    let sent = vendor.requests()[2].to_string();
     // The model sees no images.
     let offered = "there are search, read, list, find, write, edit, shell, agent, skill";
-    assert!(told.contains(&format!("there is no tool `no_such_tool`; {offered}")), "{told}");
+    assert!(sent.contains(&format!("there is no tool `no_such_tool`; {offered}")), "{sent}");
     assert!(tools.iter().all(|tool| tool["state"] == "ERROR"), "{answer}");
 }
 

@@ -292,14 +292,19 @@ pub(super) enum OpenDocument {
 }
 
 fn open_document(archive: &mut Archive<'_>) -> Result<Option<OpenDocument>, ExtractError> {
-    let kind = archive.beginning("mimetype", KIND_MAX_BYTES)?.unwrap_or_default();
-    let manifest = archive.text("META-INF/manifest.xml", parts::LIST_MAX_BYTES)?;
-    // StarOffice says it in the list of the parts alone.
-    let kind = OpenDocument::of(&String::from_utf8_lossy(&kind)).or_else(|| OpenDocument::of(&manifest));
-    if kind.is_some() && manifest.contains("encryption-data") {
+    let manifest = |archive: &mut Archive<'_>| archive.text("META-INF/manifest.xml", parts::LIST_MAX_BYTES);
+    let kind = match archive.beginning("mimetype", KIND_MAX_BYTES)? {
+        Some(kind) => OpenDocument::of(&String::from_utf8_lossy(&kind)),
+        // StarOffice says it in the list of the parts.
+        None => OpenDocument::of(&manifest(archive)?),
+    };
+    let Some(open) = kind else { return Ok(None) };
+    if manifest(archive)?.contains("encryption-data") {
         return Err(ExtractError::Encrypted("OpenDocument"));
     }
-    let Some(open) = kind.filter(|_| archive.contains("content.xml")) else { return Ok(None) };
+    if !archive.contains("content.xml") {
+        return Ok(None);
+    }
     if matches!(open, OpenDocument::Workbook) {
         archive.check_total()?;
     }

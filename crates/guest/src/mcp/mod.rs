@@ -18,7 +18,7 @@ use std::time::Duration;
 use ::mcp::{Tool, server_of};
 use protocol::mcp::{
     Known, LIST_WAIT_SECONDS, REASON_MAX_BYTES, SERVERS_FILE, SERVERS_FILE_MAX_BYTES, ServerTools,
-    TOOLS_MAX_BYTES, Told, ToolsReply, ToolsRequest,
+    TOOLS_MAX_BYTES, ToolsReply, ToolsRequest, ToolsUpdate,
 };
 use protocol::tool::ToolOutput;
 use serde_json::{Value, json};
@@ -142,7 +142,7 @@ async fn list_server_tools(server: Arc<Server>, known: Option<Known>, limits: Ar
     let (name, version) = (spec.name.clone(), spec.version.clone());
     let known = known.filter(|known| known.version == version);
     if known.is_some() && !server.is_up() {
-        return ServerTools { name, version, tools: Told::Unchanged };
+        return ServerTools { name, version, tools: ToolsUpdate::Unchanged };
     }
     // The server continues to start even if the host does not wait for it.
     let listing = tokio::spawn(async move { server.tools(&limits).await });
@@ -155,14 +155,14 @@ async fn list_server_tools(server: Arc<Server>, known: Option<Known>, limits: Ar
     ServerTools { name, version, tools }
 }
 
-fn missing(reason: &str) -> Told {
-    Told::Missing { reason: ::mcp::text::cut(reason, REASON_MAX_BYTES).to_owned() }
+fn missing(reason: &str) -> ToolsUpdate {
+    ToolsUpdate::Missing { reason: ::mcp::text::cut(reason, REASON_MAX_BYTES).to_owned() }
 }
 
-fn to_reply(tools: &[Tool], known: Option<Known>) -> Told {
+fn to_reply(tools: &[Tool], known: Option<Known>) -> ToolsUpdate {
     let digest = ::mcp::digest(tools);
     if known.is_some_and(|known| known.digest == digest) {
-        return Told::Unchanged;
+        return ToolsUpdate::Unchanged;
     }
     let mut bytes = 0;
     let listed = tools.iter().map(|tool| {
@@ -173,5 +173,5 @@ fn to_reply(tools: &[Tool], known: Option<Known>) -> Told {
         bytes += tool.to_string().len();
         bytes <= TOOLS_MAX_BYTES
     };
-    Told::Tools { digest, list: listed.take_while(fits).collect() }
+    ToolsUpdate::Tools { digest, list: listed.take_while(fits).collect() }
 }

@@ -1,7 +1,7 @@
 //! Reads documents of Pages, Numbers and Keynote.
 //!
 //! Since 2013 they are archives of messages of Protocol Buffers (`package`, `message`); earlier ones are XML (`xml`). The numbers of
-//! fields and kinds are those of the programs of 2023, which wrote the same in 2013.
+//! fields and kinds are as in the programs of 2023; those of 2013 have the same.
 
 mod drawn;
 mod message;
