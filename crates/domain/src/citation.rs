@@ -61,7 +61,7 @@ impl PageKind {
                 "pptx" | "pptm" | "ppsx" | "ppsm" | "potx" | "potm" | "ppt" | "pps" | "pot" | "odp" | "otp"
                 | "fodp" | "odg" | "otg" | "fodg" | "key",
             ) => Self::Slide,
-            Some("epub") => Self::Section,
+            Some("epub" | "fb2" | "mobi" | "azw" | "azw3" | "prc" | "pdb") => Self::Section,
             Some(
                 "zip" | "asice" | "asics" | "sce" | "scs" | "bdoc" | "7z" | "tar" | "tgz" | "tbz" | "tbz2"
                 | "txz" | "tzst" | "gz" | "gzip" | "bz2" | "bz" | "xz" | "zst" | "zstd" | "rar" | "cab"

@@ -171,7 +171,7 @@ fn slides_are_pages_with_tables_and_notes() {
 #[test]
 fn a_book_is_read_in_its_order() {
     let book = read("rules.epub").unwrap();
-    assert_eq!((book.format, book.pages), (Format::Epub, Some(2)));
+    assert_eq!((book.format, book.pages), (Format::Book, Some(2)));
     let second = book.segments.iter().rfind(|segment| segment.page == Some(2)).unwrap();
     assert_eq!(second.heading.as_deref(), Some("Noční klid"));
     assert!(second.text.ends_with("Noční klid je od 22 do 6 hodin."), "{}", second.text);

@@ -8,6 +8,8 @@ mod compound;
 #[expect(dead_code, reason = "each test file uses its part")]
 #[path = "support/iwork.rs"]
 mod iwork;
+#[path = "support/mobi.rs"]
+mod mobi;
 #[expect(dead_code, reason = "each test file uses its part")]
 #[path = "support/rar.rs"]
 mod rar;
@@ -102,6 +104,13 @@ fn samples() -> Vec<Sample> {
         sample(&["CSV", "`.csv`"], ("a.csv", csv.to_vec()), "sparrow", "line"),
         sample(&["CSV", "`.tsv`", "TSV"], ("a.tsv", tsv.to_vec()), "swallow", "line"),
         sample(&["`.epub`"], fixture("rules.epub"), "klid", "section"),
+        sample(&["`.fb2`"], ("a.fb2", fiction_book("A r<emphasis>uff</emphasis>.")), "ruff", "section"),
+        sample(&["`.mobi`"], ("a.mobi", book("A re<b>eve</b>.")), "reeve", "section"),
+        sample(&["`.mobi`", "`.azw`"], ("a.azw", book("A gad<b>wall</b>.")), "gadwall", "section"),
+        sample(&["`.mobi`", "`.azw3`"], ("a.azw3", book("A wig<b>eon</b>.")), "wigeon", "section"),
+        sample(&["`.mobi`", "`.prc`"], ("a.prc", book("A gar<b>ganey</b>.")), "garganey", "section"),
+        sample(&["`.mobi`", "`.pdb`"], ("a.pdb", book("A po<b>chard</b>.")), "pochard", "section"),
+        sample(&["`.ipynb`"], ("a.ipynb", notebook("A sho\\u0076eler.")), "shoveler", "line"),
         sample(&["`.html`"], fixture("notice.html"), "Odstávka", "line"),
         sample(&["`.html`", "`.htm`"], ("a.htm", b"A bare o<b>sier</b>".to_vec()), "osier", "line"),
         sample(&["`.html`", "`.xhtml`"], ("a.xhtml", b"A bare al<b>der</b>".to_vec()), "alder", "line"),
@@ -203,6 +212,19 @@ fn signed_archive(file: (&str, Vec<u8>)) -> Vec<u8> {
 
 fn pages(content: &str) -> Vec<u8> {
     iwork::document(&[(1, 10_000, message().reference(4, 2)), (2, 2001, message().bytes(3, content))])
+}
+
+fn fiction_book(text: &str) -> Vec<u8> {
+    format!("<FictionBook><body><section><p>{text}</p></section></body></FictionBook>").into_bytes()
+}
+
+fn book(text: &str) -> Vec<u8> {
+    let html = format!("<html><body><p>{text}</p></body></html>");
+    mobi::Book { code_page: 65_001, packing: 1, records: &[html.as_bytes()], ..mobi::Book::default() }.bytes()
+}
+
+fn notebook(text: &str) -> Vec<u8> {
+    format!("{{\"cells\": [{{\"cell_type\": \"markdown\", \"source\": [\"{text}\"]}}]}}").into_bytes()
 }
 
 fn keynote(title: &str) -> Vec<u8> {

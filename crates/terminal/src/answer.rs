@@ -260,7 +260,7 @@ fn page_in_words(path: &str, (page, name): (u32, Option<&str>), lines: Option<(u
             "pptx" | "pptm" | "ppsx" | "ppsm" | "potx" | "potm" | "ppt" | "pps" | "pot" | "odp" | "otp"
             | "fodp" | "odg" | "otg" | "fodg" | "key",
         ) => return format!("slide {page}"),
-        Some("epub") => return format!("section {page}"),
+        Some("epub" | "fb2" | "mobi" | "azw" | "azw3" | "prc" | "pdb") => return format!("section {page}"),
         _ => {
             return name
                 .map_or_else(|| format!("page {page}"), |attached| format!("page {page}, {attached}"));

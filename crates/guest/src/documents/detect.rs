@@ -5,7 +5,9 @@ use std::path::Path;
 use super::archive::Archive;
 use super::container::{self, Container};
 use super::image_file::ImageFormat;
-use super::{ExtractError, ForeignFormat, Format, data_box, iwork, parts, signed, visio, xps};
+use super::{
+    ExtractError, ForeignFormat, Format, data_box, fiction_book, iwork, mobi, parts, signed, visio, xps,
+};
 
 /// A detected format.
 pub(super) enum Content<'a> {
@@ -28,6 +30,10 @@ pub(super) enum Content<'a> {
     /// With the list of its documents.
     Xps(Archive<'a>, String),
     Epub(Archive<'a>),
+    FictionBook,
+    /// A book of Mobipocket or Kindle.
+    Mobi,
+    Notebook,
     Eml,
     /// Messages one after the other in a file.
     Mailbox,
@@ -84,11 +90,12 @@ enum Named {
     Message,
     Html,
     Plain(Format),
+    Notebook,
     /// A workbook of Excel before 2007.
     Workbook,
 }
 
-const EXTENSIONS: [(&str, Named); 18] = [
+const EXTENSIONS: [(&str, Named); 19] = [
     ("eml", Named::Message),
     ("mht", Named::Message),
     ("mhtml", Named::Message),
@@ -104,6 +111,7 @@ const EXTENSIONS: [(&str, Named); 18] = [
     ("py", Named::Plain(Format::Text)),
     ("json", Named::Plain(Format::Text)),
     ("xml", Named::Plain(Format::Text)),
+    ("ipynb", Named::Notebook),
     ("xls", Named::Workbook),
     ("xlt", Named::Workbook),
     ("xla", Named::Workbook),
@@ -122,7 +130,7 @@ fn named(path: &Path) -> Option<Named> {
 pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, ExtractError> {
     let named = named(path);
     // A text may mention the signature.
-    let is_text_name = matches!(named, Some(Named::Html | Named::Plain(_)));
+    let is_text_name = matches!(named, Some(Named::Html | Named::Plain(_) | Named::Notebook));
     let start = &bytes[..bytes.len().min(PDF_MARK_WITHIN_BYTES)];
     if is_zip(bytes) {
         return zipped(bytes);
@@ -141,6 +149,9 @@ pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, E
     if let Some(archive) = container::open(path, bytes)? {
         return Ok(Content::Archive(archive));
     }
+    if mobi::is_book(bytes) {
+        return Ok(Content::Mobi);
+    }
     if signed::is_cms(bytes) {
         return Ok(Content::Signed);
     }
@@ -156,6 +167,12 @@ pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, E
     }
     if is_mailbox(start) {
         return Ok(Content::Mailbox);
+    }
+    if named == Some(Named::Notebook) {
+        return Ok(Content::Notebook);
+    }
+    if !is_text_name && fiction_book::is_book(bytes) {
+        return Ok(Content::FictionBook);
     }
     if named == Some(Named::Html) || looks_like_html(start) {
         return Ok(Content::Html);

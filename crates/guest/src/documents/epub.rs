@@ -54,7 +54,7 @@ pub(super) fn extract(mut archive: Archive<'_>) -> Result<Extracted, ExtractErro
             break;
         }
     }
-    let mut extracted = writer.finish(Format::Epub);
+    let mut extracted = writer.finish(Format::Book);
     extracted.truncated |= is_cut;
     retain_recognizable(&mut archive, &mut extracted);
     Ok(extracted)

@@ -31,8 +31,8 @@ pub enum Format {
     Drawing,
     /// An XPS document.
     Xps,
-    /// An electronic book: each file of its reading order counts as a page.
-    Epub,
+    /// An electronic book: each file of its reading order, or each of its sections, counts as a page.
+    Book,
     /// A message with its attachments.
     Message,
     /// The files in an archive: each counts as a page.
@@ -58,7 +58,7 @@ impl Format {
             Self::Presentation => "presentation",
             Self::Drawing => "drawing",
             Self::Xps => "XPS",
-            Self::Epub => "EPUB",
+            Self::Book => "book",
             Self::Message => "message",
             Self::Archive => "archive",
         }
@@ -70,7 +70,7 @@ impl Format {
         match self {
             Self::Workbook => "sheet",
             Self::Presentation => "slide",
-            Self::Epub => "section",
+            Self::Book => "section",
             Self::Archive => "file",
             Self::Text
             | Self::Markdown

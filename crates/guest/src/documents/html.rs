@@ -2,20 +2,18 @@
 //!
 //! Uses only the tokenizer of html5ever: without a tree, nesting depth costs nothing.
 
-use encoding_rs::Encoding;
 use html::{Tag, Token, Tokens};
 
 use super::output::Writer;
+use super::text::decode_declared;
 use super::{Extracted, Format};
 
-/// The range in which a page declares its encoding, in bytes from its start.
-const CHARSET_WITHIN_BYTES: usize = 1024;
 /// The longest address of an image: others hold the image itself.
 const ADDRESS_MAX_BYTES: usize = 1024;
 
 /// Extracts the text of a page. Its images are named by their addresses.
 pub(super) fn extract(bytes: &[u8]) -> Extracted {
-    let text = decode(bytes);
+    let text = decode_declared(bytes, "charset=");
     let mut page = Page::new();
     for token in Tokens::new(&text) {
         match token {
@@ -26,23 +24,6 @@ pub(super) fn extract(bytes: &[u8]) -> Extracted {
     }
     page.end_line();
     page.writer.finish(Format::Html)
-}
-
-/// Decodes the page by its byte order mark, otherwise its declaration, otherwise its letters.
-fn decode(bytes: &[u8]) -> String {
-    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(CHARSET_WITHIN_BYTES)]).to_ascii_lowercase();
-    let named = head.split_once("charset=").and_then(|(_, rest)| {
-        let label = rest.trim_start_matches(['"', '\'', ' ']);
-        let end = label.find(['"', '\'', ' ', ';', '>', '/'])?;
-        Encoding::for_label(&label.as_bytes()[..end])
-    });
-    match named {
-        // Pages in UTF-8 that declare another encoding are common, so UTF-8 is checked first.
-        Some(encoding) if Encoding::for_bom(bytes).is_none() && std::str::from_utf8(bytes).is_err() => {
-            encoding.decode(bytes).0.into_owned()
-        }
-        _ => super::text::decode(bytes),
-    }
 }
 
 struct Page {
@@ -100,6 +81,11 @@ impl Page {
         }
         match tag.name.as_str() {
             "template" | "select" | "desc" | "metadata" if !tag.self_closing => self.hidden += 1,
+            // Older books do not end what their heads hide.
+            "body" => {
+                self.end_line();
+                self.hidden = 0;
+            }
             "svg" if !tag.self_closing => self.drawings += 1,
             "br" | "hr" => self.break_line(),
             "img" if self.hidden == 0 => {

@@ -38,6 +38,7 @@ mod detect;
 mod drawn;
 mod embedded_images;
 mod epub;
+mod fiction_book;
 mod form_field;
 mod format;
 mod html;
@@ -47,6 +48,8 @@ mod kept_files;
 mod legacy;
 mod mail;
 mod marks;
+mod mobi;
+mod notebook;
 mod number_format;
 mod numbering;
 mod ods;
@@ -91,13 +94,14 @@ const PIXELS_MAX: u64 = 100_000_000;
 /// The line in place of a document that is not read.
 const TOO_DEEP: &str = "(not read: too many documents inside each other)";
 /// The version of the readers: documents that failed with another version are read again.
-pub const READER_VERSION: i64 = 9;
+pub const READER_VERSION: i64 = 10;
 /// The versions since which files of some extensions are read in another way, in ascending order: those that an earlier version
 /// has read are read again, too.
 const CHANGED_READERS: &[(i64, &[&str])] = &[
     (6, &["docx", "docm", "xlsx", "xlsm", "xls", "pptx", "pptm", "odt", "ods", "odp", "mht", "mhtml"]),
     (7, &["eml", "msg", "mbox", "zip", "asice", "asics", "sce", "scs", "bdoc"]),
     (9, &["pages", "numbers", "key", "fodt", "fods", "fodp", "fodg", "vsdx", "vsdm", "xps", "oxps"]),
+    (10, &["fb2", "mobi", "azw", "azw3", "prc", "pdb", "ipynb"]),
 ];
 
 /// Returns the version since which a file of this name is read as it is now.
@@ -485,6 +489,9 @@ fn extract_content(
             OpenDocument::Workbook => sheet::extract_flat(body),
         }),
         Content::Epub(archive) => guarded("EPUB", || epub::extract(archive)),
+        Content::FictionBook => guarded("FictionBook", || fiction_book::extract(bytes)),
+        Content::Mobi => guarded("book", || mobi::extract(bytes)),
+        Content::Notebook => guarded("notebook", || notebook::extract(bytes)),
         Content::Eml => guarded("message", || mail::eml(bytes, nesting)),
         Content::Mailbox => guarded("message", || Ok(mail::mailbox(bytes, nesting))),
         Content::Msg => guarded("message", || mail::msg(bytes, nesting)),

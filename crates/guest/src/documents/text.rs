@@ -7,6 +7,8 @@ use super::{ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, Segment};
 
 /// The length of the sample that tells text from binary data and detects the encoding, in bytes.
 const SAMPLE_MAX_BYTES: usize = 256 * 1024;
+/// The range in which a file declares its encoding, in bytes from its start.
+const DECLARED_WITHIN_BYTES: usize = 1024;
 
 pub(super) fn extract(bytes: &[u8], format: Format) -> Result<Extracted, ExtractError> {
     let decoded = match utf_32(bytes) {
@@ -33,6 +35,23 @@ pub(super) fn extract(bytes: &[u8], format: Format) -> Result<Extracted, Extract
 fn first_line(text: &str) -> Option<String> {
     let line = text.lines().find(|line| !line.trim().is_empty())?;
     Some(line[..line.floor_char_boundary(line.len().min(200))].to_owned())
+}
+
+/// Decodes content by its byte order mark, otherwise as UTF-8, otherwise by the encoding that its beginning declares after a mark,
+/// otherwise by its letters. Files in UTF-8 that declare another encoding are common.
+pub(super) fn decode_declared(bytes: &[u8], mark: &str) -> String {
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(DECLARED_WITHIN_BYTES)]).to_ascii_lowercase();
+    let declared = head.split_once(mark).and_then(|(_, rest)| {
+        let label = rest.trim_start_matches(['"', '\'', ' ']);
+        let end = label.find(['"', '\'', ' ', ';', '>', '/'])?;
+        Encoding::for_label(&label.as_bytes()[..end])
+    });
+    match declared {
+        Some(encoding) if Encoding::for_bom(bytes).is_none() && std::str::from_utf8(bytes).is_err() => {
+            encoding.decode(bytes).0.into_owned()
+        }
+        _ => decode(bytes),
+    }
 }
 
 /// Decodes content with the detected encoding.

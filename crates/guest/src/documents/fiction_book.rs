@@ -1,0 +1,174 @@
+//! Reads FictionBook, a book in one XML file: its sections are pages, those with sections in them down to the second level.
+
+use quick_xml::events::{BytesStart, Event};
+
+use super::output::Writer;
+use super::xml::{event_text, events};
+use super::{ExtractError, Extracted, Format, PAGES_MAX};
+
+/// The range at the start of a file in which its first element is looked for, in bytes.
+const ROOT_WITHIN_BYTES: usize = 1024;
+/// How deep sections begin pages.
+const PAGE_DEPTH: u32 = 2;
+
+/// Returns true if a file is a FictionBook.
+pub(super) fn is_book(bytes: &[u8]) -> bool {
+    let start = &bytes[..bytes.len().min(ROOT_WITHIN_BYTES)];
+    start.windows(12).any(|window| window == b"<FictionBook")
+        && super::text::decode(start).trim_start_matches('\u{feff}').trim_start().starts_with('<')
+}
+
+/// Extracts the text of a book: its title and authors, then its bodies, of which further ones hold the notes.
+pub(super) fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {
+    let text = super::text::decode_declared(bytes, "encoding=");
+    let mut reading = Reading::new();
+    // A book that is damaged or cut off is read up to there.
+    let ended = events(text.as_bytes(), |event| reading.event(event));
+    if !reading.in_body {
+        return Err(ExtractError::broken("FictionBook", "it has no body"));
+    }
+    reading.end_line();
+    let is_cut = ended.is_err() || reading.page > PAGES_MAX;
+    let mut extracted = reading.writer.finish(Format::Book);
+    extracted.truncated |= is_cut;
+    Ok(extracted)
+}
+
+struct Reading {
+    writer: Writer,
+    line: String,
+    page: u32,
+    /// True if the text that comes next begins a page.
+    begins_page: bool,
+    in_body: bool,
+    /// The depth of sections, and that of elements whose text is not read.
+    sections: u32,
+    hidden: u32,
+    in_title: bool,
+}
+
+impl Reading {
+    fn new() -> Self {
+        Self {
+            writer: Writer::new(),
+            line: String::new(),
+            page: 0,
+            begins_page: true,
+            in_body: false,
+            sections: 0,
+            hidden: 0,
+            in_title: false,
+        }
+    }
+
+    /// Takes an event. Returns false when no more is read.
+    fn event(&mut self, event: &Event<'_>) -> bool {
+        match event {
+            Event::Start(element) => self.start(element),
+            Event::Empty(element) if element.local_name().as_ref() == "empty-line" => self.end_line(),
+            Event::End(element) => self.end(element.local_name().as_ref()),
+            event => {
+                if self.hidden == 0
+                    && let Some(text) = event_text(event)
+                {
+                    // Line breaks and tabs of the source are spaces.
+                    self.line.extend(text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }));
+                }
+            }
+        }
+        !self.writer.is_full() && self.page <= PAGES_MAX
+    }
+
+    fn start(&mut self, element: &BytesStart<'_>) {
+        let name = element.local_name();
+        match name.as_ref() {
+            _ if self.hidden > 0 => self.hidden += 1,
+            // Images, in letters; and what is not shown of the description.
+            "binary" | "stylesheet" | "document-info" | "publish-info" | "custom-info" | "src-title-info"
+            | "genre" | "keywords" | "coverpage" | "lang" | "src-lang" | "id" | "home-page" | "email" => {
+                self.hidden = 1
+            }
+            "body" => {
+                self.in_body = true;
+                self.sections = 0;
+                self.new_page();
+            }
+            "section" => {
+                self.sections += 1;
+                if self.sections <= PAGE_DEPTH {
+                    self.new_page();
+                }
+            }
+            "title" | "subtitle" | "book-title" => {
+                self.end_line();
+                self.in_title = true;
+            }
+            "td" | "th" if !self.line.trim().is_empty() => self.line.push('\t'),
+            // Parts of a name.
+            "first-name" | "middle-name" | "last-name" | "nickname" => self.line.push(' '),
+            name if is_block(name) && !self.in_title => self.end_line(),
+            "p" => self.line.push(' '),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, name: &str) {
+        match name {
+            _ if self.hidden > 0 => self.hidden -= 1,
+            "section" => {
+                self.end_line();
+                self.sections = self.sections.saturating_sub(1);
+            }
+            "title" | "subtitle" | "book-title" => {
+                self.end_line();
+                self.in_title = false;
+            }
+            name if is_block(name) && !self.in_title => self.end_line(),
+            _ => {}
+        }
+    }
+
+    fn new_page(&mut self) {
+        self.end_line();
+        self.begins_page = true;
+    }
+
+    fn end_line(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        if line.trim().is_empty() {
+            return;
+        }
+        if std::mem::take(&mut self.begins_page) {
+            self.page += 1;
+            if self.page > PAGES_MAX {
+                return;
+            }
+            self.writer.slide(self.page);
+        }
+        if self.in_title {
+            self.writer.heading(&line);
+        } else {
+            self.writer.line(&line);
+        }
+    }
+}
+
+/// Returns true for an element whose text stands on lines of its own.
+fn is_block(name: &str) -> bool {
+    matches!(
+        name,
+        "p" | "v"
+            | "author"
+            | "translator"
+            | "annotation"
+            | "epigraph"
+            | "cite"
+            | "poem"
+            | "stanza"
+            | "text-author"
+            | "date"
+            | "tr"
+            | "table"
+            | "sequence"
+    )
+}

@@ -1,0 +1,271 @@
+//! Reads books of Mobipocket and Kindle (`.mobi`, `.azw3`, `.prc`): HTML in the compressed records of a Palm database. A page of the
+//! text, in older books, and a file of it, in those since 2011, is a page.
+
+use super::output::Writer;
+use super::{ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, PAGES_MAX, html};
+use huffman::Huffman;
+
+mod huffman;
+
+/// The place of a database's type and creator, and the two that books have.
+const KIND_AT: usize = 60;
+const KINDS: [&[u8]; 2] = [b"BOOKMOBI", b"TEXtREAd"];
+/// The place of the list of a database's records, and the bytes of an entry.
+const RECORDS_AT: usize = 78;
+const ENTRY_BYTES: usize = 8;
+/// The most bytes of a book's HTML, which is longer than its text.
+const HTML_MAX_BYTES: usize = 3 * OUTPUT_MAX_BYTES;
+/// The most records of text.
+const RECORDS_MAX: u16 = 16_384;
+/// The most bytes that a record of text may unpack to; books have 4,096.
+const RECORD_MAX_BYTES: usize = 64 * 1024;
+/// The version of books of several files.
+const KINDLE_8: u32 = 8;
+/// The code page of UTF-8.
+const UTF_8: u32 = 65_001;
+
+/// Returns true if a file is a book.
+pub(super) fn is_book(bytes: &[u8]) -> bool {
+    bytes.get(KIND_AT..KIND_AT + 8).is_some_and(|kind| KINDS.contains(&kind))
+}
+
+/// Extracts the text of a book.
+pub(super) fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {
+    let book = Book::open(bytes)?;
+    let (html, is_whole) = book.html()?;
+    let html = book.decoded(&html);
+    let mut writer = Writer::new();
+    let mut page = 0;
+    for part in book.pages(&html) {
+        let part = html::extract(part.as_bytes());
+        if part.segments.is_empty() {
+            continue;
+        }
+        page += 1;
+        writer.slide(page);
+        writer.append(&part);
+        if writer.is_full() {
+            break;
+        }
+    }
+    let mut extracted = writer.finish(Format::Book);
+    extracted.truncated |= !is_whole;
+    Ok(extracted)
+}
+
+/// The way in which the records of text are packed.
+enum Packing<'a> {
+    Plain,
+    PalmDoc,
+    Huffman(Huffman<'a>),
+}
+
+struct Book<'a> {
+    database: Database<'a>,
+    packing: Packing<'a>,
+    /// The first record after those of text.
+    text_end: u16,
+    /// The bytes of all text before what a book of several files has after it, such as styles.
+    text_bytes: usize,
+    code_page: u32,
+    /// Says what follows the text in each record.
+    trailers: u16,
+    has_files: bool,
+}
+
+impl<'a> Book<'a> {
+    fn open(bytes: &'a [u8]) -> Result<Self, ExtractError> {
+        let database = Database { bytes };
+        let head = database.record(0).ok_or_else(|| broken("it has no head"))?;
+        let short = || broken("its head is cut off");
+        let packing = u16_at(head, 0).ok_or_else(short)?;
+        let text_end = u16_at(head, 8).ok_or_else(short)?.min(RECORDS_MAX).saturating_add(1);
+        if u16_at(head, 12).unwrap_or(0) != 0 {
+            return Err(ExtractError::Encrypted("book"));
+        }
+        // Books of Palm's own reader have nothing more.
+        let mobi = head.get(16..).filter(|mobi| mobi.starts_with(b"MOBI"));
+        let length = mobi.and_then(|mobi| u32_at(mobi, 4)).unwrap_or(0);
+        let field = |at: usize| mobi.filter(|_| at < length as usize).and_then(|mobi| u32_at(mobi, at));
+        let packing = match packing {
+            1 => Packing::Plain,
+            2 => Packing::PalmDoc,
+            0x4448 => {
+                let (Some(first), Some(count)) = (field(96), field(100)) else { return Err(short()) };
+                let records = first..first.saturating_add(count);
+                let mut records = records.map_while(|number| database.record(u16::try_from(number).ok()?));
+                Packing::Huffman(
+                    Huffman::of(&mut records).ok_or_else(|| broken("its dictionary is damaged"))?,
+                )
+            }
+            _ => return Err(broken("it is packed in an unknown way")),
+        };
+        let has_files = field(20) == Some(KINDLE_8);
+        // The list of the parts of the text; the HTML is the first of them.
+        let parts =
+            field(176).filter(|_| has_files).and_then(|number| database.record(u16::try_from(number).ok()?));
+        let first_end = parts.filter(|parts| parts.starts_with(b"FDST")).and_then(|parts| u32_at(parts, 16));
+        Ok(Self {
+            packing,
+            text_end,
+            text_bytes: first_end.map_or(usize::MAX, |end| end as usize).min(HTML_MAX_BYTES),
+            code_page: field(12).unwrap_or(1252),
+            // Two bytes at an odd place of four.
+            trailers: field(224).map_or(0, |flags| (flags & 0xffff) as u16),
+            has_files,
+            database,
+        })
+    }
+
+    /// Unpacks the HTML. Returns false with it if that is not all.
+    fn html(&self) -> Result<(Vec<u8>, bool), ExtractError> {
+        let mut html = Vec::new();
+        let mut is_whole = true;
+        for number in 1..self.text_end {
+            if html.len() >= self.text_bytes {
+                break;
+            }
+            let Some(record) = self.database.record(number) else {
+                is_whole = false;
+                break;
+            };
+            let record = without_trailers(record, self.trailers);
+            let unpacked = match &self.packing {
+                Packing::Plain => Some(record.to_vec()),
+                Packing::PalmDoc => unpacked(record),
+                Packing::Huffman(huffman) => huffman.unpacked(record, RECORD_MAX_BYTES),
+            };
+            match unpacked {
+                Some(unpacked) => html.extend_from_slice(&unpacked),
+                None => is_whole = false,
+            }
+        }
+        if html.is_empty() {
+            return Err(broken("its text is damaged"));
+        }
+        is_whole &= html.len() <= HTML_MAX_BYTES;
+        html.truncate(self.text_bytes);
+        Ok((html, is_whole))
+    }
+
+    fn decoded(&self, html: &[u8]) -> String {
+        match super::text::code_page(self.code_page) {
+            Some(encoding) if self.code_page != UTF_8 => encoding.decode(html).0.into_owned(),
+            _ => String::from_utf8_lossy(html).into_owned(),
+        }
+    }
+
+    /// Splits the HTML into pages, or into the files that it was made of.
+    fn pages<'h>(&self, html: &'h str) -> Vec<&'h str> {
+        let mark = if self.has_files { "<html" } else { "<mbp:pagebreak" };
+        let mut starts = vec![0];
+        starts.extend(html.match_indices(mark).map(|(at, _)| at).filter(|at| *at > 0));
+        // Dictionaries have a page for each entry.
+        let mut starts: Vec<usize> =
+            starts.iter().step_by(starts.len().div_ceil(PAGES_MAX as usize)).copied().collect();
+        starts.push(html.len());
+        starts.windows(2).map(|ends| &html[ends[0]..ends[1]]).collect()
+    }
+}
+
+/// A database of Palm: records one after the other.
+struct Database<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Database<'a> {
+    fn record(&self, number: u16) -> Option<&'a [u8]> {
+        let count = u16_at(self.bytes, RECORDS_AT - 2)?;
+        let start = |number: u16| u32_at(self.bytes, RECORDS_AT + usize::from(number) * ENTRY_BYTES);
+        let end = match number.checked_add(1)? {
+            next if next < count => start(next)? as usize,
+            next if next == count => self.bytes.len(),
+            _ => return None,
+        };
+        self.bytes.get(start(number)? as usize..end)
+    }
+}
+
+/// Removes what follows the text in a record: entries that end with their size, and letters that the next record repeats.
+fn without_trailers(record: &[u8], trailers: u16) -> &[u8] {
+    let mut record = record;
+    for _ in 0..(trailers >> 1).count_ones() {
+        // Seven bits a byte, from the end on; the last byte read has the eighth.
+        let mut size = 0;
+        for (at, byte) in record.iter().rev().take(4).enumerate() {
+            size |= usize::from(byte & 0x7f) << (7 * at);
+            if byte & 0x80 != 0 {
+                break;
+            }
+        }
+        record = &record[..record.len().saturating_sub(size)];
+    }
+    if trailers & 1 == 0 {
+        return record;
+    }
+    let repeated = record.last().map_or(0, |last| usize::from(last & 3) + 1);
+    &record[..record.len().saturating_sub(repeated)]
+}
+
+/// Unpacks a record of the packing of Palm's books. Returns nothing if it is damaged.
+fn unpacked(record: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(record.len() * 2);
+    let mut bytes = record.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            1..=8 => {
+                for _ in 0..byte {
+                    out.push(bytes.next()?);
+                }
+            }
+            0x80..=0xbf => {
+                let pair = usize::from(byte) << 8 | usize::from(bytes.next()?);
+                let (back, length) = (pair >> 3 & 0x7ff, (pair & 7) + 3);
+                for _ in 0..length {
+                    out.push(*out.get(out.len().checked_sub(back).filter(|_| back > 0)?)?);
+                }
+            }
+            0xc0.. => out.extend([b' ', byte ^ 0x80]),
+            byte => out.push(byte),
+        }
+        if out.len() > RECORD_MAX_BYTES {
+            return None;
+        }
+    }
+    Some(out)
+}
+
+fn broken(reason: &str) -> ExtractError {
+    ExtractError::broken("book", reason)
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_packing_of_palm_refers_back() {
+        // Letters, a pair four back of five letters, a space with a letter, two letters as they are.
+        let packed = [b'a', b'b', b'c', b'd', 0x80, 4 << 3 | 2, 0xc0 | b'e', 2, 0xc4, 0x8d];
+        assert_eq!(unpacked(&packed).as_deref(), Some("abcdabcda eč".as_bytes()));
+        for damaged in [&[0x80][..], &[0x80, 8], &[b'a', 0x80, 2], &[8, 1]] {
+            assert_eq!(unpacked(damaged), None, "{damaged:?}");
+        }
+    }
+
+    #[test]
+    fn what_follows_the_text_of_a_record_is_no_text() {
+        // The rest of a letter with its length, and an entry of three bytes.
+        assert_eq!(without_trailers(b"te\xc4\x8d\x01xy\x83", 0b11), b"te\xc4");
+        assert_eq!(without_trailers(b"text", 0), b"text");
+        assert_eq!(without_trailers(b"t\xff", 0b10), b"");
+    }
+}
