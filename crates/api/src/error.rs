@@ -169,6 +169,11 @@ impl ApiError {
         temporary.contains(&self.code) && self.retry_after.is_some()
     }
 
+    /// Returns true if the conversation has changed meanwhile.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.code == Code::UseCase(PublicCode::ConversationBusy)
+    }
+
     /// Sets `Retry-After`, rounded up to whole seconds.
     #[must_use]
     pub fn retry_after(self, wait: Duration) -> Self {

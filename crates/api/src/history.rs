@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use bytes::{BufMut, Bytes, BytesMut};
-use control::conversations::Message;
+use control::conversations::{Message, ShownBranch};
 use control::{Answers, Authenticator, Conversations, Principal};
 use domain::id::{AccountId, ConversationId};
 use domain::scope::Permission::Read;
@@ -35,6 +35,8 @@ use crate::wire::{self, Conversation};
 const BUDGET_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The smallest number of cached pages at which unused ones are removed.
 const SWEEP_AT_LEAST: usize = 64;
+/// How often the first page is read anew because another branch was shown meanwhile.
+const BRANCH_TRIES: u32 = 3;
 
 operation! {
     /// Get a conversation
@@ -56,7 +58,7 @@ pub(crate) async fn detail(
     ChatPath(conversation): ChatPath,
 ) -> ApiResult<Response> {
     let summary = history.conversations.summary(&principal, conversation).await?;
-    let first = history.page(&principal, conversation, 0).await?;
+    let (branch, first) = history.first_page(&principal, conversation).await?;
     if first.exchanges == 0 {
         // Deleted meanwhile.
         return Err(ApiError::not_found());
@@ -74,6 +76,7 @@ pub(crate) async fn detail(
         history,
         principal: principal.clone(),
         conversation,
+        branch,
         exchanges: first.exchanges,
         stall_timeout: limits.stall_timeout,
         next: Vec::new(),
@@ -96,6 +99,8 @@ struct RemainingMessages {
     history: History,
     principal: Principal,
     conversation: ConversationId,
+    /// The branch that is sent. The response is aborted if another one is shown meanwhile.
+    branch: ShownBranch,
     /// The number of exchanges that were sent.
     exchanges: u32,
     stall_timeout: Duration,
@@ -130,7 +135,7 @@ impl RemainingMessages {
     async fn page_in_time(&self) -> ApiResult<MessagePage> {
         let until = Instant::now() + self.stall_timeout;
         loop {
-            match self.history.page(&self.principal, self.conversation, self.exchanges).await {
+            match self.history.page(&self.principal, self.conversation, self.branch, self.exchanges).await {
                 Err(error) if error.is_spent() && Instant::now() < until => sleep(BUDGET_POLL_INTERVAL).await,
                 page => return page,
             }
@@ -173,8 +178,8 @@ impl MadePage {
     }
 }
 
-/// The account, the conversation and the first exchange of a page.
-type PageKey = (AccountId, ConversationId, u32);
+/// The account, the conversation, its branch and the first exchange of a page.
+type PageKey = (AccountId, ConversationId, ShownBranch, u32);
 
 /// The pages that are being sent. Concurrent readers share one copy of a page.
 #[derive(Clone, Default)]
@@ -233,7 +238,7 @@ impl PageCache {
         let mut own = None;
         let shared = slot.get_or_try_init(async || {
             let made = make().await?;
-            // A full page of completed answers never changes.
+            // A full page of completed answers of a branch never changes.
             if made.full && made.settled {
                 let held = budget.take(holder, made.json.len() as u64)?;
                 let MadePage { json, exchanges, .. } = made;
@@ -269,15 +274,32 @@ impl PageCache {
 }
 
 impl History {
-    /// Returns the page that begins with the exchange `from`.
+    /// Returns the branch that is shown, and its first page.
+    async fn first_page(
+        &self,
+        principal: &Principal,
+        conversation: ConversationId,
+    ) -> ApiResult<(ShownBranch, MessagePage)> {
+        let mut tries = 1;
+        loop {
+            let branch = self.conversations.shown_branch(principal, conversation).await?;
+            match self.page(principal, conversation, branch, 0).await {
+                Err(error) if error.is_busy() && tries < BRANCH_TRIES => tries += 1,
+                page => return Ok((branch, page?)),
+            }
+        }
+    }
+
+    /// Returns the page of a branch that begins with the exchange `from`.
     async fn page(
         &self,
         principal: &Principal,
         conversation: ConversationId,
+        branch: ShownBranch,
         from: u32,
     ) -> ApiResult<MessagePage> {
-        let key = (principal.account(), conversation, from);
-        let make = || self.made(principal, conversation, from).boxed();
+        let key = (principal.account(), conversation, branch, from);
+        let make = || self.made(principal, conversation, branch, from).boxed();
         self.pages.page(key, &self.budgets.body_bytes, &make).await
     }
 
@@ -286,11 +308,12 @@ impl History {
         &self,
         principal: &Principal,
         conversation: ConversationId,
+        branch: ShownBranch,
         from: u32,
     ) -> ApiResult<MadePage> {
         // Bounds the memory that concurrent readers take.
         let _place = self.budgets.made.enter(Holder::Account(principal.account())).await;
-        let page = self.conversations.messages_after(principal, conversation, from).await?;
+        let page = self.conversations.messages_of(principal, conversation, branch, from).await?;
         let settled = page.messages.iter().all(|message| match message {
             Message::Question(_) => true,
             Message::Answer(answer) => answer.completed_at.is_some(),
@@ -336,6 +359,7 @@ fn write(out: &mut BytesMut, principal: &Principal, message: Message, answers: &
 
 #[cfg(test)]
 mod tests {
+    use domain::id::MessageId;
     use http_common::Bounds;
 
     use super::*;
@@ -343,7 +367,8 @@ mod tests {
     const SIZE: u64 = 1000;
 
     fn key() -> PageKey {
-        (AccountId::from_random(1), ConversationId::from_random(2), 0)
+        let branch = ShownBranch { last: MessageId::from_random(3), exchanges: 200 };
+        (AccountId::from_random(1), ConversationId::from_random(2), branch, 0)
     }
 
     /// A page with its budget, which has room for two.

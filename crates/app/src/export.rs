@@ -9,7 +9,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use control::conversations::{ConversationSummary, Message, Question};
+use control::conversations::{ConversationSummary, Message, Question, ShownBranch};
 use control::live::{PartKind, Snapshot};
 use control::{Answers, Conversations, Principal, UseCaseError};
 use domain::citation::Place;
@@ -93,6 +93,8 @@ impl Pages {
         let principal = &user.signed_in.principal;
         let id = conversation::id(id).map_err(|error| user.failed(error))?;
         let summary = self.conversations.summary(principal, id).await.map_err(|error| user.failed(error))?;
+        let branch =
+            self.conversations.shown_branch(principal, id).await.map_err(|error| user.failed(error))?;
         let (kind, extension) = match format {
             Format::Markdown => ("text/markdown; charset=utf-8", "md"),
             Format::Json => ("application/json", "json"),
@@ -106,6 +108,7 @@ impl Pages {
             answers: self.answers.clone(),
             principal: principal.clone(),
             id,
+            branch,
             format,
             waiting: VecDeque::from([beginning(&summary, format)]),
             exchanges: 0,
@@ -134,6 +137,8 @@ struct Export {
     answers: Answers,
     principal: Principal,
     id: ConversationId,
+    /// The branch that is sent. The export is aborted if another one is shown meanwhile.
+    branch: ShownBranch,
     format: Format,
     waiting: VecDeque<String>,
     /// The exchanges that were read.
@@ -152,7 +157,8 @@ impl Export {
             if self.is_last {
                 return Ok(None);
             }
-            let page = self.conversations.messages_after(&self.principal, self.id, self.exchanges).await?;
+            let page = self.conversations.messages_of(&self.principal, self.id, self.branch, self.exchanges);
+            let page = page.await?;
             let read = u32::try_from(page.messages.len() / 2).unwrap_or(u32::MAX);
             self.exchanges = self.exchanges.saturating_add(read);
             self.is_last = !page.full || read == 0;

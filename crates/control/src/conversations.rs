@@ -1,5 +1,6 @@
 //! Lists, reads, changes, deletes and stops conversations (section 4.4 of the interface).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use domain::id::{AccountId, ConversationId, MessageId};
@@ -9,12 +10,12 @@ use live::{Live, LiveAnswer};
 use store::conversations::{self, ConversationError, ConversationPatch, ShowRefused};
 pub use store::conversations::{
     AskedExchange, ConversationPage, ConversationSummary, EXCHANGES_PAGE_MAX, Message, Question, Shown,
-    Versions,
+    ShownBranch, Versions,
 };
 use store::{Store, StoreError};
 
 use crate::Environment;
-use crate::error::UseCaseError;
+use crate::error::{PublicCode, UseCaseError};
 use crate::jobs::Jobs;
 use crate::principal::Principal;
 use crate::title;
@@ -96,8 +97,47 @@ impl Conversations {
     ) -> Result<Exchanges, UseCaseError> {
         principal.require(&[Read])?;
         let account = principal.account();
-        let page = move |tx: &mut dyn store::Sql| page_of(tx, account, conversation, exchanges);
+        let page = move |tx: &mut dyn store::Sql| page_of(tx, account, conversation, exchanges..u32::MAX);
         Ok(self.store.read(page).await?)
+    }
+
+    /// As [`Self::messages_after`], of a branch. Exchanges that were added to it since are left out, so that the messages
+    /// before its end never change once they are completed.
+    ///
+    /// # Errors
+    /// [`UseCaseError`]; [`PublicCode::ConversationBusy`] if another branch is shown now.
+    pub async fn messages_of(
+        &self,
+        principal: &Principal,
+        conversation: ConversationId,
+        branch: ShownBranch,
+        exchanges: u32,
+    ) -> Result<Exchanges, UseCaseError> {
+        principal.require(&[Read])?;
+        let account = principal.account();
+        let page = move |tx: &mut dyn store::Sql| {
+            if !conversations::is_shown(tx, account, conversation, branch.last)? {
+                return Ok(None);
+            }
+            page_of(tx, account, conversation, exchanges..branch.exchanges).map(Some)
+        };
+        let page = self.store.read(page).await?;
+        page.ok_or_else(|| UseCaseError::new(PublicCode::ConversationBusy, "another version is shown now"))
+    }
+
+    /// Returns the branch that is shown.
+    ///
+    /// # Errors
+    /// [`UseCaseError`].
+    pub async fn shown_branch(
+        &self,
+        principal: &Principal,
+        conversation: ConversationId,
+    ) -> Result<ShownBranch, UseCaseError> {
+        principal.require(&[Read])?;
+        let account = principal.account();
+        let branch = move |tx: &mut dyn store::Sql| conversations::shown_branch(tx, account, conversation);
+        self.store.read(branch).await?.ok_or_else(UseCaseError::no_conversation)
     }
 
     /// Returns the number of exchanges that are shown; 0 if there is no such conversation.
@@ -111,8 +151,8 @@ impl Conversations {
     ) -> Result<u32, UseCaseError> {
         principal.require(&[Read])?;
         let account = principal.account();
-        let count = move |tx: &mut dyn store::Sql| conversations::shown_exchanges(tx, account, conversation);
-        Ok(self.store.read(count).await?)
+        let branch = move |tx: &mut dyn store::Sql| conversations::shown_branch(tx, account, conversation);
+        Ok(self.store.read(branch).await?.map_or(0, |branch| branch.exchanges))
     }
 
     /// Returns the versions of those of `limit` exchanges from the position `from` on that have several.
@@ -260,19 +300,19 @@ impl Conversations {
     }
 }
 
-/// Reads the messages from an exchange on, a few exchanges at a time, until the page is full.
+/// Reads the messages of a range of exchanges, a few exchanges at a time, until the page is full.
 fn page_of(
     tx: &mut dyn store::Sql,
     account: AccountId,
     conversation: ConversationId,
-    from: u32,
+    range: Range<u32>,
 ) -> Result<Exchanges, StoreError> {
     let (mut page, mut bytes, mut exchanges, mut together) = (Vec::new(), 0, 0, 1);
     while exchanges < EXCHANGES_PAGE_MAX && bytes < PAGE_BYTES {
-        let wanted = together.min(EXCHANGES_PAGE_MAX - exchanges);
-        let read =
-            conversations::messages(tx, account, conversation, from.saturating_add(exchanges), wanted)?;
-        let whole = read.len() == 2 * wanted as usize;
+        let from = range.start.saturating_add(exchanges);
+        let wanted = together.min(EXCHANGES_PAGE_MAX - exchanges).min(range.end.saturating_sub(from));
+        let read = conversations::messages(tx, account, conversation, from, wanted)?;
+        let whole = wanted > 0 && read.len() == 2 * wanted as usize;
         bytes += read.iter().map(size).sum::<usize>();
         page.extend(read);
         if !whole {

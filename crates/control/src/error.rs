@@ -312,7 +312,7 @@ impl From<AskError> for UseCaseError {
             AskError::Machine(error) => return error.into(),
             AskError::Refused(refused) => match refused {
                 AskRefused::NotFound | AskRefused::Gone => PublicCode::NotFound,
-                AskRefused::Busy => PublicCode::ConversationBusy,
+                AskRefused::Busy | AskRefused::OtherModel(_) => PublicCode::ConversationBusy,
                 AskRefused::TooManyVersions => PublicCode::BadRequest,
                 AskRefused::Insufficient => PublicCode::InsufficientCredits,
                 AskRefused::SpendingLimit => PublicCode::SpendingLimit,

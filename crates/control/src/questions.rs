@@ -29,6 +29,9 @@ use crate::error::UseCaseError;
 use crate::principal::Principal;
 use crate::{DiskReserve, Environment, Plugins, title};
 
+/// How often a question is checked anew because another model was shown meanwhile.
+const MODEL_TRIES: u32 = 3;
+
 /// A question as a client sends it.
 #[derive(Debug, Clone, Default)]
 pub struct AskRequest {
@@ -121,6 +124,15 @@ pub struct Questions {
     pub(crate) machine_started: bool,
 }
 
+/// The place of a question, and its model.
+struct Aim {
+    target: Target,
+    /// The name of the model in the conversation.
+    model_id: String,
+    /// Its entry in the catalog, or that of the default while its vendor is out of reach.
+    model: ModelEntry,
+}
+
 impl Questions {
     /// Returns true if answers can use the web, where their questions permit it.
     #[must_use]
@@ -140,7 +152,13 @@ impl Questions {
         }
         let answer = MessageId::made_at(self.environment.now(), self.environment.bits());
         let mut span = engine::accept(self.environment.tracer(), request.trace, answer);
-        let taken = self.check_and_submit(principal, request, answer).await;
+        let mut model = None;
+        let mut taken = self.check_and_submit(principal, request.clone(), answer, model).await;
+        for _ in 1..MODEL_TRIES {
+            let Err(AskError::Refused(AskRefused::OtherModel(other))) = taken else { break };
+            model = Some(other);
+            taken = self.check_and_submit(principal, request.clone(), answer, model).await;
+        }
         if let Some(span) = span.as_mut().filter(|_| taken.is_err()) {
             span.fail();
         }
@@ -189,12 +207,13 @@ impl Questions {
         self.ask(principal, request).await
     }
 
-    /// Accepts a question that was not accepted before.
+    /// Accepts a question that was not accepted before. `model` is that of its branch, if it is known.
     async fn check_and_submit(
         &self,
         principal: &Principal,
         request: AskRequest,
         answer: MessageId,
+        model: Option<String>,
     ) -> Result<AskOutcome, AskError> {
         if request.input.trim().is_empty() {
             return Err(AskError::Blank);
@@ -205,7 +224,7 @@ impl Questions {
         let library = self.plugins.library();
         let agent = request.agent.as_deref().map(|word| agent_of(&library, word)).transpose()?;
         let skills = skills_of(&library, &request.skills)?;
-        let (target, model) = self.target(principal, &request).await?;
+        let Aim { target, model_id, model } = self.target(principal, &request, model).await?;
         let attachments = self.attachments(principal, &request.attachments).await?;
         if !principal.has_machine() {
             return Err(AskError::NoMachine);
@@ -243,6 +262,7 @@ impl Questions {
             target,
             question: MessageId::made_at(now, self.environment.bits()),
             answer,
+            model: model_id,
             model_limits: model.model_limits(),
             reserve,
             text: request.input,
@@ -334,41 +354,60 @@ impl Questions {
         (live, begun)
     }
 
-    /// Returns the target of the question, and its model.
+    /// Returns the target of the question, and its model. `of_branch` is the model of its branch, if it is known.
     async fn target(
         &self,
         principal: &Principal,
         request: &AskRequest,
-    ) -> Result<(Target, ModelEntry), AskError> {
-        if let Some(conversation) = request.conversation
-            && let AskPlace::Version(of) = request.place
-        {
-            let model = self.chosen_model(request)?;
-            let settings = request.settings.clone();
-            let version = NewVersion { conversation, of, model: model.id.clone(), settings };
-            return Ok((Target::Version(version), model));
-        }
-        if let Some(id) = request.conversation {
-            let account = principal.account();
-            let conversation = self.store.read(move |tx| conversations::summary(tx, account, id)).await?;
-            let model = self.model_of(&conversation.model)?;
-            let target = match request.place {
-                AskPlace::BranchOf(answer) => Target::BranchOf { conversation: id, answer },
-                AskPlace::Next | AskPlace::Version(_) => Target::Existing(id),
-            };
-            return Ok((target, model));
-        }
-        let model = self.chosen_model(request)?;
-        self.check_jurisdictions(&request.jurisdictions)?;
-        let new = NewConversation {
-            id: ConversationId::made_at(self.environment.now(), self.environment.bits()),
-            title: title::of_question(&request.input),
-            model: model.id.clone(),
-            settings: request.settings.clone(),
-            jurisdictions: each_once(&request.jurisdictions),
-            web_search: request.web_search,
+        of_branch: Option<String>,
+    ) -> Result<Aim, AskError> {
+        let settings = request.settings.clone();
+        let (target, model) = match (request.conversation, request.place) {
+            (Some(conversation), AskPlace::Version(of)) => {
+                let version = NewVersion { conversation, of, settings };
+                (Target::Version(version), self.chosen_model(request)?)
+            }
+            (Some(id), place) => {
+                let model_id = match of_branch {
+                    Some(model) => model,
+                    None => self.model_of_branch(principal.account(), id, place).await?,
+                };
+                let model = self.model_of(&model_id)?;
+                let target = match place {
+                    AskPlace::BranchOf(answer) => Target::BranchOf { conversation: id, answer },
+                    AskPlace::Next | AskPlace::Version(_) => Target::Existing(id),
+                };
+                return Ok(Aim { target, model_id, model });
+            }
+            (None, _) => {
+                let model = self.chosen_model(request)?;
+                self.check_jurisdictions(&request.jurisdictions)?;
+                let new = NewConversation {
+                    id: ConversationId::made_at(self.environment.now(), self.environment.bits()),
+                    title: title::of_question(&request.input),
+                    settings,
+                    jurisdictions: each_once(&request.jurisdictions),
+                    web_search: request.web_search,
+                };
+                (Target::New(new), model)
+            }
         };
-        Ok((Target::New(new), model))
+        Ok(Aim { target, model_id: model.id.clone(), model })
+    }
+
+    /// Returns the model of the branch that a question of a conversation follows.
+    async fn model_of_branch(
+        &self,
+        account: AccountId,
+        conversation: ConversationId,
+        place: AskPlace,
+    ) -> Result<String, AskError> {
+        if let AskPlace::BranchOf(answer) = place {
+            let model =
+                move |tx: &mut dyn Sql| conversations::model_of_branch(tx, account, conversation, answer);
+            return self.store.read(model).await?.ok_or(AskError::Refused(AskRefused::NotFound));
+        }
+        Ok(self.store.read(move |tx| conversations::summary(tx, account, conversation)).await?.model)
     }
 
     /// Returns the model that the question names, or the default, and checks the settings.

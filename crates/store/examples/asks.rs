@@ -95,6 +95,7 @@ fn scattered(number: u64) -> u128 {
 fn question(number: u64, accounts: u128) -> NewQuestion {
     let bits = scattered(number + 1);
     NewQuestion {
+        model: "reader".to_owned(),
         model_limits: domain::catalog::ModelLimits {
             price: domain::credits::Price { base_millis: 1000, input_millis: 0, output_millis: 0 },
             context_tokens: 8000,
@@ -107,7 +108,6 @@ fn question(number: u64, accounts: u128) -> NewQuestion {
         target: Target::New(NewConversation {
             id: ConversationId::from_random(bits),
             title: "What is the rent?".to_owned(),
-            model: "reader".to_owned(),
             settings: Vec::new(),
             jurisdictions: vec!["CZ".to_owned()],
             web_search: false,

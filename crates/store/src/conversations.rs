@@ -12,7 +12,9 @@ use crate::error::StoreError;
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
 
 pub(crate) use branches::{Place, place_of, show_place};
-pub use branches::{ShowRefused, Shown, Versions, show, shown_exchanges, versions};
+pub use branches::{
+    ShowRefused, Shown, ShownBranch, Versions, is_shown, model_of_branch, show, shown_branch, versions,
+};
 pub use delete::{DeletedConversation, delete, remove};
 pub use read::{
     AskedExchange, ConversationDetail, EXCHANGES_PAGE_MAX, Message, Question, StoredAnswer, answer,

@@ -45,6 +45,9 @@ pub struct NewQuestion {
     pub agent: Option<String>,
     /// The full names of the chosen skills.
     pub skills: Vec<String>,
+    /// The model that answers: of a new conversation and of a version that of its own, otherwise the one that the branch is
+    /// expected to have.
+    pub model: String,
     /// The price and token limits of the model. The answer is charged by these, regardless of later changes
     /// of the catalog.
     pub model_limits: ModelLimits,
@@ -92,8 +95,6 @@ pub struct NewConversation {
     pub id: ConversationId,
     /// Its title, at most 120 characters.
     pub title: String,
-    /// The model that answers.
-    pub model: String,
     /// The settings of the model, as keys and values.
     pub settings: Vec<(String, String)>,
     /// Identifiers of jurisdictions.
@@ -108,8 +109,6 @@ pub struct NewVersion {
     pub conversation: ConversationId,
     /// The answer of the other version.
     pub of: MessageId,
-    /// The model that answers it and what follows.
-    pub model: String,
     /// The settings of the model, as keys and values.
     pub settings: Vec<(String, String)>,
 }
@@ -157,6 +156,9 @@ pub enum AskRefused {
     /// The exchange has [`VERSIONS_MAX`] versions.
     #[error("a question has at most {VERSIONS_MAX} versions")]
     TooManyVersions,
+    /// The branch has another model than the question was checked for, because another one was shown meanwhile.
+    #[error("the conversation goes on with the model {0} meanwhile")]
+    OtherModel(String),
     /// The balance does not cover the first step.
     #[error("not enough credits")]
     Insufficient,
@@ -187,6 +189,9 @@ pub fn ask(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskResult, AskRefused>
     }
     let Some((balance, limited)) = reserve_credits(tx, new)? else { return Err(reservation_error(tx, new)?) };
     let (conversation, place) = assign_place(tx, new)?;
+    if conversation.model != new.model {
+        return Err(AskRefused::OtherModel(conversation.model));
+    }
     begin(tx, new, &conversation, place)?;
     if new.reserve > Credits(0) {
         let mut posting = Posting::new(new.posting, new.account, PostingKind::Reserve, new.reserve, new.now);
@@ -366,7 +371,7 @@ fn assign_place(tx: &mut dyn Sql, new: &NewQuestion) -> Result<(ConversationSumm
 /// Counts the exchange in its conversation, and returns the place after the last exchange that is shown.
 fn append(tx: &mut dyn Sql, new: &NewQuestion) -> Result<(ConversationSummary, Place), AskRefused> {
     let version = match &new.target {
-        Target::Version(version) => Some((&version.model, codec::write(&version.settings)?)),
+        Target::Version(version) => Some((&new.model, codec::write(&version.settings)?)),
         Target::New(_) | Target::Existing(_) | Target::BranchOf { .. } => None,
     };
     tx.one(
@@ -448,7 +453,7 @@ fn insert_conversation(
             new.id,
             question.account,
             &new.title,
-            &new.model,
+            &question.model,
             &codec::write(&new.settings)?,
             &codec::write(&new.jurisdictions)?,
             new.web_search,
@@ -458,7 +463,7 @@ fn insert_conversation(
     Ok(ConversationSummary {
         id: new.id,
         title: new.title.clone(),
-        model: new.model.clone(),
+        model: question.model.clone(),
         settings: new.settings.clone(),
         jurisdictions: new.jurisdictions.clone(),
         web_search: new.web_search,

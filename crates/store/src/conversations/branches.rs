@@ -30,6 +30,15 @@ impl Place {
     }
 }
 
+/// The branch of a conversation that is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ShownBranch {
+    /// Its last answer.
+    pub last: MessageId,
+    /// The number of its exchanges.
+    pub exchanges: u32,
+}
+
 /// The reasons why [`show`] failed. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ShowRefused {
@@ -103,19 +112,62 @@ pub fn show(
     Ok(Shown { position: place.depth, exchanges, is_other: !is_shown })
 }
 
-/// Returns the number of shown exchanges; 0 if the conversation does not exist or belongs to another account.
+/// Returns the model with which the branch of an answer goes on; `None` if the answer does not exist, or belongs to another
+/// account.
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn shown_exchanges(tx: &mut dyn Sql, account: AccountId, conversation: ConversationId) -> Result<u32> {
-    let last = tx.one(
-        "SELECT q.depth FROM conversations c JOIN questions q ON q.conversation_id = c.id
+pub fn model_of_branch(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    conversation: ConversationId,
+    answer: MessageId,
+) -> Result<Option<String>> {
+    tx.one(
+        "WITH RECURSIVE branch (ordinal, depth, shown, model) AS (
+            SELECT q.ordinal, q.depth, q.shown, q.model FROM answers a
+                JOIN conversations c ON c.id = a.conversation_id
+                JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
+                WHERE a.id = $3 AND c.id = $2 AND c.account_id = $1 AND c.deleted_at IS NULL
+            UNION ALL SELECT q.ordinal, q.depth, q.shown, q.model FROM questions q
+                JOIN branch b ON q.conversation_id = $2 AND q.parent = b.ordinal
+                WHERE q.shown = 1 OR b.shown = 0 AND q.chosen = 1)
+         SELECT model FROM branch ORDER BY depth DESC LIMIT 1",
+        params![account, conversation, answer],
+        |row| Ok(row.text(0)?.to_owned()),
+    )
+}
+
+/// Returns the branch that is shown; `None` if the conversation does not exist or belongs to another account.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn shown_branch(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    conversation: ConversationId,
+) -> Result<Option<ShownBranch>> {
+    tx.one(
+        "SELECT a.id, q.depth FROM conversations c JOIN questions q ON q.conversation_id = c.id
+         JOIN answers a ON a.conversation_id = q.conversation_id AND a.ordinal = q.ordinal
          WHERE c.id = $1 AND c.account_id = $2 AND c.deleted_at IS NULL AND q.shown = 1
          ORDER BY q.depth DESC LIMIT 1",
         params![conversation, account],
-        |row| row.small(0),
-    )?;
-    Ok(last.map_or(0, |depth| depth.saturating_add(1)))
+        |row| Ok(ShownBranch { last: row.id(0)?, exchanges: row.small(1)?.saturating_add(1) }),
+    )
+}
+
+/// Returns true if the exchange of an answer is shown.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn is_shown(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    conversation: ConversationId,
+    answer: MessageId,
+) -> Result<bool> {
+    Ok(place_of(tx, account, conversation, answer)?.is_some_and(|(_, is_shown)| is_shown))
 }
 
 /// Returns the versions of those of `limit` shown exchanges from the position `from` on that have several, in their order.

@@ -14,6 +14,7 @@ on_every_engine!(
     a_turn_sees_the_exchanges_of_its_branch,
     a_branch_stays_while_it_is_answered,
     a_question_follows_the_branch_of_its_page,
+    a_question_is_agreed_for_the_model_of_its_branch,
     versions_have_bounds_and_owners,
     switching_between_many_branches_keeps_one_line,
 );
@@ -38,8 +39,38 @@ impl Talk {
     }
 
     async fn open(&self, target: Target, text: &str) -> Result<MessageId, AskRefused> {
-        let question = NewQuestion { target, text: text.to_owned(), ..self.fixture.question(self.account) };
+        let model = self.model_of(&target).await;
+        self.open_with(target, text, &model).await
+    }
+
+    async fn open_with(&self, target: Target, text: &str, model: &str) -> Result<MessageId, AskRefused> {
+        let question = NewQuestion {
+            target,
+            text: text.to_owned(),
+            model: model.to_owned(),
+            ..self.fixture.question(self.account)
+        };
         self.fixture.ask(question).await.map(|accepted| accepted.answer)
+    }
+
+    async fn is_shown(&self, answer: MessageId) -> bool {
+        let (account, id) = (self.account, self.id);
+        let read = move |tx: &mut dyn Sql| conversations::is_shown(tx, account, id, answer);
+        self.fixture.store.read(read).await.expect("a read")
+    }
+
+    /// Returns the model of the branch that a question follows.
+    async fn model_of(&self, target: &Target) -> String {
+        let (account, id) = (self.account, self.id);
+        let Target::BranchOf { answer, .. } = *target else {
+            if matches!(target, Target::Version(_)) {
+                return "other".to_owned();
+            }
+            let summary = self.fixture.store.read(move |tx| conversations::summary(tx, account, id)).await;
+            return summary.expect("it exists").model;
+        };
+        let model = move |tx: &mut dyn Sql| conversations::model_of_branch(tx, account, id, answer);
+        self.fixture.store.read(model).await.expect("a read").expect("it exists")
     }
 
     /// Answers the open question.
@@ -65,7 +96,7 @@ impl Talk {
 
     fn version(&self, of: MessageId) -> Target {
         let settings = vec![("reasoningEffort".to_owned(), "HIGH".to_owned())];
-        Target::Version(NewVersion { conversation: self.id, of, model: "other".to_owned(), settings })
+        Target::Version(NewVersion { conversation: self.id, of, settings })
     }
 
     async fn show(&self, answer: MessageId) -> Result<Shown, ShowRefused> {
@@ -99,8 +130,8 @@ impl Talk {
 
     async fn shown_to(&self, account: AccountId) -> u32 {
         let id = self.id;
-        let read = move |tx: &mut dyn Sql| conversations::shown_exchanges(tx, account, id);
-        self.fixture.store.read(read).await.expect("a read")
+        let read = move |tx: &mut dyn Sql| conversations::shown_branch(tx, account, id);
+        self.fixture.store.read(read).await.expect("a read").map_or(0, |branch| branch.exchanges)
     }
 
     async fn versions(&self) -> Vec<Versions> {
@@ -238,6 +269,37 @@ async fn a_question_follows_the_branch_of_its_page(engine: Engine) {
     // A program knows no branches.
     talk.next("e").await;
     assert_eq!(talk.texts().await, ["a", "b", "c", "d", "e"]);
+}
+
+async fn a_question_is_agreed_for_the_model_of_its_branch(engine: Engine) {
+    let (talk, first) = Talk::begin(engine, "a").await;
+    let b = talk.next("b").await;
+    let b2 = talk.ask(talk.version(b), "b2").await;
+    let branch_of = |answer| Target::BranchOf { conversation: talk.id, answer };
+    for (answer, model) in [(first, "other"), (b2, "other"), (b, "reader")] {
+        assert_eq!(talk.model_of(&branch_of(answer)).await, model);
+    }
+    let before = talk.fixture.balance(talk.account).await;
+    for (target, wrong, right) in
+        [(branch_of(b), "other", "reader"), (Target::Existing(talk.id), "reader", "other")]
+    {
+        let refused = talk.open_with(target, "x", wrong).await;
+        assert!(matches!(&refused, Err(AskRefused::OtherModel(model)) if model == right), "{refused:?}");
+    }
+    assert_eq!(talk.texts().await, ["a", "b2"], "a refused question changes nothing");
+    assert_eq!(talk.fixture.balance(talk.account).await, before);
+    talk.ask(branch_of(b), "c").await;
+    assert_eq!(talk.texts().await, ["a", "b", "c"]);
+    assert_eq!(talk.model_of(&branch_of(first)).await, "reader");
+    for (answer, expected) in [(first, true), (b, true), (b2, false)] {
+        assert_eq!(talk.is_shown(answer).await, expected);
+    }
+    let none = MessageId::from_random(4711);
+    assert!(!talk.is_shown(none).await);
+    let (account, id) = (talk.account, talk.id);
+    let unknown =
+        talk.fixture.store.read(move |tx| conversations::model_of_branch(tx, account, id, none)).await;
+    assert_eq!(unknown.expect("a read"), None);
 }
 
 async fn versions_have_bounds_and_owners(engine: Engine) {

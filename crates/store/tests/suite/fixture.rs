@@ -109,12 +109,12 @@ impl Fixture {
         let conversation = NewConversation {
             id: ConversationId::from_random(self.bits()),
             title: "A title".to_owned(),
-            model: "reader".to_owned(),
             settings: vec![("reasoningEffort".to_owned(), "LOW".to_owned())],
             jurisdictions: vec!["CZ".to_owned()],
             web_search: true,
         };
         NewQuestion {
+            model: "reader".to_owned(),
             model_limits: LIMITS,
             account,
             user: None,
