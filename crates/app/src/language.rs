@@ -13,7 +13,10 @@ const COOKIE: &str = "causerie-language";
 /// The life of that cookie, in seconds.
 const COOKIE_SECONDS: u32 = 365 * 24 * 3600;
 
-/// A language with texts.
+/// A language of the application's texts: English, Czech, Slovak.
+///
+/// Labels of the catalog (`domain`, Czech by default) and documents (`text-analysis`, also German) have enums of
+/// their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Language {
     #[default]

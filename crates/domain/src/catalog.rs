@@ -2,7 +2,10 @@
 
 use crate::credits::Price;
 
-/// A language of the service's own texts.
+/// A language of the catalog's labels: Czech, English, Slovak. The interface negotiates it.
+///
+/// The web application (`app`) and text analysis (`text-analysis`) have enums of their own, because the default of
+/// the one and the set of the other differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Language {
     /// Czech, the default.

@@ -22,7 +22,9 @@ pub use listing::is_listing;
 pub use literal::literals;
 pub use term::{Term, terms};
 
-/// A language with stemming and stop words.
+/// A language of documents and questions, with stemming and stop words: Czech, Slovak, German, English.
+///
+/// Labels of the catalog (`domain`) and the web application (`app`) have enums of their own, without German.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Language {
     /// Czech.
