@@ -1,8 +1,8 @@
-//! Tests real machines on this host, on its kernel and on User Mode Linux: processes try to escape, and services are
-//! killed.
+//! Tests real machines on this host, on its kernel, on User Mode Linux and in virtual machines of QEMU: processes try to
+//! escape, and services are killed.
 //!
-//! The tests run as the current user; root runs them a second time as an ordinary user, whose subordinate ids are
-//! defined in a separate mount namespace. Requires the package `uidmap`.
+//! The tests run as the current user; root runs those without QEMU a second time as an ordinary user, whose subordinate
+//! ids are defined in a separate mount namespace. Requires the package `uidmap`.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 #[macro_use]
