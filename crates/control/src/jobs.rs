@@ -7,6 +7,7 @@
 //! - the supervision of machines (`machine`), the removal of those without an account (`orphans`), the end of answers
 //!   with readers here (`engine::settle`);
 //! - the vendors' models and health, the folders of plugins (`service`, `catalogs`);
+//! - the indexing of a history that is searched (`history`);
 //! - the disk of the data folder and its reserve (`disk_guard`, `disk_reserve`), the preallocation of SQLite's files (`store`);
 //! - the release of memory to the system and the export of traces (`causerie`).
 

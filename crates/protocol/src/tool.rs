@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// The mount point of the workspace inside the machine, and the working folder of tools.
 pub const WORKSPACE: &str = "/workspace";
 
-/// Arguments of [`Tool::Shell`].
+/// Arguments of [`MachineTool::Shell`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShellArguments {

@@ -18,7 +18,7 @@ const AT_ONCE: usize = 12;
 const NOT_MET: &[(&str, &str, u16, &str, &str)] = &[
     ("", "", 500, "INTERNAL", "the service does not fail; the tests of `api` show the form"),
     ("", "", 503, "UNAVAILABLE", "a moment of the shutdown; the tests of `control` show it"),
-    ("", "/api/v1/files", 408, "TOO_SLOW", "a minute of silence; the tests of `edge` simulate it"),
+    ("", "/api/v1/files", 408, "TOO_SLOW", "a minute of silence; the tests of `http-common` simulate it"),
     ("", "", 400, "AMBIGUOUS_NAME", "it takes an operator's plugins; the suite's tests of plugins have some"),
     ("", "", 429, "RATE_LIMITED", "the operator sets no rates here; the suite's tests of rates set some"),
     ("", "", 431, "HEAD_TOO_LARGE", "the same for all, met by some"),

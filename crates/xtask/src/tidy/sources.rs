@@ -88,7 +88,7 @@ fn unsafety(file: &File, out: &mut Vec<Complaint>) {
                 file,
                 index + 1,
                 "unsafe",
-                "unsafe code stands in the crates machine and agent, and in memory.rs of causerie",
+                "unsafe code stands in the crates machine and guest, and in memory.rs of causerie",
             );
         } else if !above.iter().any(|line| line.contains("SAFETY:") || line.contains("# Safety")) {
             push(out, file, index + 1, "unsafe", "no `// SAFETY:` line says why it is sound");
