@@ -31,7 +31,7 @@ use crate::key::unauthorized;
 use crate::openapi::parameters::{Known, OfChat, OfMessage, Repeatable, Waiting};
 use crate::openapi::{error_responses, successes};
 use crate::operations::{Accepts, operation};
-use crate::wire::{self, Change, Conversation, Page, Question, examples};
+use crate::wire::{self, Change, Conversation, FollowUp, Page, Question, examples};
 
 /// The default and the largest number of conversations in a page.
 const LIMIT_DEFAULT: u32 = 50;
@@ -70,7 +70,7 @@ pub(crate) async fn ask(
     headers: HeaderMap,
     body: JsonBody,
 ) -> ApiResult<Response> {
-    let question: Question = body.object()?;
+    let question = question(&body)?;
     let idempotency = idempotency(&headers, body.text())?;
     let held = body.into_share();
     let trace = trace.map(|Extension(trace)| trace);
@@ -264,6 +264,12 @@ pub(crate) async fn stop(
 ) -> ApiResult<(StatusCode, Json<Conversation>)> {
     let summary = conversations.stop(&principal, conversation).await?;
     Ok((StatusCode::ACCEPTED, Json(Conversation::of(summary))))
+}
+
+/// Reads a question. The fields that a conversation keeps are not checked if the question goes on with one.
+fn question(body: &JsonBody) -> ApiResult<Question> {
+    let follow_up: FollowUp = body.object()?;
+    if follow_up.chat_id.is_some() { Ok(follow_up.into()) } else { body.object() }
 }
 
 fn asking(question: Question) -> ApiResult<AskRequest> {

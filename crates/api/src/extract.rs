@@ -93,7 +93,11 @@ fn object<T: DeserializeOwned>(raw: &RawValue) -> ApiResult<T> {
     if !raw.get().starts_with('{') {
         return Err(ApiError::bad_request("the body is no JSON object"));
     }
-    serde_json::from_str(raw.get()).map_err(|error| ApiError::of_json(&error))
+    let mut json = serde_json::Deserializer::from_str(raw.get());
+    serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let field = error.path().to_string();
+        ApiError::of_json(error.inner(), Some(&field).filter(|field| *field != "."))
+    })
 }
 
 impl From<BodyError> for ApiError {
@@ -101,7 +105,7 @@ impl From<BodyError> for ApiError {
         match error {
             BodyError::TooLarge(_) => Self::new(PublicCode::TooLarge, error),
             BodyError::TooSlow => Self::new(Code::TooSlow, error),
-            BodyError::Malformed(error) => Self::of_json(&error),
+            BodyError::Malformed(error) => Self::of_json(&error, None),
             BodyError::Broken(_) => Self::bad_request(error),
             BodyError::Spent(spent) => spent.into(),
         }

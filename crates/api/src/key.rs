@@ -166,7 +166,7 @@ impl AuthLayer {
     /// Resolves a key that is not cached.
     async fn resolve(&self, address: Option<IpAddr>, key: &str) -> Result<Principal, Response> {
         // After too many failed keys, an address may use only keys that are known to be valid.
-        if let Some(address) = address.filter(|_| !self.access.is_cached(key)) {
+        if let Some(address) = address.filter(|_| !self.access.is_known(key)) {
             self.guard.check_failed_keys(address).map_err(too_many)?;
         }
         match self.access.resolve(key).await {

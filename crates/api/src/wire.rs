@@ -178,6 +178,34 @@ pub(crate) struct Question {
     pub(crate) settings: Option<Vec<ChosenSetting>>,
 }
 
+/// The fields of a [`Question`] that count if it goes on with a conversation.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FollowUp {
+    input: Option<String>,
+    pub(crate) chat_id: Option<String>,
+    agent_id: Option<String>,
+    skill_ids: Option<Vec<String>>,
+    file_paths: Option<Vec<String>>,
+}
+
+impl From<FollowUp> for Question {
+    fn from(FollowUp { input, chat_id, agent_id, skill_ids, file_paths }: FollowUp) -> Self {
+        let (model, jurisdictions, web_search_enabled, settings) = (None, None, None, None);
+        Self {
+            input,
+            chat_id,
+            agent_id,
+            skill_ids,
+            file_paths,
+            model,
+            jurisdictions,
+            web_search_enabled,
+            settings,
+        }
+    }
+}
+
 /// A setting of the model.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = QuestionSetting)]

@@ -89,11 +89,12 @@ impl Authenticator {
         Principal::key(&self.cached(fingerprint, now)?, fingerprint, now).ok()
     }
 
-    /// Returns true if the key is cached, without a query.
+    /// Returns true if the key was valid when it was last resolved and has not expired since, without a query.
     #[must_use]
-    pub fn is_cached(&self, key: &str) -> bool {
+    pub fn is_known(&self, key: &str) -> bool {
         let Ok(key) = SecretKey::parse(key) else { return false };
-        self.cache().keys.contains_key(&key.fingerprint())
+        let now = self.environment.now();
+        self.cache().keys.get(&key.fingerprint()).is_some_and(|known| known.resolved.valid(now))
     }
 
     /// Requires one of these permissions for an operation, before its use case is called. The refusal of a key is

@@ -18,11 +18,14 @@ pub(crate) const SKILLS_MAX: usize = 100;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AskError {
     /// The text is missing or blank.
-    #[error("input is missing: it is the text of the question")]
+    #[error("input is missing or blank: it is the text of the question")]
     Blank,
-    /// The text is too long or contains NUL.
-    #[error("input is longer than {QUESTION_MAX_BYTES} bytes, or holds a NUL character")]
-    Unreadable,
+    /// The text is too long.
+    #[error("input is longer than {QUESTION_MAX_BYTES} bytes")]
+    TooLong,
+    /// The text contains NUL.
+    #[error("input has a NUL character")]
+    Nul,
     /// The model does not exist.
     #[error("there is no model {}; valid values: {}", Excerpt(asked), valid.join(", "))]
     UnknownModel {

@@ -291,7 +291,8 @@ impl From<AskError> for UseCaseError {
     fn from(error: AskError) -> Self {
         let code = match &error {
             AskError::Blank
-            | AskError::Unreadable
+            | AskError::TooLong
+            | AskError::Nul
             | AskError::TooManyAttachments
             | AskError::TooManySkills
             | AskError::RepeatedSetting(_)

@@ -188,7 +188,7 @@ impl Principal {
         if any_of.iter().any(|permission| self.scope().allows(*permission)) {
             return Ok(());
         }
-        Err(UseCaseError::new(PublicCode::KeyScope, "the key's scope does not hold this"))
+        Err(UseCaseError::new(PublicCode::KeyScope, "the key's scopes do not permit this operation"))
     }
 
     /// Returns the origin that is stored with a question.

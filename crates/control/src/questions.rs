@@ -218,8 +218,11 @@ impl Questions {
         if request.input.trim().is_empty() {
             return Err(AskError::Blank);
         }
-        if request.input.len() > QUESTION_MAX_BYTES || request.input.contains('\0') {
-            return Err(AskError::Unreadable);
+        if request.input.len() > QUESTION_MAX_BYTES {
+            return Err(AskError::TooLong);
+        }
+        if request.input.contains('\0') {
+            return Err(AskError::Nul);
         }
         let library = self.plugins.library();
         let agent = request.agent.as_deref().map(|word| agent_of(&library, word)).transpose()?;

@@ -54,14 +54,14 @@ impl PageKind {
         let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
         match extension.as_deref() {
             Some(
-                "xlsx" | "xlsm" | "xltx" | "xltm" | "xlsb" | "xls" | "xlt" | "ods" | "ots" | "fods"
+                "xlsx" | "xlsm" | "xltx" | "xltm" | "xlsb" | "xls" | "xlt" | "ods" | "ots" | "sxc" | "fods"
                 | "numbers",
             ) => Self::Sheet,
             Some(
                 "pptx" | "pptm" | "ppsx" | "ppsm" | "potx" | "potm" | "ppt" | "pps" | "pot" | "odp" | "otp"
-                | "fodp" | "odg" | "otg" | "fodg" | "key",
+                | "sxi" | "fodp" | "odg" | "otg" | "fodg" | "key",
             ) => Self::Slide,
-            Some("epub" | "fb2" | "mobi" | "azw" | "azw3" | "prc" | "pdb") => Self::Section,
+            Some("epub" | "ibooks" | "fb2" | "mobi" | "azw" | "azw3" | "prc" | "pdb") => Self::Section,
             Some(
                 "zip" | "asice" | "asics" | "sce" | "scs" | "bdoc" | "7z" | "tar" | "tgz" | "tbz" | "tbz2"
                 | "txz" | "tzst" | "gz" | "gzip" | "bz2" | "bz" | "xz" | "zst" | "zstd" | "rar" | "cab"

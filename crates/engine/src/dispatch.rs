@@ -108,6 +108,9 @@ impl Shared {
     fn activate(self: &Arc<Self>, claimed: ClaimedTurn) {
         let (signals, given) = watch::channel(ControlSignals::default());
         let Fence { answer, epoch, .. } = claimed.fence;
+        if epoch > 1 {
+            tracing::info!(%answer, epoch, attempts = claimed.attempts, "answer taken up again");
+        }
         self.active_turns().insert(answer, ActiveTurn { account: claimed.account, epoch, signals });
         let guard = ActiveTurnGuard { shared: self.clone(), answer, epoch };
         self.tasks.spawn(async move { turn::run(&guard.shared, claimed, given).await });

@@ -297,3 +297,38 @@ fn cells_that_share_a_place_and_a_long_text_stay_within_the_bound() {
         assert!(bytes <= 8 * 1024 * 1024 && extracted.truncated, "{bytes} bytes of {root}");
     }
 }
+
+#[test]
+fn marks_and_cells_that_share_a_long_text_stay_within_the_bound() {
+    let long = "x".repeat(8_000);
+    let marks = 3_000;
+    let shared: Vec<(u64, u64)> = (0..marks).map(|place| (place, 40)).collect();
+    let body = text(&"\u{e}".repeat(marks as usize))
+        .attributes(16, &shared)
+        .attributes(23, &(0..marks).map(|place| (place, 50)).collect::<Vec<_>>());
+    let others = [
+        (40, 2008, message().reference(2, 41)),
+        (41, TEXT, text(&long)),
+        (50, 2013, message().reference(1, 51)),
+        (51, 3056, message().bytes(1, &long)),
+    ];
+    let extracted = read("a.pages", &pages(body, &others));
+    let bytes: usize = extracted.segments.iter().map(|segment| segment.text.len()).sum();
+    assert!((4 << 20..=8 << 20).contains(&bytes), "{bytes} bytes");
+    // One row whose cells are one text.
+    let table = message().message(1, message().reference(2, 22));
+    let store = message().reference(4, 23).message(3, message().message(1, message().reference(2, 24)));
+    let cell = [4, 3, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0];
+    let row = message().number(1, 0).bytes(3, cell).bytes(4, [0, 0].repeat(500));
+    let table = [
+        (20, 2003, message().reference(1, 21)),
+        (21, 6007, table),
+        (22, 6001, message().number(22, 1).message(4, store)),
+        (23, 6005, message().message(3, message().number(1, 7).bytes(3, "y".repeat(1 << 20)))),
+        (24, 6002, message().message(5, row)),
+    ];
+    let extracted = read("a.pages", &pages(text("\u{fffc}").attributes(9, &[(0, 20)]), &table));
+    let line = extracted.segments[0].text.lines().next().expect("a row");
+    let cells: Vec<&str> = line.split('\t').collect();
+    assert!(cells.len() > 400 && cells.iter().all(|cell| cell.len() <= 8 * 1024), "{} cells", cells.len());
+}

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use archive::archive;
 use domain::tool::MachineTool;
+use guest::index::Library;
 use serde_json::json;
 use support::Machine;
 
@@ -304,6 +305,23 @@ async fn a_reader_without_memory_is_told_as_such() {
 }
 
 #[tokio::test]
+async fn search_names_attached_files_that_are_gone() {
+    let mut machine = Machine::new();
+    let index = machine.outside().join("index");
+    std::fs::create_dir(&index).expect("the folder is ours");
+    machine.limits.library = Some(Library::new(&machine.limits.workspace, &index));
+    machine.put("lease.txt", b"The rent is due on the fifth.");
+    machine.put("folder/more.txt", b"Keys are returned.");
+    machine.attached =
+        ["/lease.txt", "/gone.txt", "/folder", "/../etc/gone"].into_iter().map(str::to_owned).collect();
+    let output = machine.call("search", json!({ "query": "rent", "paths": machine.attached })).await;
+    assert_eq!(output.passages.len(), 1, "{}", output.text);
+    let unread: Vec<_> = output.unread.iter().map(|file| (&*file.path, &*file.reason)).collect();
+    assert_eq!(unread, [("/gone.txt", "missing")]);
+    assert!(output.text.contains("Not there any more: /gone.txt."), "{}", output.text);
+}
+
+#[tokio::test]
 async fn search_reads_new_documents_through_workers() {
     let mut machine = Machine::new();
     machine.put_fixture("lease.pdf");
@@ -311,7 +329,7 @@ async fn search_reads_new_documents_through_workers() {
     machine.put_fixture("broken.pdf");
     let index = machine.outside().join("index");
     std::fs::create_dir(&index).unwrap();
-    machine.limits.library = Some(guest::index::Library::new(&machine.limits.workspace, &index));
+    machine.limits.library = Some(Library::new(&machine.limits.workspace, &index));
     let output = machine.call("search", json!({ "query": "jaká je výpovědní doba?" })).await;
     assert!(!output.failed, "{}", output.text);
     assert_eq!((output.passages[0].path.as_str(), output.passages[0].page), ("/lease.pdf", Some(2)));

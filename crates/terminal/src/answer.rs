@@ -249,7 +249,8 @@ fn page_in_words(path: &str, (page, name): (u32, Option<&str>), lines: Option<(u
     let number = page.to_string();
     let (place, line) = match extension.as_deref() {
         Some(
-            "xlsx" | "xlsm" | "xltx" | "xltm" | "xlsb" | "xls" | "xlt" | "ods" | "ots" | "fods" | "numbers",
+            "xlsx" | "xlsm" | "xltx" | "xltm" | "xlsb" | "xls" | "xlt" | "ods" | "ots" | "sxc" | "fods"
+            | "numbers",
         ) => (format!("sheet {}", name.unwrap_or(&number)), "row"),
         Some(
             "zip" | "asice" | "asics" | "sce" | "scs" | "bdoc" | "7z" | "tar" | "tgz" | "tbz" | "tbz2"
@@ -258,9 +259,11 @@ fn page_in_words(path: &str, (page, name): (u32, Option<&str>), lines: Option<(u
         ) => (name.map_or_else(|| format!("file {page}"), str::to_owned), "line"),
         Some(
             "pptx" | "pptm" | "ppsx" | "ppsm" | "potx" | "potm" | "ppt" | "pps" | "pot" | "odp" | "otp"
-            | "fodp" | "odg" | "otg" | "fodg" | "key",
+            | "sxi" | "fodp" | "odg" | "otg" | "fodg" | "key",
         ) => return format!("slide {page}"),
-        Some("epub" | "fb2" | "mobi" | "azw" | "azw3" | "prc" | "pdb") => return format!("section {page}"),
+        Some("epub" | "ibooks" | "fb2" | "mobi" | "azw" | "azw3" | "prc" | "pdb") => {
+            return format!("section {page}");
+        }
         _ => {
             return name
                 .map_or_else(|| format!("page {page}"), |attached| format!("page {page}, {attached}"));

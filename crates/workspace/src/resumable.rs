@@ -374,11 +374,11 @@ impl UnfinishedUpload {
             return Ok(AppendOutcome::TooLong);
         }
         let room = match room {
-            Ok(room) => room,
-            Err(error) => {
+            Err(WorkspaceError::QuotaExceeded) => {
                 self.remove()?;
-                return Err(error);
+                return Err(WorkspaceError::QuotaExceeded);
             }
+            room => room?,
         };
         // What follows was not acknowledged.
         content.set_len(offset)?;

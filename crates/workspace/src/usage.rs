@@ -73,6 +73,8 @@ struct UsageCount {
     /// The usage added during a walk, which the walk may have missed.
     added: Usage,
     counted: Option<(Instant, Duration)>,
+    /// True if the usage changed unseen since the last walk began.
+    is_forgotten: bool,
     /// Names of uploads in progress that the walk could see.
     staging: HashSet<Vec<u8>>,
 }
@@ -92,6 +94,7 @@ impl UsageTracker {
             taken: Usage::default(),
             added: Usage::default(),
             counted: None,
+            is_forgotten: false,
             staging: HashSet::new(),
         };
         Self { quota, count: Mutex::new(count), walking: tokio::sync::Mutex::new(()) }
@@ -114,12 +117,15 @@ impl UsageTracker {
             None => false,
         });
         if !fresh {
-            self.with(|count| count.added = Usage::default());
+            self.with(|count| {
+                count.added = Usage::default();
+                count.is_forgotten = false;
+            });
             let started = Instant::now();
             let walked = walk().await?;
             self.with(|count| {
                 count.used = walked.plus(count.added);
-                count.counted = Some((started, started.elapsed()));
+                count.counted = (!count.is_forgotten).then(|| (started, started.elapsed()));
             });
         }
         Ok(self.with(|count| count.used))
@@ -154,7 +160,10 @@ impl UsageTracker {
 
     /// Makes the next caller recount.
     pub(crate) fn forget(&self) {
-        self.with(|count| count.counted = None);
+        self.with(|count| {
+            count.counted = None;
+            count.is_forgotten = true;
+        });
     }
 
     pub(crate) fn staging_begins(&self, name: &[u8]) {

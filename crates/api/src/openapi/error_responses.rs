@@ -214,7 +214,7 @@ const fn use_case_meaning(code: PublicCode) -> (&'static str, &'static str) {
             ("the path leads out of the workspace", "the path points outside the workspace")
         }
         PublicCode::Forbidden => ("the workspace does not permit it", "the home folder cannot be deleted"),
-        PublicCode::KeyScope => ("the key may not do it", "the key's scope does not hold this"),
+        PublicCode::KeyScope => ("the key may not do it", "the key's scopes do not permit this operation"),
         PublicCode::NotFound => ("it does not exist, or is not the caller's", "it does not exist"),
         PublicCode::ConversationBusy => (
             "the conversation's previous question is still being answered",

@@ -243,8 +243,11 @@ impl Sources {
     /// Records a problem with a key.
     pub(crate) fn refuse(&mut self, key: &str, what: impl fmt::Display) {
         let origin = self.read.iter().find(|read| read.key == key).map(|read| read.origin.clone());
-        let origin = origin.unwrap_or(Origin::Default);
-        self.problems.push(format!("{origin}: {key}: {what}"));
+        let place = match origin {
+            None | Some(Origin::Default) => String::new(),
+            Some(origin) => format!("{origin}: "),
+        };
+        self.problems.push(format!("{place}{key}: {what}"));
     }
 
     /// Records a warning.
@@ -272,8 +275,8 @@ impl Sources {
         for name in self.variables.keys().filter(|name| name.starts_with(PREFIX)) {
             // Other programs may set variables with our prefix, such as Kubernetes for a service of this name.
             if !variables.contains(name) && !OTHERS.contains(&name.as_str()) {
-                let hint = nearest(name, variables.iter().map(String::as_str));
-                let hint = hint.map(|known| format!("; did you mean {known}?")).unwrap_or_default();
+                let hint = nearest(without_prefix(name), variables.iter().map(|name| without_prefix(name)));
+                let hint = hint.map(|known| format!("; did you mean {PREFIX}{known}?")).unwrap_or_default();
                 self.warnings.push(format!("{name}: unknown variable{hint}"));
             }
         }
@@ -447,6 +450,11 @@ fn raw(value: &Spanned<DeValue<'_>>) -> Raw {
             _ => Raw::Other("a table with dates or numbers that JSON does not support"),
         },
     }
+}
+
+/// Returns the part of a variable's name that tells it from others.
+fn without_prefix(variable: &str) -> &str {
+    variable.strip_prefix(PREFIX).unwrap_or(variable)
 }
 
 /// Returns the known name that is most similar to `wrong`, if one is similar enough.

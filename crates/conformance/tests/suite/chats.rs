@@ -41,6 +41,21 @@ fn fields_that_are_not_known_or_null_change_nothing() {
 }
 
 #[test]
+fn a_field_of_a_wrong_type_is_named() {
+    let (_service, _vendor, api) = with_vendor();
+    for (question, field) in [
+        (json!({ "input": 5 }), "input"),
+        (json!({ "input": "x", "webSearchEnabled": "yes" }), "webSearchEnabled"),
+        (json!({ "input": "x", "filePaths": ["/a", 7] }), "filePaths[1]"),
+        (json!({ "input": "x", "settings": [{ "key": "k" }] }), "settings[0]"),
+    ] {
+        let refused = api.send(&question).expect_status(400).json();
+        let message = refused["message"].as_str().expect("a message").to_owned();
+        assert!(message.starts_with(&format!("the body cannot be read: {field}: ")), "{message}");
+    }
+}
+
+#[test]
 fn an_answer_belongs_to_its_conversation() {
     let (_service, _vendor, api) = with_vendor();
     let (one, other) = (api.ask("One"), api.ask("Other"));
@@ -58,7 +73,7 @@ fn a_conversation_is_continued_with_its_history() {
     let chat = id(&first, "chatId");
     // A continuation keeps the conversation's choices; those in the request are not even validated.
     let again = json!({ "input": "When does it rise?", "chatId": chat, "model": "no-such-model",
-        "jurisdictions": ["nowhere"], "settings": [{ "key": "none", "value": "none" }] });
+        "jurisdictions": "CZ", "webSearchEnabled": 1, "settings": [{ "key": "none", "value": "none" }] });
     let second = api.completed(&api.accepted(&again));
     assert_eq!((&second["chatId"], &second["model"]), (&first["chatId"], &Value::from(vendor::MODEL)));
     let request = vendor.requests()[1].to_string();

@@ -118,7 +118,8 @@ fn specifications(document: &Pdf) -> Vec<Dict<'_>> {
             break;
         }
         if let Some(children) = node.get::<Array<'_>>("Kids") {
-            let mut children: Vec<_> = dictionaries(&children).take(NODES_MAX).collect();
+            let mut children: Vec<_> =
+                dictionaries(&children).take(NODES_MAX.saturating_sub(nodes.len())).collect();
             children.reverse();
             nodes.extend(children);
         }

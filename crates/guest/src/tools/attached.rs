@@ -35,21 +35,31 @@ pub(crate) fn attached(jail: &Jail, arguments: &AttachedArguments) -> Result<Too
     Ok(output)
 }
 
-/// Adds the content of describe file if it fits, and returns its description.
+/// Returns the attached files that are not there any more.
+pub(super) fn missing(jail: &Jail, attached: &[String]) -> Vec<UnreadFile> {
+    let paths = attached.iter().take(domain::limits::ATTACHMENTS_MAX);
+    let gone = paths.filter(|path| jail.file(path).is_err() && jail.folder(path).is_err());
+    gone.filter_map(|path| gone_file(path)).collect()
+}
+
+/// Returns the file that is not at a path any more, if the path is in the workspace.
+fn gone_file(path: &str) -> Option<UnreadFile> {
+    let parsed = parse(path).ok()?;
+    let is_outside = parsed.components().any(|name| name == Component::ParentDir);
+    (!is_outside).then(|| UnreadFile { path: display_path(&parsed), reason: UnreadReason::Missing })
+}
+
+/// Adds the content of a file if it fits, and returns its description.
 fn describe(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) -> String {
     if jail.folder(path).is_ok() {
         return format!("{}: a folder; look into it with list, find and search", plain(path));
     }
+    let Ok((path, file)) = jail.file(path) else {
+        output.unread.extend(gone_file(path).as_ref().map(FoundUnread::from));
+        return format!("{}: not there any more", plain(path));
+    };
     let mut unread = |path: &str, reason| {
         output.unread.push(FoundUnread::from(&UnreadFile { path: path.to_owned(), reason }));
-    };
-    let Ok((path, file)) = jail.file(path) else {
-        if let Ok(parsed) = parse(path)
-            && !parsed.components().any(|name| name == Component::ParentDir)
-        {
-            unread(&display_path(&parsed), UnreadReason::Missing);
-        }
-        return format!("{}: not there any more", plain(path));
     };
     let name = display_path(&path);
     let bytes = file.metadata().map_or(0, |metadata| metadata.len());

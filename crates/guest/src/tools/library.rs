@@ -11,6 +11,7 @@ use protocol::tool::{
 };
 use tokio::time::Instant;
 
+use super::attached::missing;
 use super::child::{Answer, WorkerError, ask};
 use super::jail::Jail;
 use super::output::failed;
@@ -80,6 +81,20 @@ async fn found(path: &str, limits: &Limits) -> Option<Found> {
     let (path, workspace) = (path.to_owned(), limits.workspace.clone());
     let found = tokio::task::spawn_blocking(move || Jail::open(&workspace).ok()?.found(&path));
     found.await.ok().flatten()
+}
+
+/// Adds the attached files that are not there any more to the output of a search.
+pub(super) async fn with_missing(output: ToolOutput, attached: &[String], limits: &Limits) -> ToolOutput {
+    let (workspace, paths) = (limits.workspace.clone(), attached.to_vec());
+    let gone = tokio::task::spawn_blocking(move || {
+        Jail::open(&workspace).map(|jail| missing(&jail, &paths)).unwrap_or_default()
+    });
+    let mut output = output;
+    for file in gone.await.unwrap_or_default() {
+        output.text.push_str(&format!("\nNot there any more: {}.", plain(&file.path)));
+        output.unread.push(FoundUnread::from(&file));
+    }
+    output
 }
 
 /// Returns the output of `read` from the index, if it has the pages.

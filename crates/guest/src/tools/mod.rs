@@ -122,11 +122,11 @@ async fn dispatch(
             let library = limits.library.as_ref().ok_or("this machine has no index to search")?;
             let read = |wanted| library::extract(wanted, limits);
             let output = tokio::select! {
-                output = library.search(&arguments, attached, SEARCH_TIME_MAX, read) => Ok(output),
-                () = stopped => Err(STOPPED.to_owned()),
+                output = library.search(&arguments, attached, SEARCH_TIME_MAX, read) => output,
+                () = stopped => return Err(STOPPED.to_owned()),
             };
             limits.readers.clear();
-            return output;
+            return Ok(library::with_missing(output, attached, limits).await);
         }
         MachineTool::Read => {
             return tokio::select! {

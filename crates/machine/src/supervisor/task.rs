@@ -151,7 +151,8 @@ impl Supervisor {
                 }
                 WakeReason::MachineEnded => {
                     let words = self.shared.driver.last_words(self.home.account);
-                    let words = words.map(|words| format!(": {words}")).unwrap_or_default();
+                    let words =
+                        words.map(|words| format!("; its log ends with: {words}")).unwrap_or_default();
                     let reason = format!("the machine ended by itself{words}");
                     self.apply_event(Event::AgentLost { reason }).await;
                 }

@@ -10,7 +10,7 @@ use domain::citation::{NumberedPassage, PageKind, Place};
 use text_analysis::Language;
 
 /// Longer quotes are truncated.
-const QUOTE_MAX_BYTES: usize = 900;
+const QUOTE_MAX_BYTES: usize = 1200;
 
 /// A quote of the answer.
 #[derive(Debug)]
@@ -18,12 +18,14 @@ pub(super) struct Quote<'a> {
     pub(super) passage: &'a NumberedPassage,
     /// The quoted ranges of the passage's text.
     pub(super) ranges: Vec<Range<usize>>,
+    /// The range that answers, which is emphasized where more is quoted; empty if none does.
+    pub(super) best: Range<usize>,
 }
 
 impl<'a> Quote<'a> {
     /// Quotes the whole passage.
     pub(super) fn whole(passage: &'a NumberedPassage) -> Self {
-        Self { passage, ranges: std::iter::once(0..passage.text.len()).collect() }
+        Self { passage, ranges: std::iter::once(0..passage.text.len()).collect(), best: 0..0 }
     }
 }
 
@@ -173,7 +175,7 @@ fn place(language: Language, place: &Place, files: &[&str]) -> String {
     match place {
         Place::File { path, page, lines, page_name } => {
             let name = name_among(path, files);
-            let mut out = format!("**{}**", escaped(name));
+            let mut out = format!("**{}**", escaped(&with_visible_ends(name)));
             let kind = PageKind::of(name);
             let _ = match (page, page_name) {
                 (Some(_), Some(name)) if kind == PageKind::File => write!(out, ", {}", escaped(name)),
@@ -196,6 +198,14 @@ fn place(language: Language, place: &Place, files: &[&str]) -> String {
         }
         Place::Web { url, title } => format!("**{}**", escaped(if title.is_empty() { url } else { title })),
     }
+}
+
+/// Returns a name whose blanks at its ends are visible: Markdown's emphasis does not begin or end with them.
+fn with_visible_ends(name: &str) -> String {
+    let trimmed = name.trim();
+    let (before, after) = name.split_once(trimmed).unwrap_or_default();
+    let blanks = |blank: &str| "␣".repeat(blank.chars().count());
+    [&blanks(before), trimmed, &blanks(after)].concat()
 }
 
 fn page_word(language: Language, kind: PageKind) -> &'static str {
@@ -239,6 +249,7 @@ fn line_word(language: Language, kind: PageKind, is_one: bool) -> &'static str {
 
 /// Appends a block quote. Rows and list items keep their lines, wrapped lines are joined.
 fn push_quote(out: &mut String, quote: &Quote<'_>) {
+    let is_longer = quote.ranges.iter().map(ExactSizeIterator::len).sum::<usize>() > quote.best.len();
     let mut left = QUOTE_MAX_BYTES;
     let mut started = false;
     for range in &quote.ranges {
@@ -246,6 +257,7 @@ fn push_quote(out: &mut String, quote: &Quote<'_>) {
         let text = &whole[..whole.floor_char_boundary(left)];
         left -= text.len();
         for sentence in text_analysis::sentence::sentences(text) {
+            let is_best = quote.best == (range.start + sentence.start..range.start + sentence.end);
             let line = text[sentence]
                 .split('\n')
                 .map(str::trim)
@@ -253,7 +265,8 @@ fn push_quote(out: &mut String, quote: &Quote<'_>) {
                 .collect::<Vec<_>>()
                 .join(" ");
             out.push_str(if started { "  \n> " } else { "> " });
-            out.push_str(&escaped(&line));
+            let emphasis = if is_best && is_longer { "**" } else { "" };
+            let _ = write!(out, "{emphasis}{}{emphasis}", escaped(&line));
             started = true;
         }
         if text.len() < whole.len() {
@@ -350,6 +363,8 @@ mod tests {
         assert_eq!(at("/a.ods", Some(2), None), "**a.ods**, sheet 2");
         assert_eq!(at("/a.pptx", Some(2), None), "**a.pptx**, slide 2");
         assert_eq!(at("/a.epub", Some(2), None), "**a.epub**, section 2");
+        assert_eq!(at("/  a.txt ", None, Some((1, 1))), "**␣␣a.txt␣**, line 1");
+        assert_eq!(at("/ ", None, Some((1, 1))), "**␣**, line 1");
         assert_eq!(at("/a.docx", None, Some((3, 3))), "**a.docx**, line 3");
         assert_eq!(at("/a.zip", Some(2), Some((3, 3))), "**a.zip**, file 2, line 3");
         let named = |path: &str, name: &str| {

@@ -76,19 +76,8 @@ const NAME_ONLY: f64 = 0.1;
 const COUNTED: f64 = 0.1;
 const COUNTED_BEFORE: usize = 3;
 const COUNTED_AFTER: usize = 2;
-/// Limits how far a quote reaches from the best sentence.
-const QUOTE_MAX_BYTES: usize = 600;
-const QUOTE_SENTENCES_MAX: usize = 3;
-/// The minimum score of a second sentence elsewhere in the passage that is quoted, too, relative to the best one, and the
-/// maximum length of both.
-const SECOND_PART: f64 = 0.6;
-const PARTS_MAX_BYTES: usize = 900;
-/// Up to this length a quote goes on to the end of its paragraph.
-const PARAGRAPH_MAX_BYTES: usize = 900;
-/// Up to this length it goes on to the end of a list that it announces.
-const LIST_MAX_BYTES: usize = 800;
-/// Up to this length it goes on to the next paragraph.
-const SHORT_MAX_BYTES: usize = 360;
+/// The beginning of a line that stands for a file which was not read.
+const UNREAD_NOTE: &str = "(not read: ";
 
 /// A passage with its best sentences.
 #[derive(Debug, Clone)]
@@ -96,6 +85,8 @@ pub(super) struct Evidence<'a> {
     pub(super) passage: &'a NumberedPassage,
     /// The quoted ranges of the passage's text, in order.
     pub(super) quote: Vec<Range<usize>>,
+    /// The range of the best sentence.
+    pub(super) best: Range<usize>,
     /// Orders the passages: by words and, if the search compared vectors, by meaning.
     pub(super) score: f64,
     /// The part of the score that comes from words.
@@ -155,6 +146,8 @@ fn best<'a>(question: &Question, reading: &Reading<'a>, file: &[f64], order: usi
         .iter()
         .enumerate()
         .filter(|(_, sentence)| heads_only || sentence.kind != Kind::Head)
+        // A note of the agent in place of a file inside the document.
+        .filter(|(_, sentence)| !reading.text(sentence).starts_with(UNREAD_NOTE))
         .filter_map(|(at, sentence)| {
             Some((at, strength(question, reading, file, at)?, form(question, reading, sentence)))
         })
@@ -162,25 +155,6 @@ fn best<'a>(question: &Question, reading: &Reading<'a>, file: &[f64], order: usi
     // Stable, so the first of equals comes first.
     scored.sort_by(|one, other| (other.1 + other.2).total_cmp(&(one.1 + one.2)));
     let (at, mut strength, form) = *scored.first()?;
-    let mut ranges = quote(question, reading, at);
-    if let Some((second, ..)) = scored
-        .iter()
-        .skip(1)
-        .take_while(|(_, other_strength, other_form)| {
-            other_strength + other_form >= (strength + form) * SECOND_PART
-        })
-        .find(|(other, ..)| {
-            let range = &reading.sentences[*other].range;
-            ranges.iter().all(|quoted| range.end <= quoted.start || range.start >= quoted.end)
-        })
-    {
-        let range = reading.sentences[*second].range.clone();
-        let quoted: usize = ranges.iter().map(ExactSizeIterator::len).sum();
-        if quoted + range.len() <= PARTS_MAX_BYTES {
-            ranges.push(range);
-            ranges.sort_by_key(|range| range.start);
-        }
-    }
     // Users prefer an answer in the language of their question.
     if reading.language.is_some_and(|language| language != question.language) {
         strength *= OTHER_LANGUAGE;
@@ -191,7 +165,14 @@ fn best<'a>(question: &Question, reading: &Reading<'a>, file: &[f64], order: usi
     let words = reading.whole.iter().filter(|met| **met > 0.0).count();
     #[expect(clippy::cast_precision_loss, reason = "a search gives a few dozen passages")]
     let by_words = strength + form + ORDER * ORDER_FALL / (ORDER_FALL + order as f64);
-    Some(Evidence { passage: reading.passage, quote: ranges, score: by_words, by_words, words })
+    Some(Evidence {
+        passage: reading.passage,
+        quote: quote(reading, at),
+        best: reading.sentences[at].range.clone(),
+        score: by_words,
+        by_words,
+        words,
+    })
 }
 
 /// Scores a sentence. Returns `None` when neither it nor its surroundings contain a word of the question.
@@ -352,77 +333,12 @@ fn closeness(sentence: &Sentence) -> f64 {
     CLOSE * share
 }
 
-/// Selects the best sentence with neighbours that add missing words or complete it; in a table, the row and the header.
-fn quote(question: &Question, reading: &Reading<'_>, at: usize) -> Vec<Range<usize>> {
+/// Returns the ranges that are quoted: the whole passage, or of a table the row that answers, below the header.
+fn quote(reading: &Reading<'_>, at: usize) -> Vec<Range<usize>> {
     let sentences = &reading.sentences;
     if sentences[at].kind == Kind::Row {
         let head = sentences.iter().take(at).filter(|sentence| sentence.kind == Kind::Head);
         return head.map(|head| head.range.clone()).chain([sentences[at].range.clone()]).collect();
     }
-    let fits = |first: usize, last: usize| {
-        sentences[last].range.end - sentences[first].range.start <= QUOTE_MAX_BYTES
-            && last - first < QUOTE_SENTENCES_MAX
-            && sentences[first..=last].iter().all(|sentence| sentence.kind == Kind::Plain)
-    };
-    let ends = |index: usize, marks: &[char]| reading.text(&sentences[index]).ends_with(marks);
-    let focus = |index: usize| question.focus.met_by(reading.text(&sentences[index]));
-    let mut has: Vec<f64> = sentences[at].met.clone();
-    let (mut first, mut last) = (at, at);
-    loop {
-        let gain = |index: usize| {
-            has.iter().zip(&sentences[index].met).filter(|(has, adds)| **has == 0.0 && **adds > 0.0).count()
-        };
-        let mut after = 0;
-        if last + 1 < sentences.len() && fits(first, last + 1) {
-            let open = !ends(last, &['.', '!', ';']) || last == at && focus(last + 1) > focus(last);
-            after = gain(last + 1) * 2 + if open { 3 } else { 0 };
-        }
-        let mut before = 0;
-        if first > 0 && fits(first - 1, last) {
-            let open = !ends(first - 1, &['.', '!', '?', ';', ':']);
-            before = gain(first - 1) * 2 + if open { 3 } else { 0 };
-        }
-        if before == 0 && after == 0 {
-            let (first, last) = extended(reading, first, last);
-            return std::iter::once(sentences[first].range.start..sentences[last].range.end).collect();
-        }
-        let taken = if after >= before {
-            last += 1;
-            last
-        } else {
-            first -= 1;
-            first
-        };
-        has = elementwise_max(&has, &sentences[taken].met);
-    }
-}
-
-/// Extends a quote to its paragraph if that is short, and to the end of a sentence or list that it begins.
-fn extended(reading: &Reading<'_>, mut first: usize, mut last: usize) -> (usize, usize) {
-    let sentences = &reading.sentences;
-    let text = reading.passage.text.as_str();
-    let announces = |sentence: &Sentence| reading.text(sentence).ends_with(':');
-    while let Some(next) = sentences.get(last + 1).filter(|next| next.kind == Kind::Plain) {
-        let bytes = next.range.end - sentences[first].range.start;
-        let same_paragraph = !text[sentences[last].range.end..next.range.start].contains("\n\n");
-        let in_list =
-            sentences[first..=last].iter().any(announces) || reading.text(&sentences[last]).ends_with(',');
-        if !(bytes <= SHORT_MAX_BYTES
-            || same_paragraph && bytes <= PARAGRAPH_MAX_BYTES
-            || in_list && bytes <= LIST_MAX_BYTES)
-        {
-            break;
-        }
-        last += 1;
-    }
-    while let Some(before) = first.checked_sub(1).map(|at| &sentences[at]).filter(|at| at.kind == Kind::Plain)
-    {
-        let bytes = sentences[last].range.end - before.range.start;
-        let apart = text[before.range.end..sentences[first].range.start].contains("\n\n");
-        if apart || bytes > PARAGRAPH_MAX_BYTES {
-            break;
-        }
-        first -= 1;
-    }
-    (first, last)
+    std::iter::once(0..reading.passage.text.len()).collect()
 }

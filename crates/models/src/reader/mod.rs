@@ -210,7 +210,12 @@ fn answer(question: &Question, ranked: &[Evidence<'_>], searches: &[&CallResult]
 }
 
 fn quotes<'a>(ranked: impl Iterator<Item = &'a Evidence<'a>>) -> Vec<Quote<'a>> {
-    ranked.map(|evidence| Quote { passage: evidence.passage, ranges: evidence.quote.clone() }).collect()
+    let quote = |evidence: &'a Evidence<'a>| Quote {
+        passage: evidence.passage,
+        ranges: evidence.quote.clone(),
+        best: evidence.best.clone(),
+    };
+    ranked.map(quote).collect()
 }
 
 /// Quotes the beginning of the attached file, for a question without search words.

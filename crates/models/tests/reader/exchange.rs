@@ -220,7 +220,7 @@ impl Answer {
                 .collect();
             begin = mark.brackets.end;
             let cited = Cited { number: mark.number, path: path.clone(), page: *page };
-            quotes.push((cited, quoted.join(" ").replace('\\', "")));
+            quotes.push((cited, quoted.join(" ").replace(['\\', '*'], "")));
         }
         let (first, quote) = quotes.first().cloned().unzip();
         let declined = NO_ANSWER.iter().any(|sentence| text.starts_with(sentence));

@@ -28,6 +28,8 @@ pub struct Delegation {
 /// # Errors
 /// [`TurnError::Fenced`].
 pub fn begin(tx: &mut dyn Sql, fence: Fence, call: &str, max: u32) -> Result<Option<Delegation>, TurnError> {
+    // Of several calls at once each counts those before it.
+    lock_account(tx, fence)?;
     open(tx, fence)?;
     let bill = tx.one(
         "SELECT settled, used_input, used_cached, used_output, used_reasoning, used_estimated FROM delegations

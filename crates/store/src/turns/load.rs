@@ -25,6 +25,8 @@ pub const EARLIER_WHOLE_MAX_BYTES: i64 = 1024 * 1024;
 pub const EARLIER_BRIEF_MAX_BYTES: i64 = 512 * 1024;
 /// The longest text of an answer that is read in this case, in characters; the rest is truncated.
 const BRIEF_ANSWER_MAX_CHARS: u32 = 16 * 1024;
+/// The same in bytes; a character has up to four.
+const BRIEF_ANSWER_MAX_BYTES: i64 = 64 * 1024;
 
 /// An answer in progress with its step log and context.
 #[derive(Debug, Clone, PartialEq)]
@@ -202,7 +204,7 @@ fn choose(tx: &mut dyn Sql, conversation: ConversationId, before: u32) -> Result
         &mut |row| {
             let (position, question) = (row.small(0)?, row.int(2)?);
             let in_whole = row.int(1)?.saturating_add(question);
-            let in_brief = row.int(3)?.min(i64::from(BRIEF_ANSWER_MAX_CHARS)).saturating_add(question);
+            let in_brief = row.int(3)?.min(BRIEF_ANSWER_MAX_BYTES).saturating_add(question);
             if full {
                 return Ok(());
             }

@@ -7,7 +7,8 @@ use super::message::{Message, Value};
 use super::package::Package;
 use super::table::Table;
 use super::text::{self, Paragraph};
-use crate::documents::book::{Book, COLUMNS_MAX, float};
+use crate::documents::OUTPUT_MAX_BYTES;
+use crate::documents::book::{Book, CELL_MAX_BYTES, COLUMNS_MAX, float};
 use crate::documents::output::Writer;
 
 /// How deep objects stand in texts of objects.
@@ -108,7 +109,7 @@ impl<'a> Objects<'a> {
         for (kind, object) in tables.into_iter().filter_map(|id| package.get(id)) {
             let Some(mut table) = Table::of(package, kind, object) else { continue };
             let page = match table.name() {
-                Some(table) if !is_one => format!("{name}, {table}"),
+                Some(table) if !is_one && table != name => format!("{name}, {table}"),
                 _ => name.to_owned(),
             };
             if !book.begin(&page) {
@@ -141,8 +142,10 @@ fn write_rows(table: &mut Table<'_>, writer: &mut Writer) {
         }
         line.extend(std::iter::repeat_n('\t', column.saturating_sub(next_column) as usize));
         next_column = column;
+        let text = &text[..text.floor_char_boundary(text.len().min(CELL_MAX_BYTES))];
         line.push_str(&text.replace(char::is_whitespace, " "));
-        !writer.is_full()
+        // Cells of a damaged table may share one long text.
+        line.len() < OUTPUT_MAX_BYTES && !writer.is_full()
     });
     writer.line(&line);
 }

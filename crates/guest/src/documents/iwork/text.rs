@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::message::Message;
 use super::package::Package;
 use super::{is_heading_name, kinds};
+use crate::documents::OUTPUT_MAX_BYTES;
 use crate::documents::xml::comment_line;
 
 /// The depth of footnotes in footnotes.
@@ -30,10 +31,11 @@ pub(super) struct Paragraph {
 
 /// Returns the paragraphs of a text, the empty ones among them.
 pub(super) fn paragraphs(package: &Package, id: u64) -> Vec<Paragraph> {
-    read(package, id, FOOTNOTES_DEPTH_MAX)
+    read(package, id, FOOTNOTES_DEPTH_MAX, &mut { OUTPUT_MAX_BYTES })
 }
 
-fn read(package: &Package, id: u64, footnotes_depth: u32) -> Vec<Paragraph> {
+/// Reads a text with so many bytes of footnotes and comments: several marks of a damaged text may share one.
+fn read(package: &Package, id: u64, footnotes_depth: u32, bytes_left: &mut usize) -> Vec<Paragraph> {
     let storage = package.message(Some(id));
     let styles = runs(storage, 5);
     let anchored = [runs(storage, 9), runs(storage, 16)];
@@ -44,8 +46,10 @@ fn read(package: &Package, id: u64, footnotes_depth: u32) -> Vec<Paragraph> {
     // Places count units of UTF-16.
     let (mut place, mut start) = (0, 0);
     for c in storage.all(3).filter_map(|text| std::str::from_utf8(text).ok()).flat_map(str::chars) {
-        if let Some(highlight) = highlights.get(&place) {
-            paragraph.comments.extend(comments(package, *highlight));
+        if let Some(highlight) = highlights.get(&place).filter(|_| *bytes_left > 0) {
+            let comments = comments(package, *highlight);
+            take(bytes_left, comments.iter().map(String::len).sum());
+            paragraph.comments.extend(comments);
         }
         let is_deleted = !deletions.is_empty() && at(&deletions, place).is_some_and(|change| change > 0);
         match c {
@@ -57,7 +61,7 @@ fn read(package: &Package, id: u64, footnotes_depth: u32) -> Vec<Paragraph> {
             }
             OBJECT | FOOTNOTE => {
                 for object in anchored.iter().filter_map(|anchored| anchored.get(&place)) {
-                    anchor(package, *object, footnotes_depth, &mut paragraph);
+                    anchor(package, *object, (footnotes_depth, bytes_left), &mut paragraph);
                 }
             }
             '\u{2028}' | '\u{b}' => paragraph.text.push(' '),
@@ -77,20 +81,31 @@ fn runs(storage: Message<'_>, field: u32) -> BTreeMap<u64, u64> {
 }
 
 /// Adds what stands at a place of the text.
-fn anchor(package: &Package, id: u64, footnotes_depth: u32, paragraph: &mut Paragraph) {
+fn anchor(
+    package: &Package,
+    id: u64,
+    (footnotes_depth, bytes_left): (u32, &mut usize),
+    paragraph: &mut Paragraph,
+) {
     let Some((kind, object)) = package.get(id) else { return };
     match kind {
         kinds::DRAWABLE_ATTACHMENT => paragraph.objects.extend(object.reference(1)),
-        kinds::FOOTNOTE if footnotes_depth > 0 => {
+        kinds::FOOTNOTE if footnotes_depth > 0 && *bytes_left > 0 => {
             let Some(footnote) = object.reference(2) else { return };
-            let lines = read(package, footnote, footnotes_depth - 1).into_iter().map(|line| line.text);
-            let text = lines.collect::<Vec<_>>().join(" ");
+            let lines = read(package, footnote, footnotes_depth - 1, bytes_left);
+            let text = lines.into_iter().map(|line| line.text).collect::<Vec<_>>().join(" ");
+            take(bytes_left, text.len());
             if !text.trim().is_empty() {
                 paragraph.text.push_str(&format!(" ({})", text.trim()));
             }
         }
         _ => {}
     }
+}
+
+/// Takes what was read from the bytes that are left. Reading nothing takes one, so that it has an end, too.
+fn take(bytes_left: &mut usize, read: usize) {
+    *bytes_left = bytes_left.saturating_sub(read.max(1));
 }
 
 /// Returns the lines of a comment and of the replies to it.

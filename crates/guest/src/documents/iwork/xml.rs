@@ -24,6 +24,8 @@ const HIDDEN: [&str; 6] =
 const ASIDE: [&str; 3] = ["headers", "footers", "footnotes"];
 /// The most entries of a list that is kept: styles, and choices of cells.
 const KEPT_MAX: usize = 100_000;
+/// The longest name of a style, in bytes.
+const STYLE_NAME_MAX_BYTES: usize = 256;
 /// The places of cells count 256 for each row.
 const ROW_PLACES: i64 = 256;
 
@@ -197,10 +199,14 @@ impl Body {
     fn keep_style(&mut self, element: &BytesStart<'_>) {
         let named = |name: &str| attribute(element, name);
         let parent = || named("parent-ident").and_then(|parent| self.styles.get(&parent).cloned());
-        let Some(name) = named("name").or_else(parent) else { return };
+        let Some(name) = named("name").or_else(parent).filter(|name| name.len() <= STYLE_NAME_MAX_BYTES)
+        else {
+            return;
+        };
+        let ids = [named("ID"), named("ident")].into_iter().flatten();
+        let ids = ids.filter(|id| id.len() <= STYLE_NAME_MAX_BYTES);
         if self.styles.len() < KEPT_MAX {
-            self.styles
-                .extend([named("ID"), named("ident")].into_iter().flatten().map(|id| (id, name.clone())));
+            self.styles.extend(ids.map(|id| (id, name.clone())));
         }
     }
 
@@ -254,8 +260,8 @@ impl Body {
         let name = table.name.clone();
         if let Some(book) = &mut self.book {
             let page = match &name {
-                Some(name) => format!("{}, {name}", self.sheet),
-                None => self.sheet.clone(),
+                Some(name) if *name != self.sheet => format!("{}, {name}", self.sheet),
+                _ => self.sheet.clone(),
             };
             book.begin(&page);
         } else if let Some(name) = name {
