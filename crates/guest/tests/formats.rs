@@ -167,6 +167,8 @@ fn slides_and_drawings() -> Vec<Sample> {
         sample(&["`.key`"], ("a.key", keynote("A corncrake")), "corncrake", "slide"),
         sample(&["`.vsdx`"], ("a.vsdx", drawing_of_visio("A nuthatch")), "nuthatch", "page"),
         sample(&["`.vsdx`", "`.vsdm`"], ("a.vsdm", drawing_of_visio("A bluethroat")), "bluethroat", "page"),
+        sample(&["`.djvu`"], fixture("rooks.djvu"), "colonies", "page"),
+        sample(&["`.djvu`", "`.djv`"], ("a.djv", fixture("rooks.djvu").1), "committee", "page"),
         sample(&["`.xps`"], ("a.xps", document_of_xps("A treecreeper")), "treecreeper", "page"),
         sample(&["`.xps`", "`.oxps`"], ("a.oxps", document_of_xps("A firecrest")), "firecrest", "page"),
         sample(&["`.ppt`"], ("a.ppt", slides_97("A kestrel on a slide")), "kestrel", "slide"),

@@ -6,12 +6,13 @@ use super::archive::Archive;
 use super::container::{self, Container};
 use super::image_file::ImageFormat;
 use super::{
-    ExtractError, ForeignFormat, Format, data_box, fiction_book, iwork, mobi, parts, signed, visio, xps,
+    ExtractError, ForeignFormat, Format, data_box, djvu, fiction_book, iwork, mobi, parts, signed, visio, xps,
 };
 
 /// A detected format.
 pub(super) enum Content<'a> {
     Pdf,
+    Djvu,
     /// With the name of its main part.
     Docx(Archive<'a>, String),
     Odt(Archive<'a>),
@@ -142,6 +143,9 @@ pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, E
     let is_message_name = named == Some(Named::Message) && !bytes.starts_with(b"%PDF-");
     if is_pdf(bytes) && !is_text_name && !is_message_name {
         return Ok(Content::Pdf);
+    }
+    if djvu::is_djvu(bytes) {
+        return Ok(Content::Djvu);
     }
     if bytes.starts_with(b"{\\rtf") {
         return Ok(Content::Rtf);

@@ -31,6 +31,8 @@ pub enum Format {
     Drawing,
     /// An XPS document.
     Xps,
+    /// A DjVu document.
+    Djvu,
     /// An electronic book: each file of its reading order, or each of its sections, counts as a page.
     Book,
     /// A message with its attachments.
@@ -58,6 +60,7 @@ impl Format {
             Self::Presentation => "presentation",
             Self::Drawing => "drawing",
             Self::Xps => "XPS",
+            Self::Djvu => "DjVu",
             Self::Book => "book",
             Self::Message => "message",
             Self::Archive => "archive",
@@ -84,6 +87,7 @@ impl Format {
             | Self::Rtf
             | Self::Doc
             | Self::Xps
+            | Self::Djvu
             | Self::Message => "page",
         }
     }
@@ -96,6 +100,6 @@ impl Format {
 
     /// Returns true if lines may end in the middle of a sentence because they are wrapped.
     pub(super) const fn is_wrapped(self) -> bool {
-        matches!(self, Self::Text | Self::Markdown | Self::Xps)
+        matches!(self, Self::Text | Self::Markdown | Self::Xps | Self::Djvu)
     }
 }

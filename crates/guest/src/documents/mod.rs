@@ -35,6 +35,7 @@ mod clause;
 mod container;
 mod data_box;
 mod detect;
+mod djvu;
 mod drawn;
 mod embedded_images;
 mod epub;
@@ -269,7 +270,7 @@ pub enum ExtractError {
     #[error("the {0} file is encrypted and needs a password")]
     Encrypted(&'static str),
     /// The document has pages, but no text on them.
-    #[error("the PDF has {pages} pages without any text, probably scanned images")]
+    #[error("the document has {pages} pages without any text, probably scanned images")]
     NoText {
         /// The number of pages.
         pages: u32,
@@ -420,8 +421,11 @@ pub(crate) fn without_signatures(bytes: Vec<u8>) -> Vec<u8> {
     signed::enclosed(&bytes).map(std::borrow::Cow::into_owned).unwrap_or(bytes)
 }
 
-/// Renders the images of a page of a PDF, counted from 1, as a portable graymap, and returns it with its pixels per inch.
+/// Renders the images of a page of a PDF or DjVu document, counted from 1, as a portable graymap, and returns it with its pixels per inch.
 pub(crate) fn render_scan(bytes: &[u8], page: u32) -> Option<(Vec<u8>, u32)> {
+    if djvu::is_djvu(bytes) {
+        return djvu::render(bytes, page);
+    }
     let rendered = scan::render(&pdf::load(bytes).ok()?, page, None)?;
     let dpi = rendered.dpi;
     Some((rendered.into_pgm(), dpi))
@@ -434,6 +438,10 @@ type FoundImage = (Vec<u8>, Option<u32>);
 pub(crate) fn embedded_image(document: &[u8], image: &EmbeddedImage) -> Option<FoundImage> {
     if let Some((file, image)) = embedded_images::in_inner(document, &image.part) {
         return embedded_image(&without_signatures(file), &image);
+    }
+    if djvu::is_djvu(document) {
+        let (rendered, dpi) = djvu::render(document, image.page?)?;
+        return Some((rendered, Some(dpi).filter(|dpi| *dpi > 0)));
     }
     if detect::is_pdf(document) {
         let page = image.page?;
@@ -472,6 +480,7 @@ fn extract_content(
     use detect::{Content, OpenDocument};
     match detect::content(path, bytes)? {
         Content::Pdf => pdf::extract(bytes, bounds, nesting),
+        Content::Djvu => guarded("DjVu", || djvu::extract(bytes, bounds)),
         Content::Docx(archive, main) => guarded("DOCX", || word::extract(archive, &main, nesting)),
         Content::Odt(archive) => guarded("ODT", || odt::extract(archive)),
         Content::IWork(archive, root) => guarded("iWork", || iwork::extract(archive, &root)),
