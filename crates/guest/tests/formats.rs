@@ -11,6 +11,9 @@ mod iwork;
 #[path = "support/mobi.rs"]
 mod mobi;
 #[expect(dead_code, reason = "each test file uses its part")]
+#[path = "support/pst.rs"]
+mod outlook;
+#[expect(dead_code, reason = "each test file uses its part")]
 #[path = "support/rar.rs"]
 mod rar;
 #[expect(dead_code, reason = "each test file uses its part")]
@@ -190,6 +193,12 @@ fn archives() -> Vec<Sample> {
         sample(&["`.tar.gz`", "`.tar.xz`"], fixture("birds.tar.xz"), "wren", "file and line"),
         sample(&["`.tar.gz`", "`.tar.zst`"], fixture("birds.tar.zst"), "wren", "file and line"),
         sample(&["`.gz`"], fixture("siskin.txt.gz"), "sings", "file and line"),
+        sample(
+            &["`.pst`"],
+            ("a.pst", outlook::pst(&[outlook::outlook_message("Birds", "A redpoll.")])),
+            "redpoll",
+            "file and line",
+        ),
         sample(
             &["`.rar`"],
             ("a.rar", rar(0, &[RarFile::new("a.txt", b"A bullfinch.")])),

@@ -10,6 +10,7 @@ use super::archive::{Archive, PART_MAX_BYTES};
 use super::detect::is_zip;
 use super::kept_files::KEPT_MAX_BYTES;
 use super::packed;
+use super::pst::{DataFile, is_pst};
 use super::seven_zip::{SevenZip, is_seven_zip};
 
 /// The most memory that a decoder may take for what it refers back to.
@@ -55,6 +56,9 @@ pub(super) fn open<'a>(
     if is_seven_zip(bytes) {
         return Ok(Some(Box::new(SevenZip::open(bytes, Ahead::default())?)));
     }
+    if is_pst(bytes) {
+        return Ok(Some(Box::new(DataFile::open(bytes)?)));
+    }
     packed::open(path, bytes)
 }
 
@@ -65,6 +69,9 @@ pub(super) fn file(bytes: &[u8], index: usize) -> Result<Option<Vec<u8>>, Extrac
     }
     if is_seven_zip(bytes) {
         return SevenZip::open(bytes, Ahead::none())?.content(index).map(Some);
+    }
+    if is_pst(bytes) {
+        return DataFile::open(bytes)?.content(index).map(Some);
     }
     packed::file(bytes, index)
 }

@@ -64,6 +64,7 @@ mod pdf_files;
 mod pdf_images;
 mod pdf_letters;
 mod picture;
+mod pst;
 mod rtf;
 mod scan;
 mod seven_zip;

@@ -1,0 +1,308 @@
+//! Makes data files of Outlook: a folder with messages, each of a few properties and attachments.
+
+/// A property of text, of a time, or of bytes.
+#[derive(Clone)]
+pub(crate) enum Value {
+    Number(u32),
+    Text(String),
+    Time(i64),
+    Bytes(Vec<u8>),
+}
+
+/// The number of a property with its value.
+pub(crate) type Property = (u16, Value);
+
+pub(crate) struct OutlookMessage {
+    pub(crate) properties: Vec<Property>,
+    /// The kind (1 for those it is sent to), the name and the address of each.
+    pub(crate) recipients: Vec<(u32, &'static str, &'static str)>,
+    pub(crate) attachments: Vec<Vec<Property>>,
+}
+
+pub(crate) fn words(property: u16, text: &str) -> Property {
+    (property, Value::Text(text.to_owned()))
+}
+
+/// A message with a subject and a plain text.
+pub(crate) fn outlook_message(subject: &str, text: &str) -> OutlookMessage {
+    let properties = vec![words(0x001a, "IPM.Note"), words(0x0037, subject), words(0x1000, text)];
+    OutlookMessage { properties, recipients: Vec::new(), attachments: Vec::new() }
+}
+
+pub(crate) fn attachment(name: &str, content: &[u8]) -> Vec<Property> {
+    vec![words(0x3707, name), (0x3701, Value::Bytes(content.to_vec())), (0x3705, Value::Number(1))]
+}
+
+/// The number of the first message, in the tree of nodes.
+const FIRST_MESSAGE: u32 = 0x0020_0004;
+const RECORD_KEY: [u8; 16] = [7; 16];
+const STORE: u32 = 0x21;
+const TOP: u32 = 0x8022;
+const LETTERS: u32 = 0x8042;
+const NUMBER: u16 = 0x0003;
+const TEXT: u16 = 0x001f;
+
+#[derive(Default)]
+struct File {
+    content: Vec<u8>,
+    blocks: Vec<(u64, u64, u16)>,
+    nodes: Vec<(u32, u64, u64)>,
+}
+
+/// Makes a data file with messages in the folder `Letters`.
+pub(crate) fn pst(messages: &[OutlookMessage]) -> Vec<u8> {
+    let mut file = File { content: vec![0; 0x4800], ..File::default() };
+    let entry = [&[0; 4][..], &RECORD_KEY, &TOP.to_le_bytes()].concat();
+    let store =
+        [(0x0ff9, Value::Bytes(RECORD_KEY.to_vec())), words(0x3001, "Birds"), (0x35e0, Value::Bytes(entry))];
+    file.add(STORE, &properties(&store), 0);
+    file.add_folder(TOP, "Top", &[(LETTERS, "Letters")], &[]);
+    let numbered: Vec<(u32, &OutlookMessage)> =
+        (0..).map(|at: u32| FIRST_MESSAGE + at * 32).zip(messages).collect();
+    let rows: Vec<(u32, &str)> = numbered
+        .iter()
+        .map(|(node, message)| {
+            let subject = message.properties.iter().find(|(property, _)| *property == 0x0037);
+            let Some((_, Value::Text(subject))) = subject else { panic!("it has a subject") };
+            (*node, subject.as_str())
+        })
+        .collect();
+    file.add_folder(LETTERS, "Letters", &[], &rows);
+    for (node, message) in numbered {
+        let recipients: Vec<Vec<Value>> = message
+            .recipients
+            .iter()
+            .map(|(kind, name, address)| {
+                vec![
+                    Value::Number(*kind),
+                    Value::Text((*name).to_owned()),
+                    Value::Text((*address).to_owned()),
+                ]
+            })
+            .collect();
+        let rows: Vec<(u32, Vec<Value>)> = (1..).zip(recipients).collect();
+        let table = table(&[(0x0c15, NUMBER), (0x3001, TEXT), (0x39fe, TEXT)], &rows);
+        let mut inner = vec![(0x692, file.block(&table, false))];
+        let attached: Vec<u32> =
+            (0..message.attachments.len()).map(|at| 0x8025 + 32 * u32::try_from(at).unwrap()).collect();
+        if !attached.is_empty() {
+            let rows: Vec<(u32, Vec<Value>)> = attached.iter().map(|node| (*node, Vec::new())).collect();
+            inner.push((0x671, file.block(&self::table(&[], &rows), false)));
+        }
+        for (node, attachment) in attached.iter().zip(&message.attachments) {
+            inner.push((*node, file.block(&properties(attachment), false)));
+        }
+        inner.sort_unstable();
+        let mut list = [&[2, 0][..], &u16::try_from(inner.len()).unwrap().to_le_bytes(), &[0; 4]].concat();
+        for (node, block) in inner {
+            list.extend([u64::from(node).to_le_bytes(), block.to_le_bytes(), [0; 8]].concat());
+        }
+        let list = file.block(&list, true);
+        file.add(node, &properties(&message.properties), list);
+    }
+    file.finish()
+}
+
+impl File {
+    fn add(&mut self, node: u32, content: &[u8], inner: u64) {
+        let block = self.block(content, false);
+        self.nodes.push((node, block, inner));
+    }
+
+    fn add_folder(&mut self, node: u32, name: &str, folders: &[(u32, &str)], messages: &[(u32, &str)]) {
+        let count = Value::Number(u32::try_from(messages.len()).unwrap());
+        let list = [words(0x3001, name), (0x3602, count), (0x3603, Value::Number(0))];
+        self.add(node, &properties(&list), 0);
+        let rows = |rows: &[(u32, &str)]| -> Vec<(u32, Vec<Value>)> {
+            rows.iter().map(|(node, text)| (*node, vec![Value::Text((*text).to_owned())])).collect()
+        };
+        self.add(node + 0xb, &table(&[(0x3001, TEXT)], &rows(folders)), 0);
+        self.add(node + 0xc, &table(&[(0x0037, TEXT)], &rows(messages)), 0);
+        self.add(node + 0xd, &table(&[(0x3001, TEXT)], &[]), 0);
+    }
+
+    fn block(&mut self, content: &[u8], is_internal: bool) -> u64 {
+        let number = (u64::try_from(self.blocks.len()).unwrap() + 1) * 4 + if is_internal { 2 } else { 0 };
+        let at = self.content.len() as u64;
+        let length = u16::try_from(content.len()).expect("it fits a block");
+        assert!(length <= 8176, "it fits a block");
+        self.content.extend(content);
+        let end = (self.content.len() + 16).next_multiple_of(64);
+        self.content.resize(end - 16, 0);
+        self.content.extend(length.to_le_bytes());
+        self.content.extend(signature(at, number).to_le_bytes());
+        self.content.extend(checksum(content).to_le_bytes());
+        self.content.extend(number.to_le_bytes());
+        self.blocks.push((number, at, length));
+        number
+    }
+
+    /// Adds a page with the leaves of a tree. Returns its number and its place.
+    fn page(&mut self, kind: u8, entries: &[Vec<u8>], most: u8, entry_bytes: u8) -> [u64; 2] {
+        self.content.resize(self.content.len().next_multiple_of(512), 0);
+        let (at, number) = (self.content.len() as u64, 4 * u64::from(kind));
+        assert!(entries.len() <= usize::from(most), "they fit a page");
+        let mut page = entries.concat();
+        page.resize(488, 0);
+        page.extend([u8::try_from(entries.len()).unwrap(), most, entry_bytes, 0, 0, 0, 0, 0]);
+        let trailer =
+            [&[kind, kind][..], &signature(at, number).to_le_bytes(), &checksum(&page).to_le_bytes()];
+        self.content.extend([&page[..], &trailer.concat(), &number.to_le_bytes()].concat());
+        [number, at]
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        self.nodes.sort_unstable();
+        let nodes: Vec<Vec<u8>> = self
+            .nodes
+            .iter()
+            .map(|(node, block, inner)| [u64::from(*node), *block, *inner, 0].map(u64::to_le_bytes).concat())
+            .collect();
+        let blocks: Vec<Vec<u8>> = self
+            .blocks
+            .iter()
+            .map(|(number, at, length)| {
+                [&number.to_le_bytes()[..], &at.to_le_bytes(), &length.to_le_bytes(), &[2, 0, 0, 0, 0, 0]]
+                    .concat()
+            })
+            .collect();
+        let nodes = self.page(0x81, &nodes, 15, 32);
+        let blocks = self.page(0x80, &blocks, 20, 24);
+        let end = self.content.len() as u64;
+        let root = [&[0; 4][..], &end.to_le_bytes(), &0x4400_u64.to_le_bytes(), &[0; 16]].concat();
+        let trees = [nodes, blocks].concat().into_iter().flat_map(u64::to_le_bytes).collect::<Vec<u8>>();
+        let head = [
+            &b"SM"[..],
+            &[23, 0, 19, 0, 1, 1],
+            &[0; 16],
+            &0x1000_u64.to_le_bytes(),
+            &[1, 0, 0, 0],
+            &[0; 128],
+            &[0; 8],
+            &root,
+            &trees,
+            &[2, 0, 0, 0],
+            &[0; 4],
+            &[0xff; 256],
+            &[0x80, 0, 0, 0],
+            &0x1000_u64.to_le_bytes(),
+        ]
+        .concat();
+        assert_eq!(head.len(), 516);
+        let head =
+            [&b"!BDN"[..], &checksum(&head[..471]).to_le_bytes(), &head, &checksum(&head).to_le_bytes()];
+        let head = head.concat();
+        self.content[..head.len()].copy_from_slice(&head);
+        self.content
+    }
+}
+
+/// A heap of pieces, which are counted from 1.
+fn heap(kind: u8, root: usize, pieces: &[Vec<u8>]) -> Vec<u8> {
+    let mut places = vec![12];
+    for piece in pieces {
+        places.push(places.last().unwrap() + u16::try_from(piece.len()).unwrap());
+    }
+    let map = places.last().unwrap().next_multiple_of(2);
+    let head = [&map.to_le_bytes()[..], &[0xec, kind], &heap_number(root).to_le_bytes(), &[0; 4]].concat();
+    let mut out = [head, pieces.concat()].concat();
+    out.resize(usize::from(map), 0);
+    out.extend(u16::try_from(pieces.len()).unwrap().to_le_bytes());
+    let empty = pieces.iter().filter(|piece| piece.is_empty()).count();
+    out.extend(u16::try_from(empty).unwrap().to_le_bytes());
+    out.extend(places.into_iter().flat_map(u16::to_le_bytes));
+    out
+}
+
+fn heap_number(piece: usize) -> u32 {
+    u32::try_from(piece).unwrap() << 5
+}
+
+fn bytes(value: &Value) -> Vec<u8> {
+    match value {
+        Value::Number(number) => number.to_le_bytes().to_vec(),
+        Value::Text(text) => text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
+        Value::Time(time) => time.to_le_bytes().to_vec(),
+        Value::Bytes(bytes) => bytes.clone(),
+    }
+}
+
+fn properties(list: &[Property]) -> Vec<u8> {
+    let mut list = list.to_vec();
+    list.sort_by_key(|(property, _)| *property);
+    let mut pieces = vec![[&[0xb5, 2, 6, 0][..], &heap_number(2).to_le_bytes()].concat(), Vec::new()];
+    for (property, value) in &list {
+        let (kind, value) = match value {
+            Value::Number(number) => (NUMBER, *number),
+            Value::Text(_) | Value::Time(_) | Value::Bytes(_) => {
+                pieces.push(bytes(value));
+                let kind = match value {
+                    Value::Text(_) => TEXT,
+                    Value::Time(_) => 0x0040,
+                    _ => 0x0102,
+                };
+                (kind, heap_number(pieces.len()))
+            }
+        };
+        pieces[1].extend([&property.to_le_bytes()[..], &kind.to_le_bytes(), &value.to_le_bytes()].concat());
+    }
+    heap(0xbc, 1, &pieces)
+}
+
+/// A table with these columns, of four bytes each, after the number of the row and its version.
+fn table(columns: &[(u16, u16)], rows: &[(u32, Vec<Value>)]) -> Vec<u8> {
+    let mut all: Vec<(u16, u16, usize)> =
+        columns.iter().enumerate().map(|(at, (property, kind))| (*property, *kind, at + 2)).collect();
+    all.extend([(0x67f2, NUMBER, 0), (0x67f3, NUMBER, 1)]);
+    all.sort_unstable();
+    let end = u16::try_from(4 * all.len()).unwrap();
+    let mut info = vec![0x7c, u8::try_from(all.len()).unwrap()];
+    info.extend([end, end, end, end + 1].into_iter().flat_map(u16::to_le_bytes));
+    let has_rows = !rows.is_empty();
+    info.extend(
+        [heap_number(2), if has_rows { heap_number(4) } else { 0 }, 0].into_iter().flat_map(u32::to_le_bytes),
+    );
+    for (property, kind, place) in &all {
+        let place = u8::try_from(*place).unwrap();
+        info.extend([kind.to_le_bytes(), property.to_le_bytes(), [4 * place, 0]].concat());
+        info.extend([4, place]);
+    }
+    let index_root = if has_rows { heap_number(3) } else { 0 };
+    let mut pieces = vec![info, [&[0xb5, 4, 4, 0][..], &index_root.to_le_bytes()].concat()];
+    if has_rows {
+        pieces.extend([Vec::new(), Vec::new()]);
+    }
+    for (number, (node, values)) in (0_u32..).zip(rows) {
+        pieces[2].extend([node.to_le_bytes(), number.to_le_bytes()].concat());
+        let mut row = [node.to_le_bytes(), 1_u32.to_le_bytes()].concat();
+        for value in values {
+            let cell = match value {
+                Value::Number(number) => *number,
+                _ => {
+                    pieces.push(bytes(value));
+                    heap_number(pieces.len())
+                }
+            };
+            row.extend(cell.to_le_bytes());
+        }
+        row.resize(usize::from(end), 0);
+        let there = u8::try_from(values.len() + 2).unwrap();
+        row.push(0xff_u8 << (8 - there));
+        pieces[3].extend(row);
+    }
+    heap(0x7c, 1, &pieces)
+}
+
+fn signature(at: u64, number: u64) -> u16 {
+    let mixed = at ^ number;
+    (((mixed >> 16) ^ mixed) & 0xffff) as u16
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0, |sum, byte| {
+        (0..8).fold(
+            sum ^ u32::from(*byte),
+            |sum, _| if sum & 1 == 1 { sum >> 1 ^ 0xedb8_8320 } else { sum >> 1 },
+        )
+    })
+}
