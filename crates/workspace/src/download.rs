@@ -312,9 +312,46 @@ pub(crate) fn modified(stat: &Stat) -> Timestamp {
     Timestamp::from_micros(stat.st_mtime.saturating_mul(1_000_000).saturating_add(micros))
 }
 
+/// MIME types of documents that the library does not know.
+const MIME_BY_EXTENSION: [(&str, &str); 6] = [
+    ("pages", "application/vnd.apple.pages"),
+    ("numbers", "application/vnd.apple.numbers"),
+    ("key", "application/vnd.apple.keynote"),
+    ("vsdx", "application/vnd.ms-visio.drawing"),
+    ("vsdm", "application/vnd.ms-visio.drawing.macroenabled.12"),
+    ("ost", "application/vnd.ms-outlook"),
+];
+
 /// Returns the most likely MIME type for a file name.
 pub(crate) fn mime(name: &[u8]) -> &'static str {
     use std::os::unix::ffi::OsStrExt;
     let path = std::path::Path::new(std::ffi::OsStr::from_bytes(name));
-    mime_guess::from_path(path).first_raw().unwrap_or(UNKNOWN_MIME)
+    let extension = path.extension().map(std::ffi::OsStr::as_bytes).unwrap_or_default();
+    let known = MIME_BY_EXTENSION.iter().find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(extension));
+    known.map(|(_, mime)| *mime).or_else(|| mime_guess::from_path(path).first_raw()).unwrap_or(UNKNOWN_MIME)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_have_the_type_of_their_program() {
+        let types = [
+            ("a.pages", "application/vnd.apple.pages"),
+            ("A.NUMBERS", "application/vnd.apple.numbers"),
+            ("a.b.key", "application/vnd.apple.keynote"),
+            ("a.vsdx", "application/vnd.ms-visio.drawing"),
+            ("a.djvu", "image/vnd.djvu"),
+            ("a.djv", "image/vnd.djvu"),
+            ("a.pst", "application/vnd.ms-outlook"),
+            ("a.ost", "application/vnd.ms-outlook"),
+            ("a.pdf", "application/pdf"),
+            ("pages", UNKNOWN_MIME),
+            ("a.unknown", UNKNOWN_MIME),
+        ];
+        for (name, expected) in types {
+            assert_eq!(mime(name.as_bytes()), expected, "{name}");
+        }
+    }
 }
