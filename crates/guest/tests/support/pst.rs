@@ -62,9 +62,11 @@ pub(crate) fn pst(messages: &[OutlookMessage]) -> Vec<u8> {
     let rows: Vec<(u32, &str)> = numbered
         .iter()
         .map(|(node, message)| {
-            let subject = message.properties.iter().find(|(property, _)| *property == 0x0037);
-            let Some((_, Value::Text(subject))) = subject else { panic!("it has a subject") };
-            (*node, subject.as_str())
+            let subject = message.properties.iter().find_map(|property| match property {
+                (0x0037, Value::Text(subject)) => Some(subject.as_str()),
+                _ => None,
+            });
+            (*node, subject.expect("it has a subject"))
         })
         .collect();
     file.add_folder(LETTERS, "Letters", &[], &rows);
@@ -83,8 +85,9 @@ pub(crate) fn pst(messages: &[OutlookMessage]) -> Vec<u8> {
         let rows: Vec<(u32, Vec<Value>)> = (1..).zip(recipients).collect();
         let table = table(&[(0x0c15, NUMBER), (0x3001, TEXT), (0x39fe, TEXT)], &rows);
         let mut inner = vec![(0x692, file.block(&table, false))];
-        let attached: Vec<u32> =
-            (0..message.attachments.len()).map(|at| 0x8025 + 32 * u32::try_from(at).unwrap()).collect();
+        let attached: Vec<u32> = (0..message.attachments.len())
+            .map(|at| 0x8025 + 32 * u32::try_from(at).expect("it is short"))
+            .collect();
         if !attached.is_empty() {
             let rows: Vec<(u32, Vec<Value>)> = attached.iter().map(|node| (*node, Vec::new())).collect();
             inner.push((0x671, file.block(&self::table(&[], &rows), false)));
@@ -93,7 +96,8 @@ pub(crate) fn pst(messages: &[OutlookMessage]) -> Vec<u8> {
             inner.push((*node, file.block(&properties(attachment), false)));
         }
         inner.sort_unstable();
-        let mut list = [&[2, 0][..], &u16::try_from(inner.len()).unwrap().to_le_bytes(), &[0; 4]].concat();
+        let mut list =
+            [&[2, 0][..], &u16::try_from(inner.len()).expect("it is short").to_le_bytes(), &[0; 4]].concat();
         for (node, block) in inner {
             list.extend([u64::from(node).to_le_bytes(), block.to_le_bytes(), [0; 8]].concat());
         }
@@ -110,7 +114,7 @@ impl File {
     }
 
     fn add_folder(&mut self, node: u32, name: &str, folders: &[(u32, &str)], messages: &[(u32, &str)]) {
-        let count = Value::Number(u32::try_from(messages.len()).unwrap());
+        let count = Value::Number(u32::try_from(messages.len()).expect("it is short"));
         let list = [words(0x3001, name), (0x3602, count), (0x3603, Value::Number(0))];
         self.add(node, &properties(&list), 0);
         let rows = |rows: &[(u32, &str)]| -> Vec<(u32, Vec<Value>)> {
@@ -122,7 +126,8 @@ impl File {
     }
 
     fn block(&mut self, content: &[u8], is_internal: bool) -> u64 {
-        let number = (u64::try_from(self.blocks.len()).unwrap() + 1) * 4 + if is_internal { 2 } else { 0 };
+        let number = (u64::try_from(self.blocks.len()).expect("it is short") + 1) * 4
+            + if is_internal { 2 } else { 0 };
         let at = self.content.len() as u64;
         let length = u16::try_from(content.len()).expect("it fits a block");
         assert!(length <= 8176, "it fits a block");
@@ -144,7 +149,7 @@ impl File {
         assert!(entries.len() <= usize::from(most), "they fit a page");
         let mut page = entries.concat();
         page.resize(488, 0);
-        page.extend([u8::try_from(entries.len()).unwrap(), most, entry_bytes, 0, 0, 0, 0, 0]);
+        page.extend([u8::try_from(entries.len()).expect("it is short"), most, entry_bytes, 0, 0, 0, 0, 0]);
         let trailer =
             [&[kind, kind][..], &signature(at, number).to_le_bytes(), &checksum(&page).to_le_bytes()];
         self.content.extend([&page[..], &trailer.concat(), &number.to_le_bytes()].concat());
@@ -197,25 +202,49 @@ impl File {
     }
 }
 
+/// Renews all checksums of a file that was made here and then changed.
+pub(crate) fn reseal(file: &mut [u8]) {
+    let number =
+        |file: &[u8], at: usize| u64::from_le_bytes(*file[at..].first_chunk().expect("it has a number"));
+    let blocks_at = file.len() - 512;
+    for entry in (blocks_at..blocks_at + 488).step_by(24) {
+        let at = usize::try_from(number(file, entry + 8)).unwrap_or(usize::MAX);
+        let length = usize::try_from(number(file, entry + 16) & 0xffff).expect("16 bits");
+        let end = at.saturating_add(length).saturating_add(16).next_multiple_of(64);
+        if length > 0 && end <= blocks_at {
+            let sum = checksum(&file[at..at + length]).to_le_bytes();
+            file[end - 12..end - 8].copy_from_slice(&sum);
+        }
+    }
+    for page in [blocks_at - 512, blocks_at] {
+        let sum = checksum(&file[page..page + 496]).to_le_bytes();
+        file[page + 500..page + 504].copy_from_slice(&sum);
+    }
+    for (length, at) in [(471, 4), (516, 524)] {
+        let sum = checksum(&file[8..8 + length]).to_le_bytes();
+        file[at..at + 4].copy_from_slice(&sum);
+    }
+}
+
 /// A heap of pieces, which are counted from 1.
 fn heap(kind: u8, root: usize, pieces: &[Vec<u8>]) -> Vec<u8> {
     let mut places = vec![12];
     for piece in pieces {
-        places.push(places.last().unwrap() + u16::try_from(piece.len()).unwrap());
+        places.push(places.last().expect("it is short") + u16::try_from(piece.len()).expect("it is short"));
     }
-    let map = places.last().unwrap().next_multiple_of(2);
+    let map = places.last().expect("it is short").next_multiple_of(2);
     let head = [&map.to_le_bytes()[..], &[0xec, kind], &heap_number(root).to_le_bytes(), &[0; 4]].concat();
     let mut out = [head, pieces.concat()].concat();
     out.resize(usize::from(map), 0);
-    out.extend(u16::try_from(pieces.len()).unwrap().to_le_bytes());
+    out.extend(u16::try_from(pieces.len()).expect("it is short").to_le_bytes());
     let empty = pieces.iter().filter(|piece| piece.is_empty()).count();
-    out.extend(u16::try_from(empty).unwrap().to_le_bytes());
+    out.extend(u16::try_from(empty).expect("it is short").to_le_bytes());
     out.extend(places.into_iter().flat_map(u16::to_le_bytes));
     out
 }
 
 fn heap_number(piece: usize) -> u32 {
-    u32::try_from(piece).unwrap() << 5
+    u32::try_from(piece).expect("it is short") << 5
 }
 
 fn bytes(value: &Value) -> Vec<u8> {
@@ -255,15 +284,15 @@ fn table(columns: &[(u16, u16)], rows: &[(u32, Vec<Value>)]) -> Vec<u8> {
         columns.iter().enumerate().map(|(at, (property, kind))| (*property, *kind, at + 2)).collect();
     all.extend([(0x67f2, NUMBER, 0), (0x67f3, NUMBER, 1)]);
     all.sort_unstable();
-    let end = u16::try_from(4 * all.len()).unwrap();
-    let mut info = vec![0x7c, u8::try_from(all.len()).unwrap()];
+    let end = u16::try_from(4 * all.len()).expect("it is short");
+    let mut info = vec![0x7c, u8::try_from(all.len()).expect("it is short")];
     info.extend([end, end, end, end + 1].into_iter().flat_map(u16::to_le_bytes));
     let has_rows = !rows.is_empty();
     info.extend(
         [heap_number(2), if has_rows { heap_number(4) } else { 0 }, 0].into_iter().flat_map(u32::to_le_bytes),
     );
     for (property, kind, place) in &all {
-        let place = u8::try_from(*place).unwrap();
+        let place = u8::try_from(*place).expect("it is short");
         info.extend([kind.to_le_bytes(), property.to_le_bytes(), [4 * place, 0]].concat());
         info.extend([4, place]);
     }
@@ -286,7 +315,7 @@ fn table(columns: &[(u16, u16)], rows: &[(u32, Vec<Value>)]) -> Vec<u8> {
             row.extend(cell.to_le_bytes());
         }
         row.resize(usize::from(end), 0);
-        let there = u8::try_from(values.len() + 2).unwrap();
+        let there = u8::try_from(values.len() + 2).expect("it is short");
         row.push(0xff_u8 << (8 - there));
         pieces[3].extend(row);
     }
