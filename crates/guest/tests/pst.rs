@@ -2,11 +2,16 @@
 
 #[path = "support/pst.rs"]
 mod outlook;
+#[expect(dead_code, reason = "each test file uses its part")]
+mod support;
 
 use std::path::Path;
 
 use guest::documents::{ExtractError, Extracted, Format, extract_bytes};
+use guest::index::Library;
 use outlook::{OutlookMessage, Value, attachment, outlook_message, pst, reseal, words};
+use serde_json::json;
+use support::Machine;
 
 fn read(bytes: &[u8]) -> Result<Extracted, ExtractError> {
     extract_bytes(Path::new("a.pst"), bytes)
@@ -124,4 +129,25 @@ fn no_damage_brings_it_down_whether_its_checksums_are_right_or_not() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn text_of_an_image_that_is_attached_is_found_in_its_message() {
+    let mut machine = Machine::new();
+    let index = machine.outside().join("index");
+    std::fs::create_dir(&index).expect("the folder is ours");
+    machine.limits.library = Some(Library::new(&machine.limits.workspace, &index));
+    let mut message = outlook_message("Photograph", "See the picture.");
+    message.attachments.push(attachment("bird.webp", include_bytes!("fixtures/code_word.webp")));
+    machine.put("a.pst", pst(&[outlook_message("First", "A wren."), message]));
+    let found = loop {
+        let found = machine.call("search", json!({ "query": "falcon", "paths": ["/a.pst"] })).await;
+        if found.unread.iter().all(|file| file.reason != "indexing") {
+            break found;
+        }
+    };
+    let passage = found.passages.iter().find(|passage| passage.text.contains("falcon"));
+    let passage = passage.unwrap_or_else(|| panic!("{found:?}"));
+    assert_eq!(passage.page, Some(2), "{found:?}");
+    assert!(found.unread.is_empty(), "{found:?}");
 }
