@@ -65,7 +65,7 @@ impl PageKind {
             Some(
                 "zip" | "asice" | "asics" | "sce" | "scs" | "bdoc" | "7z" | "tar" | "tgz" | "tbz" | "tbz2"
                 | "txz" | "tzst" | "gz" | "gzip" | "bz2" | "bz" | "xz" | "zst" | "zstd" | "rar" | "cab"
-                | "lzh" | "lha",
+                | "lzh" | "lha" | "pst",
             ) => Self::File,
             _ => Self::Page,
         }

@@ -148,6 +148,7 @@ async fn text_of_an_image_that_is_attached_is_found_in_its_message() {
     };
     let passage = found.passages.iter().find(|passage| passage.text.contains("falcon"));
     let passage = passage.unwrap_or_else(|| panic!("{found:?}"));
-    assert_eq!(passage.page, Some(2), "{found:?}");
+    let place = (passage.page, passage.page_name.as_deref());
+    assert_eq!(place, (Some(2), Some("Letters/Photograph.eml")), "{found:?}");
     assert!(found.unread.is_empty(), "{found:?}");
 }

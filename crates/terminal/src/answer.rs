@@ -255,7 +255,7 @@ fn page_in_words(path: &str, (page, name): (u32, Option<&str>), lines: Option<(u
         Some(
             "zip" | "asice" | "asics" | "sce" | "scs" | "bdoc" | "7z" | "tar" | "tgz" | "tbz" | "tbz2"
             | "txz" | "tzst" | "gz" | "gzip" | "bz2" | "bz" | "xz" | "zst" | "zstd" | "rar" | "cab" | "lzh"
-            | "lha",
+            | "lha" | "pst",
         ) => (name.map_or_else(|| format!("file {page}"), str::to_owned), "line"),
         Some(
             "pptx" | "pptm" | "ppsx" | "ppsm" | "potx" | "potm" | "ppt" | "pps" | "pot" | "odp" | "otp"
