@@ -272,3 +272,24 @@ fn walk_once(home: BorrowedFd<'_>, books: &UsageTracker) -> Result<(Usage, bool)
     }
     Ok((usage, whole))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_change_during_a_walk_is_counted_by_the_next() {
+        let tracker = UsageTracker::new(Quota::default());
+        let age = Duration::from_secs(3600);
+        let one = Usage { bytes: 1, files: 1 };
+        let changed = tracker.counted(age, async || {
+            tracker.forget();
+            Ok(one)
+        });
+        assert_eq!(changed.await.expect("a count"), one);
+        let two = Usage { bytes: 2, files: 2 };
+        assert_eq!(tracker.counted(age, async || Ok(two)).await.expect("a count"), two);
+        let kept = tracker.counted(age, async || panic!("the last count is fresh"));
+        assert_eq!(kept.await.expect("a count"), two);
+    }
+}

@@ -76,7 +76,7 @@ const NAME_ONLY: f64 = 0.1;
 const COUNTED: f64 = 0.1;
 const COUNTED_BEFORE: usize = 3;
 const COUNTED_AFTER: usize = 2;
-/// The beginning of a line that stands for a file which was not read.
+/// The beginning of the note in place of a file inside a document that was not read.
 const UNREAD_NOTE: &str = "(not read: ";
 
 /// A passage with its best sentences.
@@ -147,7 +147,7 @@ fn best<'a>(question: &Question, reading: &Reading<'a>, file: &[f64], order: usi
         .enumerate()
         .filter(|(_, sentence)| heads_only || sentence.kind != Kind::Head)
         // A note of the agent in place of a file inside the document.
-        .filter(|(_, sentence)| !reading.text(sentence).starts_with(UNREAD_NOTE))
+        .filter(|(_, sentence)| !reading.text(sentence).contains(UNREAD_NOTE))
         .filter_map(|(at, sentence)| {
             Some((at, strength(question, reading, file, at)?, form(question, reading, sentence)))
         })

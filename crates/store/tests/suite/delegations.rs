@@ -16,6 +16,7 @@ on_every_engine!(
     completing_an_answer_releases_the_reservations_of_its_delegations,
     a_delegation_can_not_be_written_under_an_earlier_lease,
     an_answer_has_only_so_many_delegations,
+    of_delegations_at_once_only_so_many_begin,
     a_result_of_a_delegation_that_comes_twice_at_once_is_written_once,
     a_deleted_conversation_takes_its_delegations_along,
 );
@@ -175,6 +176,24 @@ async fn an_answer_has_only_so_many_delegations(engine: Engine) {
     }
     assert!(delegations.begin("c").await.expect("the lease holds").is_none());
     assert!(delegations.begin("a").await.expect("the lease holds").is_some(), "that one was begun");
+}
+
+async fn of_delegations_at_once_only_so_many_begin(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let fence = begun(&fixture).await.fence;
+    let tasks: Vec<_> = (0..8)
+        .map(|call| {
+            let store = fixture.store.clone();
+            let begin = move |tx: &mut dyn store::Sql| delegations::begin(tx, fence, &call.to_string(), 2);
+            tokio::spawn(async move { store.write(begin).await })
+        })
+        .collect();
+    let mut count = 0;
+    for task in tasks {
+        let delegation = task.await.expect("it does not panic").expect("the lease holds");
+        count += usize::from(delegation.is_some());
+    }
+    assert_eq!(count, 2);
 }
 
 async fn a_deleted_conversation_takes_its_delegations_along(engine: Engine) {
