@@ -25,6 +25,7 @@ use std::path::Path;
 
 use archive::archive;
 use compound::{compound, wide};
+use domain::citation::PageKind;
 use guest::documents::{Format, extensions, extract_bytes};
 use guest::index::Library;
 use iwork::message;
@@ -401,6 +402,22 @@ fn every_extension_that_decides_about_a_format_is_in_the_larger_table() {
         let read = extract_bytes(Path::new(&format!("a.{extension}")), b"plain words");
         let is_text = read.is_ok_and(|document| document.format == Format::Text);
         assert!(is_text || named.contains(&format!("`.{extension}`")), "the table lacks .{extension}");
+    }
+}
+
+#[test]
+fn pages_are_called_alike_by_the_reader_of_a_format_and_by_the_extension() {
+    for sample in samples() {
+        // A program unpacks the others.
+        let Ok(document) = extract_bytes(Path::new(sample.name), &sample.content) else { continue };
+        let word = match PageKind::of(sample.name) {
+            PageKind::Page => "page",
+            PageKind::Sheet => "sheet",
+            PageKind::Slide => "slide",
+            PageKind::Section => "section",
+            PageKind::File => "file",
+        };
+        assert!(document.pages.is_none() || document.format.page_word() == word, "{}: {word}", sample.name);
     }
 }
 
