@@ -124,8 +124,8 @@ pub struct Questions {
     pub(crate) machine_started: bool,
 }
 
-/// The place of a question, and its model.
-struct Aim {
+/// The target of a question with its model.
+struct ResolvedTarget {
     target: Target,
     /// The name of the model in the conversation.
     model_id: String,
@@ -152,12 +152,10 @@ impl Questions {
         }
         let answer = MessageId::made_at(self.environment.now(), self.environment.bits());
         let mut span = engine::accept(self.environment.tracer(), request.trace, answer);
-        let mut model = None;
-        let mut taken = self.check_and_submit(principal, request.clone(), answer, model).await;
+        let mut taken = self.check_and_submit(principal, request.clone(), answer, None).await;
         for _ in 1..MODEL_TRIES {
             let Err(AskError::Refused(AskRefused::OtherModel(other))) = taken else { break };
-            model = Some(other);
-            taken = self.check_and_submit(principal, request.clone(), answer, model).await;
+            taken = self.check_and_submit(principal, request.clone(), answer, Some(other)).await;
         }
         if let Some(span) = span.as_mut().filter(|_| taken.is_err()) {
             span.fail();
@@ -227,7 +225,7 @@ impl Questions {
         let library = self.plugins.library();
         let agent = request.agent.as_deref().map(|word| agent_of(&library, word)).transpose()?;
         let skills = skills_of(&library, &request.skills)?;
-        let Aim { target, model_id, model } = self.target(principal, &request, model).await?;
+        let ResolvedTarget { target, model_id, model } = self.target(principal, &request, model).await?;
         let attachments = self.attachments(principal, &request.attachments).await?;
         if !principal.has_machine() {
             return Err(AskError::NoMachine);
@@ -363,7 +361,7 @@ impl Questions {
         principal: &Principal,
         request: &AskRequest,
         of_branch: Option<String>,
-    ) -> Result<Aim, AskError> {
+    ) -> Result<ResolvedTarget, AskError> {
         let settings = request.settings.clone();
         let (target, model) = match (request.conversation, request.place) {
             (Some(conversation), AskPlace::Version(of)) => {
@@ -380,7 +378,7 @@ impl Questions {
                     AskPlace::BranchOf(answer) => Target::BranchOf { conversation: id, answer },
                     AskPlace::Next | AskPlace::Version(_) => Target::Existing(id),
                 };
-                return Ok(Aim { target, model_id, model });
+                return Ok(ResolvedTarget { target, model_id, model });
             }
             (None, _) => {
                 let model = self.chosen_model(request)?;
@@ -395,7 +393,7 @@ impl Questions {
                 (Target::New(new), model)
             }
         };
-        Ok(Aim { target, model_id: model.id.clone(), model })
+        Ok(ResolvedTarget { target, model_id: model.id.clone(), model })
     }
 
     /// Returns the model of the branch that a question of a conversation follows.
