@@ -27,6 +27,7 @@ pub mod scope;
 pub mod secret;
 pub mod skill;
 pub mod step;
+pub mod text_format;
 pub mod time;
 pub mod tool;
 pub mod turn;

@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use control::UseCaseError;
 use domain::citation::Place;
+use domain::text_format::{PlainText, TextFormat};
 use futures_util::TryStreamExt;
 use workspace::{OpenFile, WorkspaceError};
 
@@ -41,6 +42,15 @@ enum Preview {
     Document(DocumentView),
     /// Nothing, with the reason in words: it must be downloaded.
     None(String),
+}
+
+/// The way in which a file is shown.
+enum Reading {
+    Here(Preview),
+    /// As the machine reads it.
+    ByMachine,
+    /// As the machine reads it, or else, if it finds no text, the source of a page of the web.
+    ByMachineOrSource(Preview),
 }
 
 #[derive(Template)]
@@ -115,14 +125,15 @@ impl FilePages {
         };
         let cited = cited.filter(|cited| matches!(&cited.place, Place::File { path: of, .. } if *of == path));
         let href = folder_href(&path);
-        let preview = match preview(file, &href, cited.as_ref()).await.map_err(|error| user.failed(error))? {
-            Some(preview) => preview,
-            None => {
-                let shown = self.document(user, file, &href, cited.as_ref(), page).await;
-                match shown.map_err(|error| user.failed(error))? {
-                    Shown::Document(document) => Preview::Document(document),
-                    Shown::Unreadable(reason) => Preview::None(reason),
-                }
+        let reading = reading(file, &href, cited.as_ref()).await.map_err(|error| user.failed(error))?;
+        let preview = if let Reading::Here(preview) = reading {
+            preview
+        } else {
+            let shown = self.document(user, file, &href, cited.as_ref(), page).await;
+            match (shown.map_err(|error| user.failed(error))?, reading) {
+                (Shown::Document(document), _) => Preview::Document(document),
+                (Shown::Unreadable(_), Reading::ByMachineOrSource(source)) => source,
+                (Shown::Unreadable(reason), _) => Preview::None(reason),
             }
         };
         let is_text = matches!(preview, Preview::Markdown(_) | Preview::Text(_) | Preview::Table(_));
@@ -156,44 +167,54 @@ impl FilePages {
     }
 }
 
-/// Returns the preview of a file that is a text or a picture; `None` if the machine has to read it.
-async fn preview(
-    file: &OpenFile,
-    href: &str,
-    cited: Option<&CitedPassage>,
-) -> Result<Option<Preview>, UseCaseError> {
+/// Decides how a file is shown: texts whose lines are what the machine reads, too, and pictures of browsers here, others by it.
+async fn reading(file: &OpenFile, href: &str, cited: Option<&CitedPassage>) -> Result<Reading, UseCaseError> {
     if super::image_type(file).await?.is_some() {
-        return Ok(Some(Preview::Image(format!("{href}?image"))));
+        return Ok(Reading::Here(Preview::Image(format!("{href}?image"))));
     }
-    let extension = file.name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
-    // They are texts, but encoded ones.
-    if matches!(extension.as_deref(), Some("eml" | "mbox" | "mht" | "mhtml")) {
-        return Ok(None);
-    }
-    let from = match cited.map(|cited| &cited.place) {
-        Some(Place::File { lines: Some((first, _)), .. }) if file.size > SHOWN_MAX_BYTES => {
-            start_of_line(file, first.saturating_sub(LINES_BEFORE)).await?
-        }
-        _ => 0,
+    let Some(mut shown) = text(beginning(file, SHOWN_MAX_BYTES).await?) else {
+        return Ok(Reading::ByMachine);
     };
-    let Some(text) = text(part(file, from, SHOWN_MAX_BYTES).await?) else { return Ok(None) };
+    let plain = match TextFormat::of(&file.name, &shown) {
+        TextFormat::Plain(plain) => plain,
+        TextFormat::Html => {
+            return Ok(Reading::ByMachineOrSource(Preview::Text(MarkedText::plain(shown))));
+        }
+        TextFormat::Pdf
+        | TextFormat::Rtf
+        | TextFormat::DataBox
+        | TextFormat::Message
+        | TextFormat::Mailbox
+        | TextFormat::Notebook
+        | TextFormat::FictionBook
+        | TextFormat::FlatOpenDocument(_) => return Ok(Reading::ByMachine),
+    };
+    if let Some(Place::File { lines: Some((first, _)), .. }) = cited.map(|cited| &cited.place)
+        && file.size > SHOWN_MAX_BYTES
+    {
+        let from = start_of_line(file, first.saturating_sub(LINES_BEFORE)).await?;
+        let Some(part) = text(part(file, from, SHOWN_MAX_BYTES).await?) else {
+            return Ok(Reading::ByMachine);
+        };
+        shown = part;
+    }
     let cited = cited.map(|cited| (cited.place.clone(), cited.text.clone()));
     // Parsing takes milliseconds.
     let made = tokio::task::spawn_blocking(move || {
-        let marked = cited.map(|(place, passage)| mark(&text, &place, passage.as_deref()));
+        let marked = cited.map(|(place, passage)| mark(&shown, &place, passage.as_deref()));
         // Lines of the file are marked in its text.
         if let Some(marked) = marked.filter(|marked| !marked.marked.is_empty()) {
             return Preview::Text(marked);
         }
-        match extension.as_deref() {
-            Some("md" | "markdown") => Preview::Markdown(render::document(&text)),
-            Some("csv" | "tsv") => {
-                table(&text).map_or_else(|| Preview::Text(MarkedText::plain(text)), Preview::Table)
+        match plain {
+            PlainText::Markdown => Preview::Markdown(render::document(&shown)),
+            PlainText::Table => {
+                table(&shown).map_or_else(|| Preview::Text(MarkedText::plain(shown)), Preview::Table)
             }
-            _ => Preview::Text(MarkedText::plain(text)),
+            PlainText::Text => Preview::Text(MarkedText::plain(shown)),
         }
     });
-    made.await.map(Some).map_err(UseCaseError::internal)
+    made.await.map(Reading::Here).map_err(UseCaseError::internal)
 }
 
 /// Marks a cited passage in the text of its file, or its lines, unless the file has other ones by now.

@@ -145,6 +145,57 @@ fn a_citation_leads_to_the_cited_text_of_a_document_without_pictures() {
 }
 
 #[test]
+fn a_citation_leads_to_the_text_of_a_document_whose_file_is_a_text_with_marks() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    let flat = |kind: &str, body: &str| {
+        format!(
+            "<?xml version=\"1.0\"?>\n<office:document \
+             office:mimetype=\"application/vnd.oasis.opendocument.{kind}\"><office:body>{body}</office:body></office:document>"
+        )
+    };
+    let cell = "<table:table-cell office:value-type=\"string\"><text:p>The monthly r<text:span>ent</text:span> is 14500 crowns.</text:p></table:table-cell>";
+    let sheet = format!(
+        "<office:spreadsheet><table:table table:name=\"Rent\"><table:table-row>{cell}</table:table-row></table:table></office:spreadsheet>"
+    );
+    let paragraph = "<text:p>The monthly r<text:span>ent</text:span> is 14500 crowns.</text:p>";
+    for (name, content, target) in [
+        ("a.rtf", "{\\rtf1\\ansi The monthly r{\\b ent} is 14500 crowns.\\par}".to_owned(), "<mark id=\"cited\">"),
+        ("a.fodt", flat("text", paragraph), "<mark id=\"cited\">"),
+        ("a.fods", flat("spreadsheet", &sheet), "<tr class=\"cited\" id=\"cited\">"),
+        (
+            "a.fb2",
+            "<FictionBook><body><section><p>The monthly r<emphasis>ent</emphasis> is 14500 crowns.</p></section></body></FictionBook>".to_owned(),
+            "<mark id=\"cited\">",
+        ),
+        (
+            "a.ipynb",
+            r#"{"cells": [{"cell_type": "markdown", "source": ["The monthly r\u0065nt is 14500 crowns."]}]}"#.to_owned(),
+            "<mark id=\"cited\">",
+        ),
+        ("a.html", "<p>The monthly r<b>ent</b> is 14500 crowns.</p>".to_owned(), "<mark id=\"cited\">"),
+        (
+            "a.mbox",
+            "From ada@example.org Mon Jun  2 10:00:00 2025\nSubject: Rent\nContent-Transfer-Encoding: quoted-printable\n\n\
+             The monthly r=65nt is 14500 crowns.\n"
+                .to_owned(),
+            "<mark id=\"cited\">",
+        ),
+    ] {
+        browser.upload("/uploads", &[(name, content.as_bytes())]).expect_redirect("/files/uploads");
+        let read = json!({ "path": format!("/uploads/{name}") });
+        stage.vendor.will([Say::Call { tool: "read".to_owned(), arguments: read }]);
+        stage.vendor.will([Say::text("It says so [1].")]);
+        let answer = completed(&browser, &ask(&browser, "What does it say?"));
+        let href = attribute(&answer, "data-citation=\"c1\"", "href").replace("&amp;", "&");
+        let page = browser.get(href.trim_end_matches("#cited")).expect_page(200);
+        assert!(page.contains(target) && page.contains("The monthly rent is 14500 crowns."), "{name}: {page}");
+        assert_eq!(page.matches("id=\"cited\"").count(), 1, "{name}: {page}");
+        assert!(!page.contains("<blockquote"), "{name}: {page}");
+    }
+}
+
+#[test]
 fn a_cited_text_of_an_image_stands_above_the_document() {
     let stage = Stage::new();
     let browser = stage.signed_in();

@@ -13,10 +13,6 @@ const FIELD_MAX_BYTES: usize = 4096;
 const EVENTS_MAX: usize = 100;
 /// The most attachments of a message.
 const FILES_MAX: usize = 10_000;
-/// The elements at the beginning of a message or of the confirmation of a delivery.
-const ROOTS: [&[u8]; 2] = [b"MessageDownloadResponse", b"GetDeliveryInfoResponse"];
-const NAMESPACE: &[u8] = b"http://isds.czechpoint.cz/v20";
-
 /// The fields of an envelope that are lines of the text, with their labels in the language of the messages.
 const FIELDS: [(&str, &str); 8] = [
     ("dmToHands", "K rukám"),
@@ -28,15 +24,6 @@ const FIELDS: [(&str, &str); 8] = [
     ("dmDeliveryTime", "Dodáno"),
     ("dmAcceptanceTime", "Doručeno"),
 ];
-
-/// Returns true for a message, by its beginning.
-pub(super) fn is_message(start: &[u8]) -> bool {
-    let mut tags = start.split(|byte| *byte == b'<').skip(1);
-    let root = tags.find(|tag| !tag.starts_with(b"?") && !tag.starts_with(b"!")).unwrap_or_default();
-    let name = root.split(|byte| byte.is_ascii_whitespace() || *byte == b'>').next().unwrap_or_default();
-    let name = name.rsplit(|byte| *byte == b':').next().unwrap_or_default();
-    ROOTS.contains(&name) && root.windows(NAMESPACE.len()).any(|found| found == NAMESPACE)
-}
 
 /// Reads a message.
 pub(super) fn extract(xml: &[u8], nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
@@ -183,6 +170,8 @@ mod tests {
     use std::path::Path;
 
     use super::super::{embedded_image, extract_bytes, without_signatures};
+    use domain::text_format::TextFormat;
+
     use super::*;
 
     const ZFO: &[u8] = include_bytes!("../../tests/fixtures/data_message.zfo");
@@ -216,6 +205,8 @@ mod tests {
     fn damaged_messages_do_no_harm() {
         let content = without_signatures(ZFO.to_vec());
         let other = content.windows(7).position(|part| part == b"dmFiles").expect("a list of files");
+        let is_message =
+            |content: &[u8]| TextFormat::of("a", &String::from_utf8_lossy(content)) == TextFormat::DataBox;
         let schema = b"<xs:schema targetNamespace=\"http://isds.czechpoint.cz/v20\"/>";
         assert!(
             is_message(&content[..1024]) && !is_message(schema) && !is_message(b"MessageDownloadResponse")

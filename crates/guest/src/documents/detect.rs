@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use domain::text_format::{OpenDocument, PlainText, START_BYTES, TextFormat};
+
 use super::archive::Archive;
 use super::container::{self, Container};
 use super::image_file::ImageFormat;
-use super::{
-    ExtractError, ForeignFormat, Format, data_box, djvu, fiction_book, iwork, mobi, parts, signed, visio, xps,
-};
+use super::{ExtractError, ForeignFormat, Format, djvu, iwork, mobi, parts, signed, visio, xps};
 
 /// A detected format.
 pub(super) enum Content<'a> {
@@ -59,8 +59,6 @@ pub(super) enum Workbook {
 
 /// The range at the start of a file in which the PDF signature may occur, in bytes.
 const PDF_MARK_WITHIN_BYTES: usize = 1024;
-/// The most bytes of the first element of an OpenDocument that is a single file.
-const FLAT_ROOT_MAX_BYTES: usize = 16 * 1024;
 /// The longest name of a kind of OpenDocument, in bytes.
 const KIND_MAX_BYTES: u64 = 200;
 /// Signatures of files that are not documents, with their descriptions.
@@ -85,63 +83,25 @@ const ARCHIVES: &[(usize, &[u8], &str)] = &[(0, b"LZIP", "an lzip archive")];
 /// Signatures of images that are not recognized, with their places.
 const IMAGES: &[(usize, &[u8], &str)] = &[(4, b"ftypavif", "an AVIF image")];
 
-/// The meaning of an extension, where the content may be that of several formats.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Named {
-    Message,
-    Html,
-    Plain(Format),
-    Notebook,
-    /// A workbook of Excel before 2007.
-    Workbook,
-}
-
-const EXTENSIONS: [(&str, Named); 19] = [
-    ("eml", Named::Message),
-    ("mht", Named::Message),
-    ("mhtml", Named::Message),
-    ("html", Named::Html),
-    ("htm", Named::Html),
-    ("xhtml", Named::Html),
-    ("md", Named::Plain(Format::Markdown)),
-    ("markdown", Named::Plain(Format::Markdown)),
-    ("csv", Named::Plain(Format::Table)),
-    ("tsv", Named::Plain(Format::Table)),
-    ("txt", Named::Plain(Format::Text)),
-    ("rs", Named::Plain(Format::Text)),
-    ("py", Named::Plain(Format::Text)),
-    ("json", Named::Plain(Format::Text)),
-    ("xml", Named::Plain(Format::Text)),
-    ("ipynb", Named::Notebook),
-    ("xls", Named::Workbook),
-    ("xlt", Named::Workbook),
-    ("xla", Named::Workbook),
-];
+/// The extensions of workbooks of Excel before 2007.
+const WORKBOOK_EXTENSIONS: [&str; 3] = ["xls", "xlt", "xla"];
 
 /// Returns the extensions of names that have a say in the format of a file.
 pub fn extensions() -> impl Iterator<Item = &'static str> {
-    EXTENSIONS.into_iter().map(|(extension, _)| extension)
-}
-
-fn named(path: &Path) -> Option<Named> {
-    let extension = path.extension()?.to_str()?.to_ascii_lowercase();
-    EXTENSIONS.into_iter().find(|(known, _)| *known == extension).map(|(_, named)| named)
+    TextFormat::extensions().chain(WORKBOOK_EXTENSIONS)
 }
 
 pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, ExtractError> {
-    let named = named(path);
-    // A text may mention the signature.
-    let is_text_name = matches!(named, Some(Named::Html | Named::Plain(_) | Named::Notebook));
-    let start = &bytes[..bytes.len().min(PDF_MARK_WITHIN_BYTES)];
+    let name = path.to_string_lossy();
     if is_zip(bytes) {
         return zipped(bytes);
     }
     if is_compound(bytes) {
-        return compound(bytes, named);
+        return compound(bytes, path);
     }
-    // Messages are written into PDFs and PDFs into messages; what begins as a PDF is one.
-    let is_message_name = named == Some(Named::Message) && !bytes.starts_with(b"%PDF-");
-    if is_pdf(bytes) && !is_text_name && !is_message_name {
+    // A text may mention the signature. Messages are written into PDFs and PDFs into messages; what begins as a PDF is one.
+    let is_message_name = TextFormat::is_message_name(&name) && !bytes.starts_with(b"%PDF-");
+    if is_pdf(bytes) && !TextFormat::is_text_name(&name) && !is_message_name {
         return Ok(Content::Pdf);
     }
     if djvu::is_djvu(bytes) {
@@ -159,35 +119,32 @@ pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, E
     if signed::is_cms(bytes) {
         return Ok(Content::Signed);
     }
-    if data_box::is_message(start) {
-        return Ok(Content::DataBox);
-    }
     // A text may begin with a short signature, too.
-    if super::text::encoding(bytes).is_none() || !start.is_ascii() {
+    let start = &bytes[..bytes.len().min(START_BYTES)];
+    let format = TextFormat::of(&name, &super::text::decode(start));
+    let is_text = super::text::encoding(bytes).is_some();
+    if format != TextFormat::DataBox
+        && !(is_text && start[..start.len().min(PDF_MARK_WITHIN_BYTES)].is_ascii())
+    {
         no_document(bytes)?;
     }
-    if named == Some(Named::Message) || is_message(start) || is_web_archive(start) {
-        return Ok(Content::Eml);
-    }
-    if is_mailbox(start) {
-        return Ok(Content::Mailbox);
-    }
-    if named == Some(Named::Notebook) {
-        return Ok(Content::Notebook);
-    }
-    if !is_text_name && fiction_book::is_book(bytes) {
-        return Ok(Content::FictionBook);
-    }
-    if named == Some(Named::Html) || looks_like_html(start) {
-        return Ok(Content::Html);
-    }
-    if let Some((kind, body)) = flat_open_document(bytes) {
-        return Ok(Content::FlatOpenDocument(kind, body));
-    }
-    Ok(Content::Plain(match named {
-        Some(Named::Plain(format)) => format,
-        _ => Format::Text,
-    }))
+    Ok(match format {
+        TextFormat::Pdf => Content::Pdf,
+        TextFormat::Rtf => Content::Rtf,
+        TextFormat::DataBox => Content::DataBox,
+        TextFormat::Message => Content::Eml,
+        TextFormat::Mailbox => Content::Mailbox,
+        TextFormat::Notebook => Content::Notebook,
+        TextFormat::FictionBook => Content::FictionBook,
+        TextFormat::Html => Content::Html,
+        TextFormat::FlatOpenDocument(kind) => match open_document_body(bytes) {
+            Some(body) => Content::FlatOpenDocument(kind, body),
+            None => Content::Plain(Format::Text),
+        },
+        TextFormat::Plain(PlainText::Text) => Content::Plain(Format::Text),
+        TextFormat::Plain(PlainText::Markdown) => Content::Plain(Format::Markdown),
+        TextFormat::Plain(PlainText::Table) => Content::Plain(Format::Table),
+    })
 }
 
 /// Fails for a file that is no document by its signature.
@@ -231,38 +188,6 @@ fn is_compound(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
 }
 
-/// Returns true for what a mail server or program has written, without regard to the name.
-fn is_message(start: &[u8]) -> bool {
-    const FIRST: [&[u8]; 4] = [b"Return-Path: ", b"Delivered-To: ", b"Received: from ", b"X-Original-To: "];
-    FIRST.iter().any(|first| start.starts_with(first))
-}
-
-/// Returns true for a page that was saved with what it shows; programs also export it under the name of a document.
-fn is_web_archive(start: &[u8]) -> bool {
-    let head = String::from_utf8_lossy(start).to_ascii_lowercase();
-    let is_head =
-        head.starts_with("mime-version:") || head.lines().take(8).any(|line| line == "mime-version: 1.0");
-    is_head && head.contains("content-type: multipart/related")
-}
-
-/// Returns true for the line between the messages of a mailbox, followed by a head.
-fn is_mailbox(start: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(start);
-    let mut lines = text.lines();
-    lines.next().is_some_and(|line| line.starts_with("From ") && line.split_whitespace().count() >= 3)
-        && lines.next().and_then(|line| line.split_once(": ")).is_some_and(|(name, _)| {
-            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-        })
-}
-
-fn looks_like_html(start: &[u8]) -> bool {
-    let text = super::text::decode(start);
-    let text = text.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']).to_ascii_lowercase();
-    text.starts_with("<!doctype html")
-        || text.starts_with("<html")
-        || (text.starts_with("<?xml") && text.contains("<html"))
-}
-
 fn zipped(bytes: &[u8]) -> Result<Content<'_>, ExtractError> {
     let mut archive = Archive::open(bytes)?;
     if let Some(main) = parts::main_part(&mut archive)? {
@@ -304,14 +229,6 @@ fn zipped(bytes: &[u8]) -> Result<Content<'_>, ExtractError> {
     Ok(Content::Archive(Box::new(archive)))
 }
 
-/// The documents of LibreOffice, and of OpenOffice and StarOffice before their standard.
-pub(super) enum OpenDocument {
-    Text,
-    /// Presentations, and drawings with their pages.
-    Slides,
-    Workbook,
-}
-
 fn open_document(archive: &mut Archive<'_>) -> Result<Option<OpenDocument>, ExtractError> {
     let manifest = |archive: &mut Archive<'_>| archive.text("META-INF/manifest.xml", parts::LIST_MAX_BYTES);
     let kind = match archive.beginning("mimetype", KIND_MAX_BYTES)? {
@@ -332,37 +249,15 @@ fn open_document(archive: &mut Archive<'_>) -> Result<Option<OpenDocument>, Extr
     Ok(Some(open))
 }
 
-impl OpenDocument {
-    /// Returns the kind of document of a media type.
-    fn of(media_type: &str) -> Option<Self> {
-        let kinds = media_type.split_once("opendocument.").or_else(|| media_type.split_once("vnd.sun.xml."));
-        let (_, kind) = kinds?;
-        let is = |names: &[&str]| names.iter().any(|name| kind.starts_with(name));
-        if is(&["spreadsheet", "calc"]) {
-            return Some(Self::Workbook);
-        }
-        if is(&["text", "writer"]) {
-            return Some(Self::Text);
-        }
-        is(&["presentation", "graphics", "impress", "draw"]).then_some(Self::Slides)
-    }
-}
-
-/// Returns the kind and the body of an OpenDocument that is a single file; `None` if it is none.
-fn flat_open_document(bytes: &[u8]) -> Option<(OpenDocument, &[u8])> {
-    let place = |of: &str, within: usize| {
-        bytes[..bytes.len().min(within)].windows(of.len()).position(|window| window == of.as_bytes())
-    };
-    let root = place("<office:document ", PDF_MARK_WITHIN_BYTES)?;
-    let media_type = place("office:mimetype=\"", root + FLAT_ROOT_MAX_BYTES)?;
-    let media_type = String::from_utf8_lossy(bytes[media_type..].split(|byte| *byte == b'>').next()?);
-    let kind = OpenDocument::of(&media_type)?;
-    let body = place("<office:body", bytes.len())?;
-    Some((kind, &bytes[body..]))
+/// Returns the body of an OpenDocument that is a single file.
+fn open_document_body(bytes: &[u8]) -> Option<&[u8]> {
+    const BODY: &[u8] = b"<office:body";
+    let at = bytes.windows(BODY.len()).position(|window| window == BODY)?;
+    Some(&bytes[at..])
 }
 
 /// Detects the compound files of Microsoft Office before 2007, of Outlook, and of encrypted later ones.
-fn compound(bytes: &[u8], named: Option<Named>) -> Result<Content<'static>, ExtractError> {
+fn compound(bytes: &[u8], path: &Path) -> Result<Content<'static>, ExtractError> {
     let file = super::mail::open(bytes)?;
     if file.exists("/EncryptedPackage") {
         return Err(ExtractError::Encrypted("Office"));
@@ -376,7 +271,11 @@ fn compound(bytes: &[u8], named: Option<Named>) -> Result<Content<'static>, Extr
     if file.exists("/__properties_version1.0") {
         return Ok(Content::Msg);
     }
-    if file.exists("/Workbook") || file.exists("/Book") || named == Some(Named::Workbook) {
+    let is_workbook_name =
+        path.extension().and_then(|extension| extension.to_str()).is_some_and(|extension| {
+            WORKBOOK_EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(extension))
+        });
+    if file.exists("/Workbook") || file.exists("/Book") || is_workbook_name {
         return Ok(Content::Workbook(Workbook::Xls));
     }
     Err(ExtractError::Binary { kind: "a compound file of no known program", size: bytes.len() as u64 })

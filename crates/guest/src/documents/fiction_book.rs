@@ -6,17 +6,8 @@ use super::output::Writer;
 use super::xml::{event_text, events};
 use super::{ExtractError, Extracted, Format, PAGES_MAX};
 
-/// The range at the start of a file in which its first element is looked for, in bytes.
-const ROOT_WITHIN_BYTES: usize = 1024;
 /// How deep sections begin pages.
 const PAGE_DEPTH: u32 = 2;
-
-/// Returns true if a file is a FictionBook.
-pub(super) fn is_book(bytes: &[u8]) -> bool {
-    let start = &bytes[..bytes.len().min(ROOT_WITHIN_BYTES)];
-    start.windows(12).any(|window| window == b"<FictionBook")
-        && super::text::decode(start).trim_start_matches('\u{feff}').trim_start().starts_with('<')
-}
 
 /// Extracts the text of a book: its title and authors, then its bodies, of which further ones hold the notes.
 pub(super) fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {

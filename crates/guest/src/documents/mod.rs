@@ -478,7 +478,8 @@ fn extract_content(
     bounds: &Bounds,
     nesting: Nesting<'_>,
 ) -> Result<Extracted, ExtractError> {
-    use detect::{Content, OpenDocument};
+    use detect::Content;
+    use domain::text_format::OpenDocument;
     match detect::content(path, bytes)? {
         Content::Pdf => pdf::extract(bytes, bounds, nesting),
         Content::Djvu => guarded("DjVu", || djvu::extract(bytes, bounds)),
