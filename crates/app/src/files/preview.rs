@@ -131,8 +131,9 @@ impl FilePages {
         } else {
             let shown = self.document(user, file, &href, cited.as_ref(), page).await;
             match (shown.map_err(|error| user.failed(error))?, reading) {
+                (Shown::Document(document), _) if !document.pages.is_empty() => Preview::Document(document),
+                (_, Reading::ByMachineOrSource(source)) => source,
                 (Shown::Document(document), _) => Preview::Document(document),
-                (Shown::Unreadable(_), Reading::ByMachineOrSource(source)) => source,
                 (Shown::Unreadable(reason), _) => Preview::None(reason),
             }
         };
