@@ -51,6 +51,10 @@ struct KeysPage {
     form: NewKeyForm,
     /// The secret of the key that was just made, and its name.
     made: Option<(SecretKey, String)>,
+    /// The name of the key that the same form has made before.
+    made_before: Option<String>,
+    /// Identifies the form, so that one that is sent twice makes one key.
+    once: String,
     /// Programs that ask with that key.
     examples: Vec<Example>,
     error: Option<String>,
@@ -67,6 +71,8 @@ pub(crate) struct Keys {
 /// The form of a new key.
 #[derive(Deserialize, Default)]
 pub(crate) struct NewKeyForm {
+    #[serde(default)]
+    once: String,
     #[serde(default)]
     name: String,
     #[serde(default)]
@@ -85,7 +91,7 @@ impl NewKeyForm {
     fn new() -> Self {
         let on = || Some(String::new());
         let [read, ask, files, machine] = [on(), on(), on(), on()];
-        Self { name: String::new(), days: 0, limit: String::new(), read, ask, files, machine }
+        Self { days: 0, read, ask, files, machine, ..Self::default() }
     }
 
     fn permits(&self, permission: Permission) -> bool {
@@ -128,8 +134,13 @@ pub(crate) async fn create(
     let texts = user.visitor.texts;
     let refused = match form.restrictions(&keys.environment) {
         Ok(restrictions) => {
-            match keys.owner.create_key(&user.signed_in.principal, &form.name, restrictions).await {
-                Ok(made) => {
+            let token = domain::hex::decode_array::<16>(&form.once);
+            match keys.owner.create_key(&user.signed_in.principal, &form.name, restrictions, token).await {
+                Ok(None) => {
+                    let page = keys.page(&user, Made::Before(form.name)).await?;
+                    return Ok((StatusCode::CONFLICT, page).into_response());
+                }
+                Ok(Some(made)) => {
                     let examples = examples(texts, &origin::of(&headers), made.key.reveal());
                     return keys.page(&user, Made::Key { secret: made.key, name: form.name, examples }).await;
                 }
@@ -159,16 +170,26 @@ pub(crate) async fn revoke(
 enum Made {
     Nothing,
     Refused(String, NewKeyForm),
-    Key { secret: SecretKey, name: String, examples: Vec<Example> },
+    /// The form was sent before; the name of its key.
+    Before(String),
+    Key {
+        secret: SecretKey,
+        name: String,
+        examples: Vec<Example>,
+    },
 }
 
 impl Keys {
     async fn page(&self, user: &User, made: Made) -> Result<Response, Response> {
-        let (mut form, mut error) = (NewKeyForm::new(), None);
+        let (mut form, mut error, mut made_before) = (NewKeyForm::new(), None, None);
         let (made, examples) = match made {
             Made::Nothing => (None, Vec::new()),
             Made::Refused(reason, refused) => {
                 (form, error) = (refused, Some(reason));
+                (None, Vec::new())
+            }
+            Made::Before(name) => {
+                made_before = Some(name);
                 (None, Vec::new())
             }
             Made::Key { secret, name, examples } => (Some((secret, name)), examples),
@@ -190,7 +211,19 @@ impl Keys {
         });
         let keys = keys.into_iter().rev().map(|key| KeyView::of(texts, key, &used)).collect();
         let (permissions, lives) = (permissions.to_vec(), lives.to_vec());
-        Ok(error::rendered(&KeysPage { frame, keys, permissions, lives, form, made, examples, error }))
+        let once = domain::hex::encode(&self.environment.bytes::<16>());
+        Ok(error::rendered(&KeysPage {
+            frame,
+            keys,
+            permissions,
+            lives,
+            form,
+            made,
+            made_before,
+            once,
+            examples,
+            error,
+        }))
     }
 }
 

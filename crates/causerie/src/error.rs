@@ -39,6 +39,8 @@ impl From<AdminError> for CliError {
             AdminError::Key(KeyError::NotFound) => "NO_SUCH_KEY",
             AdminError::Key(KeyError::NoLicence) => "NO_LICENCE",
             AdminError::Key(KeyError::TooMany) => "TOO_MANY_KEYS",
+            // The ids of keys that operators create are random.
+            AdminError::Key(KeyError::AlreadyCreated) => "DATABASE_FAILED",
             AdminError::Key(KeyError::Ended) => "INVALID_DATE",
             AdminError::Key(KeyError::Store(error)) | AdminError::Store(error) => store(error),
             AdminError::Workspace(_) => "WORKSPACE_FAILED",

@@ -2,9 +2,10 @@
 
 use domain::audit::AuditAction;
 use domain::credits::Balance;
-use domain::id::KeyId;
+use domain::id::{AccountId, KeyId};
 use domain::key::SecretKey;
 use domain::time::Timestamp;
+use sha2::{Digest, Sha256};
 use store::accounts::{self, Account};
 use store::audit::{self, AuditEntry};
 pub use store::credits::{LEDGER_PAGE_MAX, LedgerEntry};
@@ -44,7 +45,8 @@ impl Owner {
         Ok(self.store.read(move |tx| keys::list(tx, account)).await?)
     }
 
-    /// Creates a key. The secret cannot be shown again later.
+    /// Creates a key. The secret cannot be shown again later. `None` if a key was already created with the same token, which
+    /// identifies the form that asks for it.
     ///
     /// # Errors
     /// [`PublicCode::BadRequest`] for a name or restriction that is invalid.
@@ -53,7 +55,8 @@ impl Owner {
         principal: &Principal,
         name: &str,
         restrictions: KeyRestrictions,
-    ) -> Result<CreatedKey, UseCaseError> {
+        token: Option<[u8; 16]>,
+    ) -> Result<Option<CreatedKey>, UseCaseError> {
         signed_in(principal)?;
         let name = key_name(name).ok_or_else(|| UseCaseError::invalid("the name of a key is invalid"))?;
         if restrictions.spending_limit.is_some_and(|limit| !(1..=GRANT_MAX).contains(&limit.0)) {
@@ -61,9 +64,11 @@ impl Owner {
         }
         let now = self.environment.now();
         let key = SecretKey::from_random(self.environment.bytes());
+        let account = principal.account();
+        let bits = token.map_or_else(|| self.environment.bits(), |token| key_bits(account, token));
         let new = NewKey {
-            id: KeyId::from_random(self.environment.bits()),
-            account: principal.account(),
+            id: KeyId::from_random(bits),
+            account,
             user: principal.user(),
             name: name.to_owned(),
             fingerprint: key.fingerprint(),
@@ -81,8 +86,11 @@ impl Owner {
                 &entry(&account, now, AuditAction::CreateKey, id, &new.name),
             )?)
         });
-        created.await.map_err(refused)?;
-        Ok(CreatedKey { id, key })
+        match created.await {
+            Ok(()) => Ok(Some(CreatedKey { id, key })),
+            Err(KeyError::AlreadyCreated) => Ok(None),
+            Err(error) => Err(refused(error)),
+        }
     }
 
     /// Revokes a key of the account.
@@ -161,11 +169,21 @@ fn signed_in(principal: &Principal) -> Result<(), UseCaseError> {
     if principal.session_id().is_some() { Ok(()) } else { Err(no_session()) }
 }
 
+/// Returns the bits of the id of a key that a form asks for. A form of another account has another one.
+fn key_bits(account: AccountId, token: [u8; 16]) -> u128 {
+    let mut digest = Sha256::new_with_prefix(b"key of a form");
+    digest.update(account.bits().to_be_bytes());
+    digest.update(token);
+    let digest: [u8; 32] = digest.finalize().into();
+    let (bits, _) = digest.split_first_chunk::<16>().expect("a digest has 32 bytes");
+    u128::from_be_bytes(*bits)
+}
+
 fn refused(error: KeyError) -> UseCaseError {
     match error {
         KeyError::NotFound => UseCaseError::new(PublicCode::NotFound, error),
         KeyError::NoLicence => UseCaseError::new(PublicCode::Forbidden, error),
-        KeyError::Ended | KeyError::TooMany => UseCaseError::invalid(error),
+        KeyError::Ended | KeyError::TooMany | KeyError::AlreadyCreated => UseCaseError::invalid(error),
         KeyError::Store(error) => error.into(),
     }
 }
@@ -185,7 +203,7 @@ fn entry(account: &Account, at: Timestamp, action: AuditAction, key: KeyId, deta
 #[cfg(test)]
 mod tests {
     use domain::account::{Licence, Role};
-    use domain::id::{AccountId, SessionId, UserId};
+    use domain::id::{SessionId, UserId};
 
     use super::*;
 

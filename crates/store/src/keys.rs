@@ -94,6 +94,9 @@ pub enum KeyError {
     Ended,
     #[error("the account has too many keys")]
     TooMany,
+    /// A key of this id was created before.
+    #[error("the key was already created")]
+    AlreadyCreated,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -101,18 +104,23 @@ pub enum KeyError {
 /// Creates a key.
 ///
 /// # Errors
-/// [`KeyError::NoLicence`], [`KeyError::TooMany`], [`KeyError::Ended`], and [`KeyError::NotFound`] when there is no such account.
+/// [`KeyError::NoLicence`], [`KeyError::TooMany`], [`KeyError::Ended`], [`KeyError::AlreadyCreated`], also if it was revoked since, and
+/// [`KeyError::NotFound`] when there is no such account.
 pub fn create(tx: &mut dyn Sql, new: &NewKey) -> Result<(), KeyError> {
     tx.lock("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![new.account])?;
-    let (licence_until, keys) = tx
+    let (licence_until, keys, same) = tx
         .one(
             "SELECT a.licence_until,
-                (SELECT count(*) FROM keys k WHERE k.account_id = a.id AND k.revoked_at IS NULL)
+                (SELECT count(*) FROM keys k WHERE k.account_id = a.id AND k.revoked_at IS NULL),
+                (SELECT count(*) FROM keys k WHERE k.id = $2)
              FROM accounts a WHERE a.id = $1",
-            params![new.account],
-            |row| Ok((row.opt_time(0)?, row.int(1)?)),
+            params![new.account, new.id],
+            |row| Ok((row.opt_time(0)?, row.int(1)?, row.int(2)?)),
         )?
         .ok_or(KeyError::NotFound)?;
+    if same > 0 {
+        return Err(KeyError::AlreadyCreated);
+    }
     if !(Licence { until: licence_until }).active(new.now) {
         return Err(KeyError::NoLicence);
     }

@@ -2,7 +2,7 @@
 
 use conformance::{NewAccount, poll};
 
-use crate::browser::{Browser, PASSWORD, Page, Stage, attribute};
+use crate::browser::{Browser, PASSWORD, Page, Stage, account_with_password, attribute};
 use crate::conversations::{ask, completed};
 
 #[test]
@@ -79,6 +79,31 @@ fn a_key_with_wrong_fields_is_not_made() {
         assert!(page.contains("role=\"alert\"") && !page.contains("id=\"secret\""), "{page}");
     }
     assert!(!browser.get("/keys").expect_page(200).contains("refused"));
+}
+
+#[test]
+fn a_form_that_is_sent_again_makes_no_second_key() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    let once = |page: &str| attribute(page, "name=\"once\"", "value");
+    let first = once(&browser.get("/keys").expect_page(200));
+    let fields = [("once", first.as_str()), ("name", "Script of Ada"), ("read", "on")];
+    let made = browser.post("/keys", &fields).expect_page(200);
+    assert!(made.contains("id=\"secret\"") && once(&made) != first, "{made}");
+    let again = browser.post("/keys", &fields).expect_page(409);
+    assert!(again.contains("was made already") && again.contains("shown once"), "{again}");
+    assert!(!again.contains("id=\"secret\""), "{again}");
+    assert_eq!(again.matches("<h2>Script of Ada</h2>").count(), 1, "{again}");
+    // Nor once it is revoked.
+    browser.post(&attribute(&again, "/revoke", "action"), &[]).expect_redirect("/keys");
+    browser.post("/keys", &fields).expect_page(409);
+    // The form of that page makes another one, and another account's is its own.
+    let next = once(&again);
+    browser.post("/keys", &[("once", next.as_str()), ("name", "Second"), ("read", "on")]).expect_page(200);
+    let other = account_with_password(&stage.service);
+    let stranger = Browser::new(&stage.service);
+    stranger.sign_in(&other.email, PASSWORD).expect_redirect("/");
+    stranger.post("/keys", &fields).expect_page(200);
 }
 
 #[test]
