@@ -12,13 +12,14 @@ use bytes::Bytes;
 use control::conversations::{ConversationSummary, Message, Question, ShownBranch};
 use control::live::{PartKind, Snapshot};
 use control::{Answers, Conversations, Principal, UseCaseError};
-use domain::citation::Place;
+use domain::citation::{Piece, Place, pieces};
 use domain::id::ConversationId;
 use futures_util::stream;
 use http_common::{Until, attachment};
 use serde_json::json;
 
 use crate::assets::Addresses;
+use crate::cited::place_in_words;
 use crate::conversation::{self, Exchange, Pages};
 use crate::error;
 use crate::shown_time::ShownTime;
@@ -107,6 +108,7 @@ impl Pages {
             conversations: self.conversations.clone(),
             answers: self.answers.clone(),
             principal: principal.clone(),
+            texts: user.visitor.texts,
             id,
             branch,
             format,
@@ -136,6 +138,7 @@ struct Export {
     conversations: Conversations,
     answers: Answers,
     principal: Principal,
+    texts: Texts,
     id: ConversationId,
     /// The branch that is sent. The export is aborted if another one is shown meanwhile.
     branch: ShownBranch,
@@ -184,12 +187,14 @@ impl Export {
                 format!("{separator}{message}")
             }
             (Message::Answer(stored), format) => {
-                let snapshot = self.answers.snapshot_of(&self.principal, *stored);
+                let live = self.answers.live_of(&self.principal, *stored);
+                let snapshot = live.snapshot();
                 let sources: Vec<_> = sources(&snapshot).into_iter().collect();
-                let text: String = snapshot.text.segments().iter().map(|segment| segment.text()).collect();
                 match format {
-                    Format::Markdown => answer_markdown(&text, &sources),
+                    Format::Markdown => answer_markdown(self.texts, &live.marked_text(), &sources),
                     Format::Json => {
+                        let text: String =
+                            snapshot.text.segments().iter().map(|segment| segment.text()).collect();
                         let sources: Vec<_> =
                             sources.iter().map(|(number, place)| source_json(*number, place)).collect();
                         format!(
@@ -229,21 +234,49 @@ fn question_markdown(question: &Question) -> String {
     text
 }
 
-fn answer_markdown(text: &str, sources: &[(u32, Place)]) -> String {
+/// Returns an answer with its marks, and the places that they cite. A list would number them anew.
+fn answer_markdown(texts: Texts, text: &str, sources: &[(u32, Place)]) -> String {
     let mut whole = format!("\n{}\n", text.trim());
-    for (number, place) in sources {
+    let is_marked =
+        |number: u32| pieces(text).any(|piece| matches!(piece, Piece::Mark(mark) if mark.number == number));
+    let mut marked = sources.iter().filter(|(number, _)| is_marked(*number)).peekable();
+    if marked.peek().is_none() {
+        return whole;
+    }
+    let _ = write!(whole, "\n## {}\n", texts.get("sources"));
+    for (number, place) in marked {
         let shown = match place {
-            Place::File { path, page: Some(page), page_name, .. } => {
-                let name = page_name.as_ref().map(|name| format!(" (`{name}`)")).unwrap_or_default();
-                format!("`{path}`, {page}{name}")
-            }
-            Place::File { path, .. } => format!("`{path}`"),
+            Place::File { path, .. } => match place_in_words(texts, place).as_str() {
+                "" => code_span(path),
+                words => format!("{}, {}", code_span(path), escaped(words)),
+            },
             Place::Web { url, .. } => format!("<{url}>"),
         };
-        let _ = write!(whole, "\n{number}. {shown}");
+        let _ = write!(whole, "\n[{number}] {shown}\n");
     }
-    whole.push('\n');
     whole
+}
+
+/// Returns a text as code, which may have backticks in it.
+fn code_span(text: &str) -> String {
+    let longest = text.split(|letter| letter != '`').map(str::len).max().unwrap_or_default();
+    if longest == 0 {
+        return format!("`{text}`");
+    }
+    let fence = "`".repeat(longest + 1);
+    format!("{fence} {text} {fence}")
+}
+
+/// Returns words in which nothing acts as Markdown or HTML, without the marks that isolate directions of letters.
+fn escaped(words: &str) -> String {
+    let mut out = String::with_capacity(words.len());
+    for letter in words.chars().filter(|letter| !matches!(letter, '\u{2066}'..='\u{2069}')) {
+        if "\\`*_[]<>&#|~!".contains(letter) {
+            out.push('\\');
+        }
+        out.push(letter);
+    }
+    out
 }
 
 fn source_json(number: u32, place: &Place) -> serde_json::Value {
@@ -276,8 +309,25 @@ mod tests {
     }
 
     #[test]
-    fn sources_follow_the_answer() {
-        let place = Place::File { path: "/a.pdf".to_owned(), page: Some(2), lines: None, page_name: None };
-        assert_eq!(answer_markdown("Five.", &[(1, place)]), "\nFive.\n\n1. `/a.pdf`, 2\n");
+    fn sources_follow_the_answer_under_the_numbers_of_its_marks() {
+        let texts = Texts(crate::language::Language::English);
+        let file = |path: &str, page, name: Option<&str>| Place::File {
+            path: path.to_owned(),
+            page,
+            lines: None,
+            page_name: name.map(str::to_owned),
+        };
+        let sources = [
+            (1, file("/a.pdf", Some(2), None)),
+            (4, file("/unmarked.pdf", None, None)),
+            (9, file("/b `c`.zip", Some(1), Some("notes_<b>.txt"))),
+            (10, Place::Web { url: "https://example.org/".to_owned(), title: "Example".to_owned() }),
+        ];
+        assert_eq!(
+            answer_markdown(texts, "Five [1]. Six [9] [10]. `[4]`", &sources),
+            "\nFive [1]. Six [9] [10]. `[4]`\n\n## Sources\n\n[1] `/a.pdf`, page 2\n\n\
+             [9] `` /b `c`.zip ``, notes\\_\\<b\\>.txt\n\n[10] <https://example.org/>\n"
+        );
+        assert_eq!(answer_markdown(texts, "Nothing.", &[]), "\nNothing.\n");
     }
 }

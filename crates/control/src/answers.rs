@@ -134,9 +134,14 @@ impl Answers {
     /// not in memory.
     #[must_use]
     pub fn snapshot_of(&self, principal: &Principal, stored: StoredAnswer) -> Arc<Snapshot> {
+        self.live_of(principal, stored).snapshot()
+    }
+
+    /// Returns a stored answer of the principal's account, as the one that is in memory if it is.
+    #[must_use]
+    pub fn live_of(&self, principal: &Principal, stored: StoredAnswer) -> Arc<LiveAnswer> {
         let live = self.live.find(stored.id).ok();
         live.unwrap_or_else(|| Arc::new(LiveAnswer::new(meta(principal.account(), &stored), stored.answer)))
-            .snapshot()
     }
 
     /// Follows an answer until its end.

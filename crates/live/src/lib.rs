@@ -121,6 +121,17 @@ impl LiveAnswer {
         shot
     }
 
+    /// Returns the text so far: Markdown with its citation marks.
+    #[must_use]
+    pub fn marked_text(&self) -> String {
+        let state = self.lock();
+        let texts = state.answer.parts.iter().filter_map(|part| match &part.body {
+            Body::Text(markdown) => Some(markdown.trim_end()),
+            Body::Reasoning(_) | Body::Run(_) | Body::File { .. } => None,
+        });
+        texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
+    }
+
     /// Returns its approximate memory in bytes, including the forms created for its readers.
     pub fn size_bytes(&self) -> usize {
         /// The forms of the text: original, displayed, HTML, and the latter two encoded for requests and for

@@ -123,7 +123,10 @@ fn a_conversation_is_exported() {
     let text = markdown.text();
     assert!(text.starts_with("# When is the rent due?\n"), "{text}");
     assert!(text.contains("> When is the rent due?\n> # <b>\n") && text.contains("**fifth**"), "{text}");
-    assert!(text.contains("1. `/uploads/lease.txt`"), "{text}");
+    assert!(text.contains("It is due on the **fifth** [1].\n"), "{text}");
+    assert!(text.ends_with("\n## Sources\n\n[1] `/uploads/lease.txt`, line 1\n"), "{text}");
+    let in_czech = browser.with("accept-language", "cs").get(&format!("{path}/export.md")).text();
+    assert!(in_czech.ends_with("\n## Zdroje\n\n[1] `/uploads/lease.txt`, řádek 1\n"), "{in_czech}");
     let exported: Value = browser.get(&format!("{path}/export.json")).json();
     assert_eq!(exported["chat"]["title"], "When is the rent due?");
     assert_eq!(exported["messages"][0]["role"], "USER");
