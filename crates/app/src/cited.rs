@@ -11,6 +11,7 @@ use domain::citation::{PageKind, Place};
 use domain::id::{ConversationId, MessageId};
 use domain::time::Timestamp;
 
+use crate::cells::separated;
 use crate::error;
 use crate::links::{file_href, names_of, own_href, shown_name};
 use crate::paths;
@@ -260,7 +261,7 @@ fn citation(snapshot: &Snapshot, number: u32) -> Option<&Citation> {
 /// Returns the beginning of a passage without blank lines, cut between words.
 fn excerpt(passage: &str) -> String {
     let lines = passage.lines().map(str::trim_end).filter(|line| !line.is_empty());
-    let passage = lines.collect::<Vec<_>>().join("\n").trim_start().to_owned();
+    let passage = separated(lines.collect::<Vec<_>>().join("\n").trim_start());
     let Some((end, _)) = passage.char_indices().nth(CARD_MAX_CHARS) else { return passage };
     let cut = &passage[..end];
     let cut = cut.rsplit_once(char::is_whitespace).map_or(cut, |(words, _)| words);
@@ -270,6 +271,11 @@ fn excerpt(passage: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cells_of_a_passage_are_apart() {
+        assert_eq!(excerpt("Tenant\tRent\nOakmoor\t2310\n"), "Tenant | Rent\nOakmoor | 2310");
+    }
 
     #[test]
     fn a_long_passage_is_cut_between_words() {

@@ -11,6 +11,7 @@ mod answer_html;
 mod ask;
 mod assets;
 mod browser;
+mod cells;
 mod choices;
 mod cited;
 mod composer;

@@ -37,6 +37,8 @@ pub(super) struct DocumentView {
 /// A page, or a document without pages.
 pub(super) struct PageView {
     number: Option<u32>,
+    /// The name of the file in an archive.
+    inner: Option<String>,
     pub(super) title: Option<String>,
     pub(super) picture: Option<Picture>,
     pub(super) text: MarkedText,
@@ -48,7 +50,15 @@ pub(super) struct PageView {
 
 impl PageView {
     fn new(number: Option<u32>, title: Option<String>) -> Self {
-        Self { number, title, picture: None, text: MarkedText::default(), sheet: None, is_cited: false }
+        Self {
+            number,
+            inner: None,
+            title,
+            picture: None,
+            text: MarkedText::default(),
+            sheet: None,
+            is_cited: false,
+        }
     }
 
     /// Returns true of the page with the cited passage, if no part of its picture shows it.
@@ -174,9 +184,14 @@ fn view(
     if let Some(cited) = cited {
         mark(&mut pages, cited, preview.marks);
     }
-    if preview.unit == "sheet" {
-        for page in &mut pages {
+    for page in &mut pages {
+        let is_sheet = |name: &str| PageKind::of(name) == PageKind::Sheet;
+        if preview.unit == "sheet" {
             page.sheet = Some(Sheet::of(&page.text));
+        } else if let Some(name) = page.inner.as_deref().filter(|name| is_sheet(name)) {
+            page.sheet = Some(Sheet::of(&page.text).without_heading(name));
+        } else {
+            page.text.separate_cells();
         }
     }
     let is_sheet_cut = pages.iter().filter_map(|page| page.sheet.as_ref()).any(|sheet| sheet.is_cut);
@@ -233,7 +248,8 @@ fn add_texts(pages: &mut Vec<PageView>, texts: Texts, unit: &str, found: Vec<Pre
                 let title = texts.with(key, "page", page.to_string());
                 text.name.as_ref().map_or(title.clone(), |name| format!("{title} · {}", shown_name(name)))
             });
-            pages.push(PageView::new(text.page, title));
+            let inner = text.name.clone().filter(|_| unit == "file");
+            pages.push(PageView { inner, ..PageView::new(text.page, title) });
             pages.len() - 1
         });
         let shown = &mut pages[at].text.before;

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::cells::CellSeparator;
+
 /// The fewest characters without white space that are searched for: fewer stand anywhere.
 const SOUGHT_MIN_CHARS: usize = 8;
 
@@ -43,6 +45,14 @@ impl MarkedText {
         let mut rest = text[start..].match_indices('\n').map(|(at, _)| start + at);
         let end = rest.nth(last.saturating_sub(first)).unwrap_or(text.len());
         Self::split(&text, start..end)
+    }
+
+    /// Shows the cells of its rows apart.
+    pub(super) fn separate_cells(&mut self) {
+        let mut separator = CellSeparator::default();
+        for piece in [&mut self.before, &mut self.marked, &mut self.after] {
+            *piece = separator.separate(piece);
+        }
     }
 
     fn split(text: &str, range: Range<usize>) -> Self {

@@ -47,6 +47,14 @@ impl Sheet {
         }
         sheet
     }
+
+    /// Removes a first row that is a heading alone, which the page has already.
+    pub(super) fn without_heading(mut self, heading: &str) -> Self {
+        if self.rows.first().is_some_and(|row| row.cells == [heading] && !row.is_cited) {
+            self.rows.remove(0);
+        }
+        self
+    }
 }
 
 #[cfg(test)]
@@ -63,6 +71,8 @@ mod tests {
         assert_eq!(rows, expected.map(|(cells, is_cited)| (cells.to_owned(), is_cited)));
         let first: Vec<_> = sheet.rows.iter().map(|row| row.is_first_cited).collect();
         assert_eq!(first, [false, true, false, false]);
+        let headed = Sheet::of(&MarkedText::plain("a.xlsx\n\nUnit\tRent\n".to_owned()));
+        assert_eq!(headed.without_heading("a.xlsx").rows.len(), 1);
         let unmarked = Sheet::of(&MarkedText::plain("a\tb\nc\td".to_owned()));
         assert!(unmarked.rows.len() == 2 && unmarked.rows.iter().all(|row| !row.is_cited));
     }

@@ -196,6 +196,39 @@ fn a_citation_leads_to_the_text_of_a_document_whose_file_is_a_text_with_marks() 
 }
 
 #[test]
+fn cells_of_tables_are_shown_apart() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    upload(&browser, "prices.xlsx");
+    browser.upload(
+        "/uploads",
+        &[("page.html", b"<table><tr><td>Oakmoor Dental Practice</td><td>2310</td></tr></table>")],
+    );
+    let archive = browser.get("/files/uploads?archive").body;
+    browser.upload("/uploads", &[("both.zip", &archive)]).expect_redirect("/files/uploads");
+    for (name, first_page, number, target) in [
+        ("both.zip", 2, 2, "<tr class=\"cited\" id=\"cited\"><td>"),
+        ("page.html", 1, 1, "<mark id=\"cited\">Oakmoor Dental Practice | 2310</mark>"),
+    ] {
+        let read = json!({ "path": format!("/uploads/{name}"), "first_page": first_page });
+        stage.vendor.will([Say::Call { tool: "read".to_owned(), arguments: read }]);
+        stage.vendor.will([Say::text(&format!("It says so [{number}]."))]);
+        let answer = completed(&browser, &ask(&browser, "What does it cost?"));
+        let href = attribute(&answer, &format!("data-citation=\"c{number}\""), "href").replace("&amp;", "&");
+        let card = browser
+            .get(&format!("{}{number}", attribute(&answer, "data-cards", "data-cards")))
+            .expect_page(200);
+        assert!(card.contains(" | ") && !card.contains('\t'), "{name}: {card}");
+        let page = browser.get(href.trim_end_matches("#cited")).expect_page(200);
+        assert!(page.contains(target), "{name}: {page}");
+    }
+    let page = browser.get("/files/uploads/both.zip?view").expect_page(200);
+    let table = page.split("<table class=\"values\">").nth(1).expect("a table");
+    assert!(table.starts_with("<tbody>\n<tr><td>Služba</td>"), "{page}");
+    assert!(page.contains("Oakmoor Dental Practice | 2310"), "{page}");
+}
+
+#[test]
 fn a_cited_text_of_an_image_stands_above_the_document() {
     let stage = Stage::new();
     let browser = stage.signed_in();
