@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use workspace::{AskedPath, FileName, NameError, Uploaded, Workspace, WorkspaceError};
 
 use super::FilePages;
-use super::folder::folder_href;
+use super::folder::{RefusedFolder, folder_href};
 use crate::error;
 use crate::texts::Texts;
 use crate::visit::User;
@@ -127,7 +127,11 @@ pub(super) fn refused(texts: Texts, error: WorkspaceError) -> (StatusCode, Strin
     let key = match error {
         WorkspaceError::Empty => "files-empty-file",
         WorkspaceError::AlreadyExists => "files-exists",
-        WorkspaceError::InvalidName(_) | WorkspaceError::InvalidPath(_) => "files-bad-name",
+        WorkspaceError::InvalidName(NameError::Missing) => "files-no-name",
+        WorkspaceError::InvalidName(NameError::TooLong) => "files-long-name",
+        WorkspaceError::InvalidName(NameError::NotAllowed) | WorkspaceError::InvalidPath(_) => {
+            "files-bad-name"
+        }
         WorkspaceError::QuotaExceeded => "files-full",
         other => {
             let error = UseCaseError::from(other);
@@ -166,7 +170,9 @@ pub(crate) async fn create_folder(
         Err(error) => {
             let folder = AskedPath::from_text(&new.folder)
                 .map_err(|error| user.failed(WorkspaceError::from(error)))?;
-            pages.folder(&user, &workspace, &folder, 1, Some(refused(texts, error))).await
+            let (status, reason) = refused(texts, error);
+            let refused = RefusedFolder { status, reason, name: new.name };
+            pages.folder(&user, &workspace, &folder, 1, Some(refused)).await
         }
     }
 }

@@ -58,18 +58,27 @@ struct FolderPage {
     total: String,
     previous: Option<usize>,
     next: Option<usize>,
-    error: Option<String>,
+    refused: Option<RefusedFolder>,
+}
+
+/// A new folder that was refused: its form is shown again.
+pub(super) struct RefusedFolder {
+    pub(super) status: StatusCode,
+    /// The reason in words.
+    pub(super) reason: String,
+    /// The name as it was typed.
+    pub(super) name: String,
 }
 
 impl FilePages {
-    /// Shows a page of a folder's entries, counted from 1, with the reason why a change of it was refused.
+    /// Shows a page of a folder's entries, counted from 1, with the form of a new folder in it that was refused.
     pub(super) async fn folder(
         &self,
         user: &User,
         workspace: &Workspace,
         asked: &AskedPath,
         page: usize,
-        refused: Option<(StatusCode, String)>,
+        refused: Option<RefusedFolder>,
     ) -> Result<Response, Response> {
         let texts = user.visitor.texts;
         // A folder may have very many entries. Few are listed at once.
@@ -83,7 +92,7 @@ impl FilePages {
         let page = page.clamp(1, total.div_ceil(SHOWN_MAX).max(1));
         let shown = listing.entries.into_iter().skip((page - 1) * SHOWN_MAX).take(SHOWN_MAX);
         let path = listing.path.to_string();
-        let (status, error) = refused.unzip();
+        let status = refused.as_ref().map(|refused| refused.status);
         let page = FolderPage {
             frame,
             crumbs: crumbs(texts, &listing.path),
@@ -94,7 +103,7 @@ impl FilePages {
             total: texts.with("files-count", "count", total),
             previous: (page > 1).then(|| page - 1),
             next: (page * SHOWN_MAX < total).then_some(page + 1),
-            error,
+            refused,
         };
         let rendered = error::rendered(&page);
         Ok(match status {

@@ -95,14 +95,43 @@ fn files_of_one_name_are_told_apart_by_their_folders() {
 }
 
 #[test]
+fn names_of_blanks_and_marks_are_visible() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    for name in [" ", "a\u{202e}fdp.txt"] {
+        browser.upload("/uploads", &[(name, b"The rent is due.")]).expect_redirect("/files/uploads");
+    }
+    let page = browser.get("/files/uploads").expect_page(200);
+    let link = page.split("href=\"/files/uploads/%20?view\"").nth(1).expect("a link");
+    assert!(link.split("</a>").next().unwrap_or_default().contains(">\u{2423}<"), "{page}");
+    assert!(page.contains(">a\u{fffd}fdp.txt<"), "{page}");
+    let file = browser.get("/files/uploads/%20?view").expect_page(200);
+    assert!(file.contains("<h1 dir=\"auto\">\u{2423}</h1>"), "{file}");
+    let chosen = browser.get("/?file=%2Fuploads%2F%20").expect_page(200);
+    assert!(chosen.contains(">\u{2423}<"), "{chosen}");
+}
+
+#[test]
 fn a_refused_change_says_why_and_changes_nothing() {
     let stage = Stage::new();
     let browser = stage.signed_in();
-    for (name, status) in [("..", 400), ("a/b", 400), ("", 400)] {
+    let long = "á".repeat(200);
+    browser.upload("/uploads", &[("taken", b"x")]).expect_redirect("/files/uploads");
+    for (name, status, reason) in [
+        ("..", 400, "cannot be used: it has a slash"),
+        ("a/b", 400, "cannot be used: it has a slash"),
+        (" ", 400, "cannot be used: it is empty"),
+        (&long, 400, "cannot be used: it is longer than 255 bytes"),
+        ("taken", 409, "exists already"),
+    ] {
         let page =
             browser.post("/workspace/folder", &[("folder", "/uploads"), ("name", name)]).expect_page(status);
-        assert!(page.contains("role=\"alert\"") && page.contains("cannot be used"), "{name}: {page}");
+        let form = page.split("<details class=\"more\" open>").nth(1).expect("the form is open");
+        let form = form.split("</form>").next().unwrap_or_default();
+        assert!(form.contains("role=\"alert\"") && form.contains(reason), "{name}: {form}");
+        assert!(form.contains(&format!("value=\"{name}\"")), "what was typed stays: {form}");
     }
+    browser.post("/workspace/delete", &[("path", "/uploads/taken")]).expect_redirect("/files/uploads");
     let none = browser.upload("/uploads", &[("", b"")]).expect_page(400);
     assert!(none.contains("Choose a file first."), "{none}");
     assert!(browser.upload("/uploads", &[("x.txt", b"")]).expect_page(400).contains("The file is empty."));
