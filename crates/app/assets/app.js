@@ -186,12 +186,41 @@ const writeDrafts = (drafts) => {
     window.sessionStorage.setItem(DRAFTS, JSON.stringify([...drafts].slice(-DRAFTS_MAX)));
   } catch { /* The browser keeps nothing, or its room is full. */ }
 };
+// The questions of this tab that were accepted, as digests. A browser that goes back or loads a page again puts them into the box.
+const ASKED = DRAFTS.replace("drafts:", "asked:");
+const words = (text) => text.replace(/\s+/gu, " ").trim();
+const askedAs = (text) => [...words(text)].reduce((hash, letter) => Math.imul(hash ^ letter.codePointAt(), 0x01000193), 0x811c9dc5);
+const readAsked = () => {
+  try {
+    return JSON.parse(window.sessionStorage.getItem(ASKED)) ?? [];
+  } catch {
+    return [];
+  }
+};
+const writeAsked = (asked) => {
+  try {
+    window.sessionStorage.setItem(ASKED, JSON.stringify(asked.slice(-DRAFTS_MAX)));
+  } catch { /* As above. */ }
+};
 let keepsDrafts = true;
 const keepDraft = (form) => {
   const input = form.querySelector("textarea");
-  // A page that answers a form has what was sent with it.
-  if (!input.value) input.value = readDrafts().get(form.action) ?? "";
+  let isTyped = false;
+  input.addEventListener("input", () => { isTyped = true; });
+  const restore = () => {
+    // A page that answers a form has what was sent with it.
+    if (input.value !== input.defaultValue && readAsked().includes(askedAs(input.value))) input.value = "";
+    if (!input.value) input.value = readDrafts().get(form.action) ?? "";
+  };
+  restore();
+  // Browsers restore boxes before this, and whole pages that they have kept.
+  window.addEventListener("pageshow", ({ persisted }) => {
+    if (persisted || !isTyped) restore();
+    if (persisted) isTyped = false;
+  });
   const keep = () => {
+    // Whoever types a question anew may ask it again.
+    if (isTyped) writeAsked(readAsked().filter((asked) => asked !== askedAs(input.value)));
     const kept = readDrafts();
     kept.delete(form.action);
     if (keepsDrafts && input.value.trim() && input.value.length <= DRAFT_CHARACTERS_MAX) kept.set(form.action, input.value);
@@ -203,11 +232,12 @@ const keepDraft = (form) => {
 const forgetDrafts = () => {
   keepsDrafts = false;
   writeDrafts(new Map());
+  writeAsked([]);
 };
 // A question that is on its page was accepted.
 const forgetAsked = (conversation) => {
-  const words = (text) => text.replace(/\s+/gu, " ").trim();
   const asked = words([...conversation.querySelectorAll(".said")].at(-1)?.textContent ?? "");
+  if (asked) writeAsked([...readAsked().filter((known) => known !== askedAs(asked)), askedAs(asked)]);
   writeDrafts(new Map([...readDrafts()].filter(([, text]) => words(text) !== asked)));
 };
 

@@ -268,6 +268,37 @@ fn code_is_copied_by_itself() {
 }
 
 #[test]
+fn a_question_that_was_asked_comes_back_as_no_draft() {
+    let stage = Stage::signed_in(desktop(false, "en"));
+    let browser = &stage.browser;
+    let draft = || browser.run("return document.querySelector('.composer textarea').value", &[]);
+    stage.open("/");
+    stage.vendor.will([Say::text("On the fifth.")]);
+    browser.write(&browser.find(".home textarea"), "When is the rent due?");
+    browser.press(Key::Enter);
+    let _ = browser.find("main.conversation[data-state=idle]");
+    let goes = |how: &str| {
+        browser.run(&format!("window.isOld = true; {how}"), &[]);
+        conformance::poll::until("another page", || {
+            let is_there = "return !window.isOld && document.readyState === 'complete' && !!document.querySelector('main.home')";
+            (browser.run(is_there, &[]) == true).then_some(())
+        });
+    };
+    goes("window.history.back()");
+    assert_eq!(draft(), "", "after going back");
+    goes("window.location.reload()");
+    assert_eq!(draft(), "", "after loading it again");
+    goes("window.location.assign('/')");
+    assert_eq!(draft(), "", "in a new conversation");
+    // A question that is typed again is kept.
+    browser.write(&browser.find(".home textarea"), "When is the rent due?");
+    stage.open("/files");
+    stage.open("/");
+    assert_eq!(draft(), "When is the rent due?");
+    stage.assert_quiet();
+}
+
+#[test]
 fn an_answer_is_stopped() {
     in_each_view(|stage| {
         let browser = &stage.browser;
