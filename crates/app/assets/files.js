@@ -129,12 +129,11 @@ const uploadHere = (form) => {
   };
   const focusNext = () => (list.querySelector(".remove") ?? picker).focus();
   const queue = uploadQueue(form.dataset, focusNext, noteCancelled);
-  list.after(queue.button);
+  list.after(queue.tally, queue.button);
   const addLine = (text) => {
     const line = document.createElement("li");
     line.append(text);
     list.append(line);
-    list.scrollTop = list.scrollHeight;
     return line;
   };
   const fail = (line, reason) => {
@@ -144,24 +143,34 @@ const uploadHere = (form) => {
     note.textContent = reason;
     line.append(note);
   };
-  const upload = async ({ file, folders }) => {
-    const name = shownName([...folders, file.name].join("/"));
+  const add = ({ file, folders }) => {
+    const name = [...folders, file.name].map(shownName).join("/");
     const line = addLine(name);
-    const { bar, removeButton, sending } = queue.showProgress(line, name);
-    try {
-      await send(file, { destination: within(destination, folders) }, form.dataset.failed, ...sending);
-      bar.value = 1;
-    } catch (reason) {
-      if (reason === CANCELLED) {
-        line.remove();
-        noteCancelled();
-        focusNext();
-      } else {
-        fail(line, reason);
+    const { begin, end, signal, sending } = queue.addUpload(line, name);
+    const leave = () => {
+      end();
+      line.remove();
+      noteCancelled();
+    };
+    const sendFile = async () => {
+      begin();
+      // Those that run are in view.
+      list.scrollTop = line.offsetTop - list.offsetTop - list.clientHeight / 2;
+      try {
+        await send(file, { destination: within(destination, folders) }, form.dataset.failed, ...sending);
+        // Of those that failed, no full bar stays.
+        end({ isStored: true, keepsBar: true });
+      } catch (reason) {
+        if (reason === CANCELLED) {
+          leave();
+          focusNext();
+        } else {
+          end();
+          fail(line, reason);
+        }
       }
-    } finally {
-      removeButton();
-    }
+    };
+    return { signal, leave, send: sendFile };
   };
   const take = async (files) => {
     if (files.length === 0) return;
@@ -175,7 +184,7 @@ const uploadHere = (form) => {
       fail(addLine(""), form.dataset.tooMany);
       return;
     }
-    await queue.run(files, destination, upload);
+    await queue.run(files, destination, add);
     // Others still run.
     if (queue.isRunning()) return;
     if (isWhole) say(form.dataset.done);
@@ -275,7 +284,7 @@ const attach = (link) => {
   if (!list.parentNode) form.prepend(list);
   const uploading = holdQuestion(form, link.dataset);
   const queue = uploadQueue(link.dataset, () => form.querySelector("textarea").focus());
-  list.after(queue.button);
+  list.after(queue.tally, queue.button);
   const addLine = (text) => {
     const line = document.createElement("li");
     const label = document.createElement("label");
@@ -295,52 +304,63 @@ const attach = (link) => {
     });
     line.firstChild.append(button);
   };
-  // Resolves to the outcome: whether the file is stored, and what is said about it.
-  const add = async ({ file, folders }) => {
-    const { line, label, name } = addLine(shownName([...folders, file.name].join("/")));
-    const { bar, removeButton, sending } = queue.showProgress(label, name.textContent);
+  // Shows a file that waits. Its upload resolves to the outcome: whether it is stored, and what is said about it.
+  const add = ({ file, folders }) => {
+    const shownPath = (name) => [...folders, name].map(shownName).join("/");
+    const { line, label, name } = addLine(shownPath(file.name));
+    const { begin, end, signal, sending } = queue.addUpload(label, name.textContent);
+    const leave = () => {
+      end();
+      line.remove();
+      return { stored: false, said: cancelled };
+    };
     const isStored = (as) => ({ stored: true, said: `${uploaded}: ${as}` });
-    // Another file of the same name stays: earlier questions are about it.
-    const fields = { destination: folders.length > 0 ? within(UPLOADS, folders) : "", "keep-both": "on" };
-    try {
-      const stored = await send(file, fields, failed, ...sending);
-      const known = [...form.elements].find((box) => box.name === "file" && box.value === stored.path);
-      if (known) {
-        known.checked = true;
-        line.remove();
-        return isStored(shownName(stored.name));
+    const sendFile = async () => {
+      begin();
+      // Another file of the same name stays: earlier questions are about it.
+      const fields = { destination: folders.length > 0 ? within(UPLOADS, folders) : "", "keep-both": "on" };
+      try {
+        const stored = await send(file, fields, failed, ...sending);
+        end({ isStored: true });
+        const known = [...form.elements].find((box) => box.name === "file" && box.value === stored.path);
+        if (known) {
+          known.checked = true;
+          line.remove();
+          return isStored(shownName(stored.name));
+        }
+        const box = document.createElement("input");
+        Object.assign(box, { type: "checkbox", name: "file", value: stored.path, checked: true });
+        showName(name, shownPath(stored.name));
+        label.prepend(box);
+        label.dataset.indexed = stored.path;
+        watchIndexing();
+        return isStored(name.textContent);
+      } catch (reason) {
+        if (reason === CANCELLED) {
+          form.querySelector("textarea").focus();
+          return leave();
+        }
+        end();
+        name.className = "failed";
+        name.textContent += `: ${reason}`;
+        name.setAttribute("role", "alert");
+        offerRemoval(line, shownName(file.name));
+        return { stored: false, said: "" };
       }
-      const box = document.createElement("input");
-      Object.assign(box, { type: "checkbox", name: "file", value: stored.path, checked: true });
-      showName(name, shownName([...folders, stored.name].join("/")));
-      label.prepend(box);
-      label.dataset.indexed = stored.path;
-      watchIndexing();
-      return isStored(name.textContent);
-    } catch (reason) {
-      if (reason === CANCELLED) {
-        line.remove();
-        form.querySelector("textarea").focus();
-        return { stored: false, said: cancelled };
-      }
-      name.className = "failed";
-      name.textContent += `: ${reason}`;
-      name.setAttribute("role", "alert");
-      offerRemoval(line, shownName(file.name));
-      return { stored: false, said: "" };
-    } finally {
-      bar.remove();
-      removeButton();
-    }
+    };
+    return { signal, leave, send: sendFile };
   };
   const take = (files) => uploading(async (say) => {
     // A question has room for fewer; the service says how many.
     const taken = files.slice(0, FOLDER_FILES_MAX);
     let stored = 0;
-    const isCancelled = await queue.run(taken, UPLOADS, async (file) => {
-      const outcome = await add(file);
+    const note = (outcome) => {
       if (outcome.said) say(outcome.said);
       if (outcome.stored) stored += 1;
+    };
+    const isCancelled = await queue.run(taken, UPLOADS, (file) => {
+      const upload = add(file);
+      return { ...upload, leave: () => note(upload.leave()), send: async () => note(await upload.send()) };
     });
     if (isCancelled) say(cancelled);
     return stored === taken.length;

@@ -12,6 +12,8 @@ const PIECE_BYTES = 1 << 20;
 const FAILURES_MAX = 8;
 const WAIT_MS = 250;
 const LATER = [408, 429, 502, 503, 504];
+// The service, or the proxy before it, does not answer.
+const isLost = (status) => status === 0 || status > 500;
 
 // A wait ends early when `signal` is aborted.
 const wait = (ms, signal) => new Promise((resolve) => {
@@ -32,8 +34,12 @@ const ask = async (path, options = {}) => {
   }
 };
 
-// A name as it is shown: without marks that turn the direction of letters, by which it shows an extension that it does not have.
-const shownName = (name) => name.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
+// A name as the service shows it: without marks that turn the direction of letters, by which it shows an extension that it does not
+// have. The blanks of a name that has nothing else are visible.
+const BLANK = /^[\s\p{Cc}\u00ad\u034f\u115f\u1160\u180e\u200b-\u200f\u2060-\u2064\u2800\u3164\ufeff\uffa0]*$/u;
+const shownName = (name) => BLANK.test(name)
+  ? "\u2423".repeat([...name].length)
+  : name.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
 
 // Shows a name as the service does: one that has no room is cut before its extension.
 const UNDIVIDED_MAX_CHARACTERS = 20;
@@ -72,8 +78,8 @@ const discard = async (upload) => {
 
 // Sends a large file in pieces and resolves to where it is stored, or rejects with the text of the reason. `fields` has the
 // destination, and whether a file of the same name stays. Once `signal` is aborted, the upload is discarded, unless its last
-// piece is on the way: then the file may be stored already.
-const sendPieces = async (file, fields, failed, onProgress, signal) => {
+// piece is on the way: then the file may be stored already. `showLost` is called with whether the connection is lost.
+const sendPieces = async (file, fields, failed, onProgress, signal, showLost) => {
   const digest = await digestOf(file).catch(() => { throw failed; });
   let upload = null;
   let received = 0;
@@ -91,6 +97,7 @@ const sendPieces = async (file, fields, failed, onProgress, signal) => {
         method: "POST",
         body: new URLSearchParams({ ...fields, name: file.name, size: file.size, modified: file.lastModified, digest }),
       });
+    if (!signal.aborted) showLost(isLost(status));
     if (status === 201 && said.files) return said.files[0];
     if (status === 201 && said.upload) {
       upload = `/workspace/uploads/${said.upload}`;
@@ -174,22 +181,37 @@ const removeEmptyFolders = async (made) => {
   }
 };
 
+// Leaving the page ends its uploads.
+const warnOfUploads = (event) => event.preventDefault();
+
 // The uploads of a form: they run a few at a time and are cancelled one by one, or all by the button of the queue, which calls
 // `noteCancelled`. `focusNext` takes the focus of a button that goes away. Folders that were made for cancelled uploads are removed
 // unless something is in them.
-const uploadQueue = ({ cancel, cancelAll }, focusNext, noteCancelled = () => {}) => {
+const uploadQueue = ({ cancel, cancelAll, queued, reconnecting, done, uploaded }, focusNext, noteCancelled = () => {}) => {
   const button = document.createElement("button");
   Object.assign(button, { type: "button", className: "link cancel-all", textContent: cancelAll, hidden: true });
+  const tally = document.createElement("p");
+  Object.assign(tally, { className: "tally", hidden: true });
   let all = new AbortController();
   let running = 0;
   let left = 0;
+  let total = 0;
+  let stored = 0;
   let isCancelled = false;
   let made = [];
   let removal = Promise.resolve();
   const count = (more) => {
+    if (left === 0) {
+      [total, stored] = [0, 0];
+      window.addEventListener("beforeunload", warnOfUploads);
+    }
     left += more;
+    total += Math.max(more, 0);
+    if (left === 0) window.removeEventListener("beforeunload", warnOfUploads);
     const hadFocus = document.activeElement === button;
     button.hidden = left < 2;
+    tally.hidden = left === 0 || total < 2;
+    tally.textContent = `${done ?? uploaded}: ${stored} / ${total}`;
     if (hadFocus && button.hidden) focusNext();
   };
   button.addEventListener("click", () => {
@@ -198,12 +220,15 @@ const uploadQueue = ({ cancel, cancelAll }, focusNext, noteCancelled = () => {})
     all = new AbortController();
     noteCancelled();
   });
-  // Appends the progress of an upload and a button that cancels it. Returns the bar, what removes the button, and what is given to
-  // `send`.
-  const showProgress = (parent, name) => {
+  const createNote = (className, text) => Object.assign(document.createElement("span"), { className, textContent: text });
+  // Appends to `parent` that an upload waits, and a button that cancels it. Returns what shows its progress in that place, what
+  // removes all that, and what is given to `send`.
+  const addUpload = (parent, name) => {
+    const waits = createNote("queued", queued);
     const bar = document.createElement("progress");
     Object.assign(bar, { max: 1, value: 0 });
     bar.setAttribute("aria-label", name);
+    const lost = createNote("lost-upload", reconnecting);
     const controller = new AbortController();
     all.signal.addEventListener("abort", () => controller.abort(), { once: true });
     const cross = crossButton(cancel, name);
@@ -213,31 +238,48 @@ const uploadQueue = ({ cancel, cancelAll }, focusNext, noteCancelled = () => {})
       isCancelled = true;
       controller.abort();
     });
-    parent.append(bar, cross);
-    const removeButton = () => {
+    parent.append(waits, cross);
+    const end = ({ isStored = false, keepsBar = false } = {}) => {
       const hadFocus = document.activeElement === cross;
-      cross.remove();
+      for (const element of [waits, cross, lost]) element.remove();
+      if (isStored) stored += 1;
+      bar.value = 1;
+      if (!keepsBar) bar.remove();
       if (hadFocus) focusNext();
     };
     const onProgress = (loaded, total) => { bar.value = loaded / total; };
-    return { bar, removeButton, sending: [onProgress, controller.signal] };
+    const showLost = (is) => {
+      if (is && !lost.isConnected) parent.append(lost);
+      if (!is) lost.remove();
+    };
+    const { signal } = controller;
+    return { begin: () => waits.replaceWith(bar), end, signal, sending: [onProgress, signal, showLost] };
   };
-  // Makes the folders of files and runs `upload` for each file. Resolves to whether all that were left were cancelled.
-  const run = async (files, destination, upload) => {
+  // Makes the folders of files and uploads them. `add` shows that a file waits, and returns the signal that cancels it, what uploads
+  // it, and what is called instead if it is cancelled while it waits. Resolves to whether all that were left were cancelled.
+  const run = async (files, destination, add) => {
     const { signal } = all;
-    const waiting = [...files];
+    const waiting = files.map(add);
     running += 1;
     count(files.length);
+    for (const upload of [...waiting]) {
+      upload.signal.addEventListener("abort", () => {
+        const at = waiting.indexOf(upload);
+        if (at < 0) return;
+        waiting.splice(at, 1);
+        upload.leave();
+        count(-1);
+      }, { once: true });
+    }
     await removal;
     await makeFolders(files, destination, made, signal);
     const work = async () => {
-      while (waiting.length > 0 && !signal.aborted) {
-        await upload(waiting.shift());
+      while (waiting.length > 0) {
+        await waiting.shift().send();
         count(-1);
       }
     };
     await Promise.all(Array.from({ length: UPLOADS_AT_ONCE }, work));
-    count(-waiting.length);
     // The uploads of another choice may go into the same folders.
     if (running === 1) {
       if (isCancelled) removal = removeEmptyFolders(made);
@@ -247,5 +289,5 @@ const uploadQueue = ({ cancel, cancelAll }, focusNext, noteCancelled = () => {})
     running -= 1;
     return signal.aborted;
   };
-  return { button, isRunning: () => running > 0, showProgress, run };
+  return { button, tally, isRunning: () => running > 0, addUpload, run };
 };

@@ -127,6 +127,7 @@ fn a_large_upload_goes_on_after_the_service_was_killed() {
     });
     stage.service.kill();
     stage.browser.run("window.pieces += 1; window.go()", &[]);
+    stage.browser.wait_text("The connection was lost. Trying again");
     stage.service.restart();
     // The page is loaded again once all is there.
     let _ = stage.browser.find("[href='/files/uploads/large.bin']");
@@ -163,6 +164,79 @@ fn the_focus_stays_on_the_page_when_nothing_is_left_to_cancel() {
 }
 
 #[test]
+fn files_that_wait_are_shown_and_the_page_warns_of_leaving_them() {
+    let script = "
+        const real = XMLHttpRequest.prototype.send;
+        window.real = real;
+        window.held = [];
+        XMLHttpRequest.prototype.send = function (form) { window.held.push(() => real.call(this, form)); };
+        const files = new DataTransfer();
+        for (const name of ['a.txt', 'b.txt', 'c.txt', 'd.txt']) files.items.add(new File(['x'], name));
+        const picker = document.querySelector('[data-upload] input[type=file]');
+        if (picker) {
+            picker.files = files.files;
+            picker.dispatchEvent(new Event('change'));
+        } else {
+            const paste = new ClipboardEvent('paste', { clipboardData: files, bubbles: true, cancelable: true });
+            document.querySelector('.composer textarea').dispatchEvent(paste);
+        }";
+    let warns = "const leaving = new Event('beforeunload', { cancelable: true });
+        window.dispatchEvent(leaving);
+        return leaving.defaultPrevented";
+    let stage = Stage::signed_in(desktop(false, "en"));
+    let browser = &stage.browser;
+    for (page, rows) in [("/files/uploads", ".uploads li"), ("/", ".attached li")] {
+        stage.open(page);
+        assert_eq!(browser.run(warns, &[]), false);
+        browser.run(script, &[]);
+        let count = |selector: &str, count: usize| {
+            conformance::poll::until(selector, || {
+                let all = format!("return document.querySelectorAll('{selector}').length");
+                (browser.run(&all, &[]) == count).then_some(())
+            });
+        };
+        count(rows, 4);
+        count("progress", 2);
+        count(".queued", 2);
+        assert_eq!(browser.run(warns, &[]), true, "on {page}");
+        browser.wait_text("Uploaded: 0 / 4");
+        // One that waits is cancelled without waiting for its turn.
+        browser.click(&browser.find("[aria-label='Cancel the upload: d.txt']"));
+        count(rows, 3);
+        browser.run("XMLHttpRequest.prototype.send = window.real; window.held.forEach((go) => go())", &[]);
+        conformance::poll::until("nothing runs", || (browser.run(warns, &[]) == false).then_some(()));
+    }
+    let names: Vec<_> = stage.service.api(&stage.account).list("/uploads").json()["entries"]
+        .as_array()
+        .expect("entries")
+        .iter()
+        .map(|entry| entry["name"].clone())
+        .collect();
+    assert_eq!(names, ["a.txt", "b.txt", "c.txt"], "{names:?}");
+    stage.assert_quiet();
+}
+
+#[test]
+fn a_failed_upload_has_no_full_bar() {
+    let script = "
+        XMLHttpRequest.prototype.send = function () {
+            this.upload.dispatchEvent(new ProgressEvent('progress', { loaded: 1, total: 1 }));
+            this.dispatchEvent(new ProgressEvent('error'));
+        };
+        const files = new DataTransfer();
+        files.items.add(new File(['x'], 'a.txt'));
+        const picker = document.querySelector('[data-upload] input[type=file]');
+        picker.files = files.files;
+        picker.dispatchEvent(new Event('change'));";
+    let stage = Stage::signed_in(desktop(false, "en"));
+    stage.open("/files/uploads");
+    stage.browser.run(script, &[]);
+    stage.browser.wait_text("The upload broke off.");
+    assert!(stage.browser.find_now("progress").is_none());
+    stage.assert_quiet();
+}
+
+#[test]
 fn all_uploads_that_run_or_wait_are_cancelled_together() {
     // Files of a folder `kept/made`, of which no piece leaves the browser until it is given up.
     let script = "
@@ -189,7 +263,9 @@ fn all_uploads_that_run_or_wait_are_cancelled_together() {
     stage.open("/files/uploads");
     browser.run(script, &[]);
     let _ = browser.find("[aria-label='Cancel the upload: kept/made/1.txt']");
-    assert_eq!(api.list("/uploads/kept").json()["totalEntries"], 1, "the folder is made first");
+    conformance::poll::until("the folder is made first", || {
+        (api.list("/uploads/kept").json()["totalEntries"] == 1).then_some(())
+    });
     browser.click(&browser.find(".cancel-all"));
     browser.wait_gone("progress");
     browser.wait_text("Upload cancelled.");
