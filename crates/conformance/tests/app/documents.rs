@@ -249,6 +249,36 @@ fn a_cited_text_of_an_image_stands_above_the_document() {
 }
 
 #[test]
+fn a_cited_text_of_an_image_in_an_archive_is_marked() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    upload(&browser, "code_word.png");
+    upload(&browser, "minutes.docx");
+    let archive = browser.get("/files/uploads?archive").body;
+    browser.upload("/uploads", &[("birds.zip", &archive)]).expect_redirect("/files/uploads");
+    let search = json!({ "query": "heron", "paths": ["/uploads/birds.zip"] });
+    stage.vendor.will([Say::Call { tool: "search".to_owned(), arguments: search }]);
+    stage.vendor.will([Say::text("The code word is heron [1] [2] [3] [4].")]);
+    let fields = [("input", "What is the code word?"), ("file", "/uploads/birds.zip")];
+    let asked = browser.post("/ask", &fields);
+    let answer = completed(&browser, asked.header("location").expect("a conversation"));
+    let cards = attribute(&answer, "data-cards", "data-cards");
+    let has_word = |number: &u32| browser.get(&format!("{cards}{number}")).text().contains("word is heron");
+    let number = (1..=4).find(has_word).unwrap_or_else(|| unreachable!("no passage has the word: {answer}"));
+    let href = attribute(&answer, &format!("data-citation=\"c{number}\""), "href").replace("&amp;", "&");
+    let page = browser.get(href.trim_end_matches("#cited")).expect_page(200);
+    let marked = page.split("<mark id=\"cited\">").nth(1).unwrap_or_default();
+    assert!(marked.starts_with("The code word is heron."), "{page}");
+    // What the machine reads without recognition stands there once.
+    assert_eq!(page.matches("střechy").count(), document_text_count(&browser), "{page}");
+}
+
+/// Returns how often the word of `minutes.docx` stands on its own page.
+fn document_text_count(browser: &Browser) -> usize {
+    browser.get("/files/uploads/minutes.docx?view").expect_page(200).matches("střechy").count()
+}
+
+#[test]
 fn other_documents_are_shown_as_text() {
     let stage = Stage::new();
     let browser = stage.signed_in();

@@ -77,7 +77,7 @@ pub(super) async fn read(arguments: ReadArguments, limits: &Limits) -> Result<To
 }
 
 /// Returns the file's current state, off the agent's own threads.
-async fn found(path: &str, limits: &Limits) -> Option<Found> {
+pub(super) async fn found(path: &str, limits: &Limits) -> Option<Found> {
     let (path, workspace) = (path.to_owned(), limits.workspace.clone());
     let found = tokio::task::spawn_blocking(move || Jail::open(&workspace).ok()?.found(&path));
     found.await.ok().flatten()

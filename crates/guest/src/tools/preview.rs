@@ -1,6 +1,7 @@
 //! Previews of documents: the text and the sizes of pages, and pages as pictures. Workers parse; the agent hands their
 //! replies on.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Seek};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use protocol::preview::{
 use super::Limits;
 use super::child::{Answer, WorkerError, ask};
 use super::jail::Jail;
+use super::library;
 use super::request::Task;
 use crate::documents::{
     Bounds, DrawnDocument, Format, INPUT_MAX_BYTES, Segment, marks, page_sizes, without_signatures,
@@ -25,11 +27,50 @@ const PICTURE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Returns the text of a document in a worker.
 pub(crate) async fn preview(request: PreviewRequest, limits: &Limits) -> Preview {
+    let path = request.path.clone();
     match ask(Task::Preview(request), limits, PREVIEW_TIME_MAX).await {
-        Ok(Answer::Preview(preview)) => preview,
+        Ok(Answer::Preview(mut preview)) => {
+            if preview.unit == Format::Archive.page_word() {
+                add_recognized(&mut preview, &path, limits).await;
+            }
+            preview
+        }
         Ok(_) => unreadable(UnreadReason::Broken),
         Err(WorkerError { reason, .. }) => unreadable(reason.unwrap_or(UnreadReason::Broken)),
     }
+}
+
+/// Adds the text of images in the shown files of an archive, as far as the index has it: the worker recognizes none.
+async fn add_recognized(preview: &mut Preview, path: &str, limits: &Limits) {
+    let mut shown: BTreeMap<u32, String> = BTreeMap::new();
+    for text in &preview.texts {
+        if let Some(page) = text.page {
+            shown.entry(page).or_default().push_str(&without_space(&text.text));
+        }
+    }
+    let (Some(library), Some((first, _))) = (&limits.library, shown.first_key_value()) else { return };
+    let Some(found) = library::found(path, limits).await else { return };
+    let Some(stored) = library.stored(&found.path, found.stamp, *first).await else { return };
+    let used: usize = preview.texts.iter().map(|text| text.text.len()).sum();
+    let mut room = TEXT_MAX_BYTES.saturating_sub(used);
+    for piece in stored.pieces {
+        let Some((page, known)) = piece.page.and_then(|page| Some((page, shown.get(&page)?))) else {
+            continue;
+        };
+        if known.contains(&without_space(&piece.text)) {
+            continue;
+        }
+        if piece.text.len() > room || preview.texts.len() >= TEXTS_MAX {
+            preview.truncated = true;
+            return;
+        }
+        room -= piece.text.len();
+        preview.texts.push(PreviewText { page: Some(page), name: None, text: piece.text });
+    }
+}
+
+fn without_space(text: &str) -> String {
+    text.split_whitespace().collect()
 }
 
 /// Draws a page in a worker; `None` if it cannot be drawn within the limits.
