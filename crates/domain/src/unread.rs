@@ -270,14 +270,19 @@ pub fn unread_files_note(files: &[UnreadFile]) -> Option<String> {
     Some(out)
 }
 
-/// Formats the file's name as code, so that its characters have no meaning in Markdown.
+/// Formats the file's name as code, so that its characters have no meaning in Markdown. Marks that turn the direction of letters, and
+/// names of blanks alone, are shown as the application lists them.
 fn name(path: &str) -> String {
     let name = path.rsplit('/').find(|name| !name.is_empty()).unwrap_or(path);
-    let is_odd = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    let is_blank = name.chars().all(char::is_whitespace);
+    let shown_as = |c: char| match c {
+        _ if is_blank => '\u{2423}',
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => char::REPLACEMENT_CHARACTER,
+        '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' => ' ',
+        c if c.is_control() => ' ',
+        c => c,
     };
-    let shown: String = name.chars().take(NAME_MAX_CHARS).map(|c| if is_odd(c) { ' ' } else { c }).collect();
+    let shown: String = name.chars().take(NAME_MAX_CHARS).map(shown_as).collect();
     let longest = shown.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
     let space = if longest > 0 || shown.trim().is_empty() { " " } else { "" };
@@ -317,6 +322,8 @@ mod tests {
     fn names_mean_nothing_in_markdown() {
         assert_eq!(name("/a/x`` [1](javascript:x)\n# b"), "``` x`` [1](javascript:x) # b ```");
         assert_eq!(name("/"), "`/`");
+        assert_eq!(name("/a/invoice\u{202e}fdp.txt"), "`invoice\u{fffd}fdp.txt`");
+        assert_eq!(name("/a/ \u{a0}"), "`\u{2423}\u{2423}`", "it is seen");
     }
 
     #[test]
