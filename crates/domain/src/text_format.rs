@@ -55,8 +55,9 @@ enum NamedFormat {
     Notebook,
 }
 
-const EXTENSIONS: [(&str, NamedFormat); 16] = [
+const EXTENSIONS: [(&str, NamedFormat); 17] = [
     ("eml", NamedFormat::Message),
+    ("emlx", NamedFormat::Message),
     ("mht", NamedFormat::Message),
     ("mhtml", NamedFormat::Message),
     ("html", NamedFormat::Html),

@@ -420,3 +420,17 @@ fn images_inside_documents_have_their_places() {
     let slides = extract_bytes(Path::new("a.odp"), &archive(&odp)).expect("it is read");
     assert_eq!(slides.images, [image("Pictures/a.png", Some(2), None, None)]);
 }
+
+#[test]
+fn a_message_of_apple_mail_is_read_without_what_stands_around_it() {
+    let message = "Subject: Rent\nFrom: ada@example.org\n\nIt is due.\n";
+    let whole = format!("{}\n{message}<?xml version=\"1.0\"?><plist><dict/></plist>\n", message.len());
+    let read = |content: &str| {
+        let read = extract_bytes(Path::new("a.emlx"), content.as_bytes()).expect("it is read");
+        read.segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(read(&whole), read(message));
+    assert!(read(message).contains("It is due."));
+    // A length beyond the end of the file.
+    assert_eq!(read(&format!("999999\n{message}")), read(message));
+}

@@ -119,6 +119,12 @@ fn samples() -> Vec<Sample> {
         sample(&["`.html`", "`.htm`"], ("a.htm", b"A bare o<b>sier</b>".to_vec()), "osier", "line"),
         sample(&["`.html`", "`.xhtml`"], ("a.xhtml", b"A bare al<b>der</b>".to_vec()), "alder", "line"),
         sample(&["`.eml`"], fixture("notice.eml"), "výpovědní", "line"),
+        sample(
+            &["`.eml`", "`.emlx`"],
+            ("a.emlx", message_of_apple_mail("A tur=6Estone.")),
+            "turnstone",
+            "line",
+        ),
         sample(&["with their attachments"], fixture("notice.eml"), "odstavec", "line"),
         sample(&["`.msg`"], ("a.msg", message_of_outlook("A dunlin.")), "dunlin", "line"),
         sample(&["`.mbox`"], ("a.mbox", mailbox.to_vec()), "stork", "line"),
@@ -274,6 +280,11 @@ fn flat(kind: &str, text: &str) -> Vec<u8> {
          <text:p>{text}</text:p></office:body></office:document>"
     )
     .into_bytes()
+}
+
+fn message_of_apple_mail(text: &str) -> Vec<u8> {
+    let message = format!("Subject: Birds\nContent-Transfer-Encoding: quoted-printable\n\n{text}\n");
+    format!("{:<10}\n{message}<?xml version=\"1.0\"?><plist/>\n", message.len()).into_bytes()
 }
 
 fn message_of_outlook(text: &str) -> Vec<u8> {

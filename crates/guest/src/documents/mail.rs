@@ -20,6 +20,8 @@ use super::{
 const TOO_MANY: &str = "(further attachments are not read: there are too many)";
 /// The most lines of a message that may begin parts of it, and the most of its head.
 const PARTS_MAX: usize = 500_000;
+/// The most characters of the line with the length of a message in a file of Apple Mail, which is padded with blanks.
+const LENGTH_MAX_DIGITS: usize = 20;
 /// The most parts of a message that say that they are messages.
 const MESSAGES_MAX: usize = 1_000;
 /// The most recipients that are shown.
@@ -90,10 +92,19 @@ pub(super) fn mailbox(bytes: &[u8], nesting: Nesting<'_>) -> Extracted {
     messages.writer.finish(Format::Message)
 }
 
+/// Returns the message in a file of Apple Mail (`.emlx`): it stands between its length, on a line of its own, and a property list.
+fn of_apple_mail(bytes: &[u8]) -> Option<&[u8]> {
+    let end = bytes.iter().take(LENGTH_MAX_DIGITS + 1).position(|byte| *byte == b'\n')?;
+    let (length, message) = bytes.split_at(end);
+    let length: usize = std::str::from_utf8(length).ok()?.trim().parse().ok()?;
+    Some(message[1..].get(..length).unwrap_or(&message[1..]))
+}
+
 /// Parses a message, unless it says to have so many parts that they would fill the memory, or the stack. Encoded messages inside it
 /// are not looked at.
 fn parse(bytes: &[u8]) -> Result<Message<'_>, ExtractError> {
     const KIND: &[u8] = b"content-type:";
+    let bytes = of_apple_mail(bytes).unwrap_or(bytes);
     let (mut parts, mut messages, mut is_head, mut is_kind) = (0, 0, true, false);
     for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
         is_head &= !line.trim_ascii().is_empty();

@@ -103,7 +103,7 @@ const CHANGED_READERS: &[(i64, &[&str])] = &[
     (6, &["docx", "docm", "xlsx", "xlsm", "xls", "pptx", "pptm", "odt", "ods", "odp", "mht", "mhtml"]),
     (7, &["eml", "msg", "mbox", "zip", "asice", "asics", "sce", "scs", "bdoc"]),
     (9, &["pages", "numbers", "key", "fodt", "fods", "fodp", "fodg", "vsdx", "vsdm", "xps", "oxps"]),
-    (10, &["fb2", "mobi", "azw", "azw3", "prc", "pdb", "ipynb"]),
+    (10, &["emlx", "fb2", "mobi", "azw", "azw3", "prc", "pdb", "ipynb"]),
 ];
 
 /// Returns the version since which a file of this name is read as it is now.
