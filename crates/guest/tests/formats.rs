@@ -107,14 +107,6 @@ fn samples() -> Vec<Sample> {
         sample(&["`.numbers`"], fixture("birds.numbers"), "crake", "sheet and row"),
         sample(&["CSV", "`.csv`"], ("a.csv", csv.to_vec()), "sparrow", "line"),
         sample(&["CSV", "`.tsv`", "TSV"], ("a.tsv", tsv.to_vec()), "swallow", "line"),
-        sample(&["`.epub`"], fixture("rules.epub"), "klid", "section"),
-        sample(&["`.fb2`"], ("a.fb2", fiction_book("A r<emphasis>uff</emphasis>.")), "ruff", "section"),
-        sample(&["`.mobi`"], ("a.mobi", book("A re<b>eve</b>.")), "reeve", "section"),
-        sample(&["`.mobi`", "`.azw`"], ("a.azw", book("A gad<b>wall</b>.")), "gadwall", "section"),
-        sample(&["`.mobi`", "`.azw3`"], ("a.azw3", book("A wig<b>eon</b>.")), "wigeon", "section"),
-        sample(&["`.mobi`", "`.prc`"], ("a.prc", book("A gar<b>ganey</b>.")), "garganey", "section"),
-        sample(&["`.mobi`", "`.pdb`"], ("a.pdb", book("A po<b>chard</b>.")), "pochard", "section"),
-        sample(&["`.ipynb`"], ("a.ipynb", notebook("A sho\\u0076eler.")), "shoveler", "line"),
         sample(&["`.html`"], fixture("notice.html"), "Odstávka", "line"),
         sample(&["`.html`", "`.htm`"], ("a.htm", b"A bare o<b>sier</b>".to_vec()), "osier", "line"),
         sample(&["`.html`", "`.xhtml`"], ("a.xhtml", b"A bare al<b>der</b>".to_vec()), "alder", "line"),
@@ -165,9 +157,23 @@ fn samples() -> Vec<Sample> {
         sample(&["BMP"], fixture("code_word.bmp"), "walrus", "page"),
         sample(&["HEIC"], fixture("code_word.heic"), "heron", "page"),
     ];
+    samples.extend(books());
     samples.extend(slides_and_drawings());
     samples.extend(archives());
     samples
+}
+
+fn books() -> Vec<Sample> {
+    vec![
+        sample(&["`.epub`"], fixture("rules.epub"), "klid", "section"),
+        sample(&["`.fb2`"], ("a.fb2", fiction_book("A r<emphasis>uff</emphasis>.")), "ruff", "section"),
+        sample(&["`.mobi`"], ("a.mobi", book("A re<b>eve</b>.")), "reeve", "section"),
+        sample(&["`.mobi`", "`.azw`"], ("a.azw", book("A gad<b>wall</b>.")), "gadwall", "section"),
+        sample(&["`.mobi`", "`.azw3`"], ("a.azw3", book("A wig<b>eon</b>.")), "wigeon", "section"),
+        sample(&["`.mobi`", "`.prc`"], ("a.prc", book("A gar<b>ganey</b>.")), "garganey", "section"),
+        sample(&["`.mobi`", "`.pdb`"], ("a.pdb", book("A po<b>chard</b>.")), "pochard", "section"),
+        sample(&["`.ipynb`"], ("a.ipynb", notebook("A sho\\u0076eler.")), "shoveler", "line"),
+    ]
 }
 
 fn slides_and_drawings() -> Vec<Sample> {
