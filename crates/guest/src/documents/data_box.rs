@@ -13,6 +13,7 @@ const FIELD_MAX_BYTES: usize = 4096;
 const EVENTS_MAX: usize = 100;
 /// The most attachments of a message.
 const FILES_MAX: usize = 10_000;
+
 /// The fields of an envelope that are lines of the text, with their labels in the language of the messages.
 const FIELDS: [(&str, &str); 8] = [
     ("dmToHands", "K rukám"),

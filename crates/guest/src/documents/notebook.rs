@@ -101,8 +101,10 @@ impl Text {
 /// Extracts the text of a notebook; that of another file with its name as it is.
 pub(super) fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {
     match serde_json::from_str::<Notebook>(&text::decode(bytes)) {
-        Ok(notebook) => text::extract(markdown(&notebook).as_bytes(), Format::Markdown),
-        Err(_) => text::extract(bytes, Format::Text),
+        Ok(notebook) if !notebook.cells.is_empty() || !notebook.worksheets.is_empty() => {
+            text::extract(markdown(&notebook).as_bytes(), Format::Markdown)
+        }
+        _ => text::extract(bytes, Format::Text),
     }
 }
 
@@ -206,6 +208,8 @@ mod tests {
 
     #[test]
     fn another_file_of_the_name_is_text() {
-        assert_eq!(text("{\"cells\": 7, \"bird\": \"a knot\"}"), "{\"cells\": 7, \"bird\": \"a knot\"}");
+        for other in ["{\"cells\": 7, \"bird\": \"a knot\"}", "{\"bird\": \"a knot\"}", "A knot."] {
+            assert_eq!(text(other), other);
+        }
     }
 }

@@ -3,7 +3,10 @@
 
 use std::fmt::Write;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use encoding_rs::Encoding;
+use mail_parser::DateTime;
 use outlook_pst::ltp::prop_context::PropertyValue;
 use outlook_pst::messaging::attachment::{AttachmentData, AttachmentProperties};
 use outlook_pst::messaging::message::Message;
@@ -37,8 +40,8 @@ pub(super) const PROPERTIES: &[u16] = &[
     PLAIN,
     RICH,
     HTML,
-    0x3ffd,
-    0x3fde,
+    CODE_PAGES[0],
+    CODE_PAGES[1],
 ];
 /// Properties of recipients.
 const RECIPIENT_KIND: u16 = 0x0c15;
@@ -174,25 +177,11 @@ fn addressed(name: &str, address: &str) -> String {
 
 /// Returns the date of a number of tenths of microseconds since 1601.
 fn date(time: i64) -> Option<String> {
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     const PER_SECOND: i64 = 10_000_000;
-    const SECONDS_A_DAY: i64 = 86_400;
-    /// From March of the year 0 to 1601, and in 400 years.
-    const DAYS_BEFORE: i64 = 584_694;
-    const DAYS_OF_ERA: i64 = 146_097;
+    /// From 1601 to 1970, in seconds.
+    const SECONDS_BEFORE: i64 = 11_644_473_600;
     let seconds = (time > 0).then_some(time / PER_SECOND)?;
-    let (days, second) = (seconds / SECONDS_A_DAY + DAYS_BEFORE, seconds % SECONDS_A_DAY);
-    // Years begin in March here, so that the day of leap years is their last.
-    let (era, day) = (days / DAYS_OF_ERA, days % DAYS_OF_ERA);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let year = era * 400 + year + i64::from(month >= 10);
-    let month = MONTHS[usize::try_from((month + 2) % 12).ok()?];
-    let (hour, minute) = (second / 3_600, second / 60 % 60);
-    Some(format!("{day} {month} {year} {hour:02}:{minute:02}:{:02} +0000", second % 60))
+    Some(DateTime::from_timestamp(seconds - SECONDS_BEFORE).to_rfc822())
 }
 
 /// Adds the text of a message: as it is plain, else as a page, else as rich text.
@@ -262,19 +251,11 @@ fn push_unreadable(out: &mut String, why: &str) {
 
 /// Adds content in base64, in lines as mail has them.
 fn push_encoded(out: &mut String, content: &[u8]) {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const LINE_BYTES: usize = 57;
     out.push_str("Content-Transfer-Encoding: base64\r\n\r\n");
     out.reserve(content.len() / 3 * 4 + content.len() / LINE_BYTES * 2);
     for line in content.chunks(LINE_BYTES) {
-        for three in line.chunks(3) {
-            let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or(0));
-            let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-            for digit in 0..4 {
-                let value = DIGITS[(bits >> (18 - 6 * digit)) as usize & 63];
-                out.push(if digit > three.len() { '=' } else { char::from(value) });
-            }
-        }
+        STANDARD.encode_string(line, out);
         out.push_str("\r\n");
     }
 }
@@ -286,9 +267,9 @@ mod tests {
     #[test]
     fn dates_are_those_of_the_calendar() {
         // 2024-02-29 12:34:56, and the first second that counts.
-        assert_eq!(date(133_536_836_960_000_000).as_deref(), Some("29 Feb 2024 12:34:56 +0000"));
-        assert_eq!(date(10_000_000).as_deref(), Some("1 Jan 1601 00:00:01 +0000"));
-        assert_eq!(date(133_801_452_000_000_000).as_deref(), Some("31 Dec 2024 19:00:00 +0000"));
+        assert_eq!(date(133_536_836_960_000_000).as_deref(), Some("Thu, 29 Feb 2024 12:34:56 +0000"));
+        assert_eq!(date(10_000_000).as_deref(), Some("Mon, 1 Jan 1601 00:00:01 +0000"));
+        assert_eq!(date(133_801_452_000_000_000).as_deref(), Some("Tue, 31 Dec 2024 19:00:00 +0000"));
         assert!(date(i64::MAX).is_some() && date(0).is_none() && date(-1).is_none());
     }
 
