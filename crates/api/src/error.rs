@@ -141,7 +141,7 @@ impl ApiError {
 
     /// Creates an error for a body that is not JSON, or whose field does not have the required form. The parser's message
     /// may repeat the input, so its middle is left out.
-    pub(crate) fn of_json(error: &serde_json::Error, field: Option<&String>) -> Self {
+    pub(crate) fn of_json(error: &serde_json::Error, field: Option<&str>) -> Self {
         let text = field.map_or_else(|| error.to_string(), |field| format!("{field}: {error}"));
         let count = text.chars().count();
         if count <= 2 * EXCERPT_MAX_CHARS {

@@ -96,7 +96,7 @@ fn object<T: DeserializeOwned>(raw: &RawValue) -> ApiResult<T> {
     let mut json = serde_json::Deserializer::from_str(raw.get());
     serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let field = error.path().to_string();
-        ApiError::of_json(error.inner(), Some(&field).filter(|field| *field != "."))
+        ApiError::of_json(error.inner(), Some(field.as_str()).filter(|field| *field != "."))
     })
 }
 

@@ -8,7 +8,7 @@ use control::DispatchLimits;
 use control::access::VALIDITY_CHECK_INTERVAL;
 use control::admin::{AdminError, KeyRestrictions};
 use control::answers::{WAIT_MAX, WaitOutcome};
-use control::conversations::ConversationChange;
+use control::conversations::{ConversationChange, ShownBranch};
 use control::environment::Entropy;
 use control::live::LiveAnswer;
 use control::passwords::Password;
@@ -20,7 +20,7 @@ use control::{
 use domain::answer::{Ending, ErrorCode};
 use domain::catalog::builtin_jurisdictions;
 use domain::credits::{Balance, Credits};
-use domain::id::{ConversationId, NodeId};
+use domain::id::{ConversationId, MessageId, NodeId};
 use domain::machine::{MachineStatus, Rules};
 use domain::scope::{Permission, Scope};
 use domain::time::{Clock, Timestamp};
@@ -439,6 +439,9 @@ async fn every_use_case_wants_its_permission() {
     assert_eq!(code(service.conversations.list(&files, 0, 1).await), refused);
     assert_eq!(code(service.conversations.summary(&files, chat).await), refused);
     assert_eq!(code(service.conversations.messages_after(&files, chat, 0).await), refused);
+    assert_eq!(code(service.conversations.shown_branch(&files, chat).await), refused);
+    let branch = ShownBranch { last: message, exchanges: 1 };
+    assert_eq!(code(service.conversations.messages_of(&files, chat, branch, 0).await), refused);
     assert_eq!(code(service.answers.find(&files, chat, message).await), refused);
     assert_eq!(code(service.answers.follow(&files, chat, message).await), refused);
     assert_eq!(code(service.answers.watch(&files, chat).await), refused);
@@ -463,6 +466,24 @@ async fn every_use_case_wants_its_permission() {
 }
 
 /// Revoking a key ends the wait for an answer, which is then not shown.
+#[tokio::test]
+async fn messages_of_a_branch_end_with_it_and_are_refused_when_another_is_shown() {
+    let Stage { service, principal, data: _data, .. } = stage().await;
+    let live = ask(&service, &principal).await;
+    let (chat, message) = (live.meta().conversation, live.meta().answer);
+    let conversations = &service.conversations;
+    let branch = conversations.shown_branch(&principal, chat).await.expect("it exists");
+    assert_eq!(branch, ShownBranch { last: message, exchanges: 1 });
+    let messages = conversations.messages_of(&principal, chat, branch, 0).await.expect("it is shown");
+    assert_eq!((messages.messages.len(), messages.full), (2, false));
+    let before = ShownBranch { exchanges: 0, ..branch };
+    let none = conversations.messages_of(&principal, chat, before, 0).await.expect("it is shown");
+    assert_eq!(none.messages, [], "what was added since is left out");
+    let other = ShownBranch { last: MessageId::from_random(4711), exchanges: 1 };
+    let refused = Some((ErrorKind::Conflict, PublicCode::ConversationBusy));
+    assert_eq!(code(conversations.messages_of(&principal, chat, other, 0).await), refused);
+}
+
 #[tokio::test]
 async fn a_wait_ends_with_the_answer_the_time_or_the_key() {
     let Stage { data, driver, service, principal, .. } = stage().await;

@@ -81,8 +81,7 @@ impl TextFormat {
     pub fn of(name: &str, start: &str) -> Self {
         let named = named(name);
         // A text may mention a signature.
-        let is_text_name =
-            matches!(named, Some(NamedFormat::Html | NamedFormat::Plain(_) | NamedFormat::Notebook));
+        let is_text_name = Self::is_text_name(name);
         let start = up_to(start.trim_start_matches('\u{feff}'), START_BYTES);
         let head = up_to(start, SIGNATURE_WITHIN_BYTES);
         // Messages are written into PDFs and PDFs into messages; what begins as a PDF is one.

@@ -118,6 +118,28 @@ fn a_row_is_chosen_by_its_first_cell() {
 }
 
 #[test]
+fn a_passage_is_quoted_whole_and_the_sentence_that_answers_is_emphasized() {
+    let text = "The lease runs for two years.\n\nThe deposit is two rents. It is returned within a month.";
+    let quote = first_quote("How much is the deposit?", "deposit 3", &[text]);
+    assert!(
+        quote.contains("> The lease runs for two years.  \n> **The deposit is two rents.**  \n> It is"),
+        "{quote}"
+    );
+    let alone = first_quote("How much is the deposit?", "deposit 3", &["The deposit is two rents."]);
+    assert!(alone.ends_with("> The deposit is two rents."), "{alone}");
+}
+
+#[test]
+fn a_note_in_place_of_a_file_is_no_answer() {
+    let note = "lynx tariff.bin (not read: the file is binary and has no text to read)";
+    let answer = first_quote("What is the lynx tariff?", "lynx 2, tariff 2", &[note]);
+    assert!(!answer.contains("not read"), "{answer}");
+    let beside = ["The lynx tariff is nine crowns.", note];
+    let quote = first_quote("What is the lynx tariff?", "lynx 2, tariff 2", &beside);
+    assert!(quote.contains("nine crowns") && !quote.contains("not read"), "{quote}");
+}
+
+#[test]
 fn the_number_of_what_is_counted_is_chosen() {
     let quote = first_quote(
         "Kolik členů má výbor?",
