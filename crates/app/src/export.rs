@@ -1,6 +1,6 @@
 //! Conversations as files: Markdown and JSON, made while they are sent, and a page to print.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 
 use askama::Template;
@@ -12,7 +12,7 @@ use bytes::Bytes;
 use control::conversations::{ConversationSummary, Message, Question, ShownBranch};
 use control::live::{PartKind, Snapshot};
 use control::{Answers, Conversations, Principal, UseCaseError};
-use domain::citation::{Piece, Place, pieces};
+use domain::citation::{Place, marks};
 use domain::id::ConversationId;
 use futures_util::stream;
 use http_common::{Until, attachment};
@@ -106,12 +106,14 @@ impl Pages {
         ];
         let export = Export {
             conversations: self.conversations.clone(),
-            answers: self.answers.clone(),
-            principal: principal.clone(),
-            texts: user.visitor.texts,
+            writer: Writer {
+                answers: self.answers.clone(),
+                principal: principal.clone(),
+                texts: user.visitor.texts,
+                format,
+            },
             id,
             branch,
-            format,
             waiting: VecDeque::from([beginning(&summary, format)]),
             exchanges: 0,
             is_last: false,
@@ -133,16 +135,22 @@ fn file_name(title: &str) -> String {
     if name.is_empty() { "conversation".to_owned() } else { name }
 }
 
-/// An export that is being sent. A page of messages is in memory at a time.
-struct Export {
-    conversations: Conversations,
+/// Writes the messages of an export.
+#[derive(Clone)]
+struct Writer {
     answers: Answers,
     principal: Principal,
     texts: Texts,
+    format: Format,
+}
+
+/// An export that is being sent. A page of messages is in memory at a time.
+struct Export {
+    conversations: Conversations,
+    writer: Writer,
     id: ConversationId,
     /// The branch that is sent. The export is aborted if another one is shown meanwhile.
     branch: ShownBranch,
-    format: Format,
     waiting: VecDeque<String>,
     /// The exchanges that were read.
     exchanges: u32,
@@ -160,23 +168,30 @@ impl Export {
             if self.is_last {
                 return Ok(None);
             }
-            let page = self.conversations.messages_of(&self.principal, self.id, self.branch, self.exchanges);
-            let page = page.await?;
+            let principal = &self.writer.principal;
+            let page = self.conversations.messages_of(principal, self.id, self.branch, self.exchanges).await?;
             let read = u32::try_from(page.messages.len() / 2).unwrap_or(u32::MAX);
             self.exchanges = self.exchanges.saturating_add(read);
             self.is_last = !page.full || read == 0;
-            for message in page.messages {
-                let piece = self.piece(message);
-                self.waiting.push_back(piece);
-            }
-            if self.is_last && self.format == Format::Json {
+            let (writer, mut is_first) = (self.writer.clone(), self.is_first);
+            self.is_first &= page.messages.is_empty();
+            // A page of long answers takes a while, whose citations are checked, too.
+            let writing = tokio::task::spawn_blocking(move || {
+                let messages = page.messages.into_iter();
+                messages.map(|message| writer.message(message, std::mem::take(&mut is_first))).collect()
+            });
+            self.waiting = writing.await.map_err(UseCaseError::internal)?;
+            if self.is_last && self.writer.format == Format::Json {
                 self.waiting.push_back("]}\n".to_owned());
             }
         }
     }
+}
 
-    fn piece(&mut self, message: Message) -> String {
-        let separator = if std::mem::take(&mut self.is_first) { "" } else { "," };
+impl Writer {
+    /// Writes a message. In JSON a comma stands before all but the first one.
+    fn message(&self, message: Message, is_first: bool) -> String {
+        let separator = if is_first { "" } else { "," };
         match (message, self.format) {
             (Message::Question(question), Format::Markdown) => question_markdown(&question),
             (Message::Question(question), Format::Json) => {
@@ -237,9 +252,8 @@ fn question_markdown(question: &Question) -> String {
 /// Returns an answer with its marks, and the places that they cite. A list would number them anew.
 fn answer_markdown(texts: Texts, text: &str, sources: &[(u32, Place)]) -> String {
     let mut whole = format!("\n{}\n", text.trim());
-    let is_marked =
-        |number: u32| pieces(text).any(|piece| matches!(piece, Piece::Mark(mark) if mark.number == number));
-    let mut marked = sources.iter().filter(|(number, _)| is_marked(*number)).peekable();
+    let numbers: BTreeSet<u32> = marks(text).map(|mark| mark.number).collect();
+    let mut marked = sources.iter().filter(|(number, _)| numbers.contains(number)).peekable();
     if marked.peek().is_none() {
         return whole;
     }

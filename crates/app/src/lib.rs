@@ -149,7 +149,7 @@ composed! {
     history::HistoryPages { history, conversations },
     keys::Keys { owner, conversations, environment },
     machine::MachineState { vm, files, conversations },
-    operator::OperatorPages { operators, conversations, settings },
+    operator::OperatorPages { operators, conversations, settings, environment },
     sign_in::SignInPages { sessions, single_sign_on, sign_in_limits },
     welcome::Welcome { first_owner, sessions },
 }

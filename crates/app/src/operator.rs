@@ -11,7 +11,7 @@ use askama::Template;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use control::admin::AdminError;
-use control::{Conversations, Operators, PublicCode, UseCaseError};
+use control::{Conversations, Environment, Operators, PublicCode, UseCaseError};
 use serde::Deserialize;
 
 pub(crate) use self::account::{change_licence, change_machine, delete, grant, show as show_account};
@@ -72,6 +72,7 @@ pub(crate) struct OperatorPages {
     pub(crate) operators: Operators,
     pub(crate) conversations: Conversations,
     pub(crate) settings: Arc<[SettingInForce]>,
+    pub(crate) environment: Environment,
 }
 
 /// Shows accounts and vendors, or leads to the account that was searched for.

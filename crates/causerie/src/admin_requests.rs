@@ -98,7 +98,7 @@ pub(crate) async fn answer(
             let until = set.licence.until.map(|until| until.to_string());
             json!({ "accountId": set.id.to_string(), "email": set.email, "licenceUntil": until })
         }
-        Request::Grant { account, amount } => balance(admin.grant(&account, Credits(amount)).await?),
+        Request::Grant { account, amount } => balance(admin.grant(&account, Credits(amount), None).await?),
         Request::ShowCredits { account } => balance(admin.balance(&account).await?),
         Request::ShowUsage { account, since } => {
             let since = since.map(Timestamp::from_micros);

@@ -29,6 +29,7 @@ use crate::Environment;
 use crate::account_deletion::{AccountDeletion, RunningService};
 use crate::api_keys::{GRANT_MAX, KEY_NAME_MAX_BYTES, key_name};
 use crate::backup::{self, BackupError, BackupReport, Summary};
+use crate::form_token::{self, FormToken};
 use crate::passwords::{Password, PasswordError, Passwords};
 use crate::usage::UsageReport;
 
@@ -402,29 +403,38 @@ impl Admin {
         self.account(&id.to_string()).await
     }
 
-    /// Grants credits to the account.
+    /// Grants credits to the account, once for each token, which identifies the form that was sent.
     ///
     /// # Errors
     /// [`AdminError::NotAnAmount`], [`AdminError::NoSuchAccount`].
-    pub async fn grant(&self, account: &str, amount: Credits) -> Result<Balance, AdminError> {
+    pub async fn grant(
+        &self,
+        account: &str,
+        amount: Credits,
+        token: Option<FormToken>,
+    ) -> Result<Balance, AdminError> {
         if !(1..=GRANT_MAX).contains(&amount.0) {
             return Err(AdminError::NotAnAmount);
         }
         let account = self.account(account).await?;
         let (id, now) = (account.id, self.environment.now());
-        let posting = PostingId::from_random(self.environment.bits());
+        let posting = PostingId::from_random(token.map_or_else(
+            || self.environment.bits(),
+            |token| form_token::bits(b"grant of a form", id, token),
+        ));
         let noted = self.entry(Some(id), AuditAction::GrantCredits, &account.email, &amount.0.to_string());
         let granted = self.store.write(move |tx| {
+            if credits::is_posted(tx, id, posting)? {
+                return credits::balance(tx, id)?.ok_or(GrantError::NotFound);
+            }
             let balance = credits::grant(tx, id, posting, amount, now)?;
             audit::append(tx, &noted)?;
             Ok(balance)
         });
-        let granted = granted.await;
-        let balance = granted.map_err(|error| match error {
-            GrantError::NotFound => AdminError::NoSuchAccount(account.email.clone()),
+        granted.await.map_err(|error| match error {
+            GrantError::NotFound => AdminError::NoSuchAccount(account.email),
             GrantError::Store(error) => AdminError::Store(error),
-        })?;
-        Ok(balance)
+        })
     }
 
     /// Returns the account's available and reserved credits.

@@ -109,10 +109,10 @@ impl FirstOwner {
     /// # Errors
     /// [`FirstOwnerError`].
     pub async fn create(&self, secret: &str, email: &str, password: &str) -> Result<(), FirstOwnerError> {
-        let issued = self.take(secret).ok_or(FirstOwnerError::NotInvited)?;
+        let mut taken = self.take(secret).ok_or(FirstOwnerError::NotInvited)?;
         let created = self.create_account(email, password).await;
-        if matches!(created, Err(FirstOwnerError::Password(_) | FirstOwnerError::Admin(_))) {
-            self.put(Some(issued));
+        if matches!(created, Ok(()) | Err(FirstOwnerError::NotInvited)) {
+            taken.issued = None;
         }
         created
     }
@@ -125,13 +125,29 @@ impl FirstOwner {
     }
 
     /// Takes the invitation, so that two requests at the same time cannot both use it.
-    fn take(&self, secret: &str) -> Option<Issued> {
+    fn take(&self, secret: &str) -> Option<Taken<'_>> {
         let mut issued = self.issued.lock().unwrap_or_else(PoisonError::into_inner);
-        issued.take_if(|issued| issued.admits(secret, self.environment.now()))
+        let issued = issued.take_if(|issued| issued.admits(secret, self.environment.now()));
+        issued.map(|issued| Taken { first_owner: self, issued: Some(issued) })
     }
 
     fn put(&self, invitation: Option<Issued>) {
         *self.issued.lock().unwrap_or_else(PoisonError::into_inner) = invitation;
+    }
+}
+
+/// An invitation that is being used. Unless the account was created, it is put back, also if the request is dropped, as a
+/// browser does that sends its form again.
+struct Taken<'a> {
+    first_owner: &'a FirstOwner,
+    issued: Option<Issued>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if let Some(issued) = self.issued.take() {
+            self.first_owner.put(Some(issued));
+        }
     }
 }
 

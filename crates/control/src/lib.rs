@@ -22,6 +22,7 @@ mod disk_reserve;
 pub mod error;
 pub mod files;
 pub mod first_owner;
+pub mod form_token;
 mod found_passage;
 pub mod health;
 pub mod history;

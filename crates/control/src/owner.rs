@@ -2,10 +2,9 @@
 
 use domain::audit::AuditAction;
 use domain::credits::Balance;
-use domain::id::{AccountId, KeyId};
+use domain::id::KeyId;
 use domain::key::SecretKey;
 use domain::time::Timestamp;
-use sha2::{Digest, Sha256};
 use store::accounts::{self, Account};
 use store::audit::{self, AuditEntry};
 pub use store::credits::{LEDGER_PAGE_MAX, LedgerEntry};
@@ -16,6 +15,7 @@ use store::{Store, credits, usage};
 
 use crate::api_keys::{CreatedKey, GRANT_MAX, KeyRestrictions, key_name};
 use crate::error::{PublicCode, UseCaseError};
+use crate::form_token::{self, FormToken};
 use crate::principal::Principal;
 use crate::sessions::no_session;
 use crate::usage::UsageReport;
@@ -55,7 +55,7 @@ impl Owner {
         principal: &Principal,
         name: &str,
         restrictions: KeyRestrictions,
-        token: Option<[u8; 16]>,
+        token: Option<FormToken>,
     ) -> Result<Option<CreatedKey>, UseCaseError> {
         signed_in(principal)?;
         let name = key_name(name).ok_or_else(|| UseCaseError::invalid("the name of a key is invalid"))?;
@@ -65,7 +65,7 @@ impl Owner {
         let now = self.environment.now();
         let key = SecretKey::from_random(self.environment.bytes());
         let account = principal.account();
-        let bits = token.map_or_else(|| self.environment.bits(), |token| key_bits(account, token));
+        let bits = token.map_or_else(|| self.environment.bits(), |token| form_token::bits(b"key of a form", account, token));
         let new = NewKey {
             id: KeyId::from_random(bits),
             account,
@@ -169,16 +169,6 @@ fn signed_in(principal: &Principal) -> Result<(), UseCaseError> {
     if principal.session_id().is_some() { Ok(()) } else { Err(no_session()) }
 }
 
-/// Returns the bits of the id of a key that a form asks for. A form of another account has another one.
-fn key_bits(account: AccountId, token: [u8; 16]) -> u128 {
-    let mut digest = Sha256::new_with_prefix(b"key of a form");
-    digest.update(account.bits().to_be_bytes());
-    digest.update(token);
-    let digest: [u8; 32] = digest.finalize().into();
-    let (bits, _) = digest.split_first_chunk::<16>().expect("a digest has 32 bytes");
-    u128::from_be_bytes(*bits)
-}
-
 fn refused(error: KeyError) -> UseCaseError {
     match error {
         KeyError::NotFound => UseCaseError::new(PublicCode::NotFound, error),
@@ -203,7 +193,7 @@ fn entry(account: &Account, at: Timestamp, action: AuditAction, key: KeyId, deta
 #[cfg(test)]
 mod tests {
     use domain::account::{Licence, Role};
-    use domain::id::{SessionId, UserId};
+    use domain::id::{AccountId, SessionId, UserId};
 
     use super::*;
 

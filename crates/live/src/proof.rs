@@ -3,7 +3,7 @@
 //! A claim is what stands between the mark before and this one, in the last sentence; of an attribution below a block
 //! quote (`— lease.pdf, page 2 [1]`), the quote. Marks that follow one another prove a claim together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use domain::citation::{Mark, marks, strip};
@@ -12,6 +12,10 @@ use text_analysis::sentence::sentences;
 
 /// Bounds the claims of a text that are checked; citations of further ones are not.
 const CLAIMS_MAX: usize = 200;
+/// Bounds the passages that prove one claim together; a claim with more is not checked.
+const PASSAGES_OF_CLAIM_MAX: usize = 16;
+/// Bounds the passages' text that the claims of one answer are compared with; further claims are not checked.
+const COMPARED_MAX_BYTES: usize = 2 << 20;
 /// A claim with fewer words takes in the sentence before.
 const CLAIM_WORDS_MIN: usize = 3;
 
@@ -23,36 +27,43 @@ pub(crate) fn prove_citations<'a>(
 ) -> BTreeMap<u32, Result<(), Unproven>> {
     let mut proofs: BTreeMap<u32, Result<(), Unproven>> = BTreeMap::new();
     let mut begin = 0;
+    let mut compared = 0;
     for (numbers, range) in clusters(markdown).into_iter().take(CLAIMS_MAX) {
-        let claim = claim(&markdown[begin..range.start]);
+        let before = &markdown[begin..range.start];
         begin = range.end;
-        let passages: Vec<&str> = numbers.iter().filter_map(|number| passage(*number)).collect();
-        if passages.is_empty() {
+        if numbers.len() > PASSAGES_OF_CLAIM_MAX {
             continue;
         }
-        let proof = prove(&claim, &passages);
-        for number in numbers.into_iter().filter(|number| passage(*number).is_some()) {
-            let known = proofs.entry(number).or_insert(Ok(()));
-            if known.is_ok() {
-                known.clone_from(&proof);
+        let known: Vec<(u32, &str)> =
+            numbers.into_iter().filter_map(|number| Some((number, passage(number)?))).collect();
+        let passages: Vec<&str> = known.iter().map(|(_, text)| *text).collect();
+        compared += passages.iter().map(|text| text.len()).sum::<usize>();
+        if passages.is_empty() || compared > COMPARED_MAX_BYTES {
+            continue;
+        }
+        let proof = prove(&claim(before), &passages);
+        for (number, _) in known {
+            let so_far = proofs.entry(number).or_insert(Ok(()));
+            if so_far.is_ok() {
+                so_far.clone_from(&proof);
             }
         }
     }
     proofs
 }
 
-/// Returns the marks that follow one another, with the range that they take up.
-fn clusters(markdown: &str) -> Vec<(Vec<u32>, Range<usize>)> {
-    let mut found: Vec<(Vec<u32>, Range<usize>)> = Vec::new();
+/// Returns the numbers of marks that follow one another, with the range that the marks take up.
+fn clusters(markdown: &str) -> Vec<(BTreeSet<u32>, Range<usize>)> {
+    let mut found: Vec<(BTreeSet<u32>, Range<usize>)> = Vec::new();
     for Mark { brackets, number, .. } in marks(markdown) {
         match found.last_mut() {
             Some((numbers, range))
                 if markdown[range.end..brackets.start].trim_matches([',', ' ']).is_empty() =>
             {
-                numbers.push(number);
+                numbers.insert(number);
                 range.end = brackets.end;
             }
-            _ => found.push((vec![number], brackets)),
+            _ => found.push((BTreeSet::from([number]), brackets)),
         }
     }
     found
@@ -118,5 +129,27 @@ mod tests {
         ] {
             assert_eq!(verified(markdown), expected, "{markdown}");
         }
+    }
+    #[test]
+    fn a_mark_that_is_repeated_is_checked_once() {
+        let repeated = "[1]".repeat(50_000);
+        let (numbers, range) = clusters(&repeated).remove(0);
+        assert_eq!((numbers, range), (BTreeSet::from([1]), 0..repeated.len()));
+        assert_eq!(verified(&format!("The rent is 18,500 crowns {repeated}.")), [(1, true)]);
+    }
+
+    #[test]
+    fn claims_are_compared_with_a_bounded_amount_of_text() {
+        let passage = format!("{RENT} {}", "It is paid by transfer. ".repeat(COMPARED_MAX_BYTES / 50));
+        let proven = |markdown: &str| prove_citations(markdown, |_| Some(passage.as_str())).into_keys().collect();
+        let one: Vec<u32> = proven("The rent is 18,500 crowns [1].");
+        let three: Vec<u32> =
+            proven("The rent is 18,500 crowns [1]. The rent is 18,500 crowns [2]. The rent is 18,500 crowns [3].");
+        assert_eq!((one, three), (vec![1], vec![1, 2]));
+        let many: String = (1..=PASSAGES_OF_CLAIM_MAX + 1).map(|number| format!("[{number}]")).collect();
+        let of_many: Vec<u32> = prove_citations(&format!("The rent is 18,500 crowns {many}."), |_| Some(RENT))
+            .into_keys()
+            .collect();
+        assert_eq!(of_many, Vec::<u32>::new());
     }
 }

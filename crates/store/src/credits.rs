@@ -40,6 +40,15 @@ pub fn grant(
     post(tx, &posting)?.map_err(|_| GrantError::NotFound)
 }
 
+/// Returns true if there is a posting of this id. Locks the account, so that none is made meanwhile.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn is_posted(tx: &mut dyn Sql, account: AccountId, posting: PostingId) -> Result<bool> {
+    tx.lock("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![account])?;
+    Ok(tx.one("SELECT 1 FROM postings WHERE id = $1", params![posting], |_| Ok(()))?.is_some())
+}
+
 /// Returns the available and reserved credits; `None` if the account does not exist.
 ///
 /// # Errors

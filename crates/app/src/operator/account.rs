@@ -37,6 +37,7 @@ struct AccountPage {
     available: String,
     reserved: String,
     keys: usize,
+    once: String,
     /// True for the operator's own account, which is deleted on its own page.
     is_own: bool,
     machine: Option<MachineRow>,
@@ -54,6 +55,9 @@ pub(crate) struct LicenceForm {
 pub(crate) struct GrantForm {
     #[serde(default)]
     amount: String,
+    /// Identifies the form, so that one that is sent twice grants once.
+    #[serde(default)]
+    once: String,
 }
 
 /// The form that deletes an account.
@@ -97,6 +101,7 @@ pub(crate) async fn show(
         available: texts.number(credits.available.0),
         reserved: texts.number(credits.reserved.0),
         keys,
+        once: domain::hex::encode(&pages.environment.bytes::<16>()),
         is_own: id == user.signed_in.principal.account(),
         machine,
     }))
@@ -145,7 +150,8 @@ pub(crate) async fn grant(
     let (admin, id) = operation(&pages, &user, &account)?;
     let wrong = |_| refused(&user, "operator-bad-amount");
     let amount = form.amount.trim().parse().map_err(wrong)?;
-    admin.grant(&account, Credits(amount)).await.map_err(|error| failed(&user, error))?;
+    let token = domain::hex::decode_array::<16>(&form.once);
+    admin.grant(&account, Credits(amount), token).await.map_err(|error| failed(&user, error))?;
     Ok(Redirect::to(&paths::operator_account(id)).into_response())
 }
 

@@ -2,7 +2,7 @@
 
 use conformance::{Options, Service, Vendor, poll};
 
-use crate::browser::{Browser, PASSWORD, Page, Stage, account_with_password};
+use crate::browser::{Browser, PASSWORD, Page, Stage, account_with_password, attribute};
 
 /// A stage whose owner is an operator, and another account.
 fn stage() -> (Stage, Browser, conformance::Account) {
@@ -23,7 +23,13 @@ fn operators_see_all_accounts_and_vendors_and_change_licence_and_credits() {
     browser.get(&format!("/operator?account={}", other.email)).expect_redirect(&path);
     browser.get("/operator?account=nobody@example.test").expect_page(404);
     assert!(browser.get(&path).expect_page(200).contains(">10,000<"));
-    browser.post(&format!("{path}/credits"), &[("amount", "500")]).expect_redirect(&path);
+    let page = browser.get(&path).expect_page(200);
+    let once = attribute(&page, "name=\"once\"", "value");
+    for _ in 0..2 {
+        // A double click sends the form twice.
+        let form = [("amount", "500"), ("once", &*once)];
+        browser.post(&format!("{path}/credits"), &form).expect_redirect(&path);
+    }
     browser.post(&format!("{path}/licence"), &[("until", "2098-01-31")]).expect_redirect(&path);
     let page = browser.get(&path).expect_page(200);
     assert!(page.contains(">10,500<") && page.contains("31 Jan 2098"), "{page}");

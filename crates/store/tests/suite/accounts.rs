@@ -161,6 +161,9 @@ async fn a_grant_raises_the_balance_and_stands_in_the_ledger(engine: Engine) {
     let first = Balance { available: Credits(5), reserved: Credits(0) };
     assert_eq!(entries, [(PostingKind::Grant, Credits(7), balance), (PostingKind::Grant, Credits(5), first)]);
     assert_eq!(ledger[0].id, posting);
+    let of = |id: PostingId| fixture.store.write(move |tx| credits::is_posted(tx, account, id));
+    let unposted = PostingId::from_random(fixture.bits());
+    assert!(of(posting).await.expect("a read") && !of(unposted).await.expect("a read"));
     let (unknown, other) = (AccountId::from_random(99), PostingId::from_random(fixture.bits()));
     let refused = fixture.store.write(move |tx| credits::grant(tx, unknown, other, Credits(7), START)).await;
     assert!(matches!(refused, Err(GrantError::NotFound)));
