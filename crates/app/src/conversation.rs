@@ -6,8 +6,10 @@ use askama::Template;
 use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use control::conversations::Message;
-use control::{Answers, Authenticator, Catalogs, Conversations, Environment, Principal, UseCaseError};
+use control::conversations::{Message, ShownBranch};
+use control::{
+    Answers, Authenticator, Catalogs, Conversations, Environment, Principal, PublicCode, UseCaseError,
+};
 use domain::id::{ConversationId, MessageId};
 use http_common::{Budgets, Holder};
 use serde::Deserialize;
@@ -24,8 +26,8 @@ use crate::{error, paths};
 
 /// The most exchanges of a page.
 pub(crate) const SHOWN_MAX: u32 = 40;
-/// The pages of messages that are read to find the last ones. Conversations are shorter.
-const PAGES_MAX: u32 = 500;
+/// How often the last exchanges are read anew because another branch was shown meanwhile.
+const BRANCH_TRIES: u32 = 3;
 
 /// A question with its answer.
 pub(crate) struct Exchange {
@@ -325,6 +327,8 @@ impl Pages {
         Ok((exchanges.map_err(|error| user.failed(error))?, is_cut))
     }
 
+    /// Reads exchanges of the branch that is shown, from an exchange on or the last ones, and again from the beginning
+    /// while another branch is shown meanwhile.
     async fn window(
         &self,
         principal: &Principal,
@@ -332,26 +336,43 @@ impl Pages {
         from: Option<u32>,
         shown_max: usize,
     ) -> Result<Window, UseCaseError> {
-        let shown = u32::try_from(shown_max).unwrap_or(u32::MAX);
-        let first = match from {
-            Some(from) => from,
-            None => self.conversations.exchanges(principal, conversation).await?.saturating_sub(shown),
-        };
-        let mut window = Window { messages: VecDeque::new(), first, is_last: true };
-        for _ in 0..PAGES_MAX {
-            let next = window.first.saturating_add(window.exchanges());
-            let page = self.conversations.messages_after(principal, conversation, next).await?;
-            window.messages.extend(page.messages);
-            window.is_last = !page.full;
-            let surplus = (window.messages.len() / 2).saturating_sub(shown_max);
-            if from.is_some() {
-                window.is_last &= surplus == 0;
-                window.messages.truncate(2 * shown_max);
-                break;
+        if let Some(first) = from {
+            let (branch, page) = self.conversations.shown_messages(principal, conversation, first).await?;
+            let mut messages = VecDeque::from(page.messages);
+            messages.truncate(2 * shown_max);
+            let mut window = Window { messages, first, is_last: false };
+            window.is_last = first.saturating_add(window.exchanges()) >= branch.exchanges;
+            return Ok(window);
+        }
+        let mut tries = 1;
+        loop {
+            let branch = self.conversations.shown_branch(principal, conversation).await?;
+            match self.last_of(principal, conversation, branch, shown_max).await {
+                Err(error) if error.code() == PublicCode::ConversationBusy && tries < BRANCH_TRIES => {
+                    tries += 1
+                }
+                window => return window,
             }
-            window.messages.drain(..2 * surplus);
-            window.first = window.first.saturating_add(u32::try_from(surplus).unwrap_or(u32::MAX));
-            if window.is_last {
+        }
+    }
+
+    /// Reads the last exchanges of a branch, page by page.
+    async fn last_of(
+        &self,
+        principal: &Principal,
+        conversation: ConversationId,
+        branch: ShownBranch,
+        shown_max: usize,
+    ) -> Result<Window, UseCaseError> {
+        let shown = u32::try_from(shown_max).unwrap_or(u32::MAX);
+        let first = branch.exchanges.saturating_sub(shown);
+        let mut window = Window { messages: VecDeque::new(), first, is_last: true };
+        // A full page has an exchange at least.
+        for _ in 0..=shown_max {
+            let next = first.saturating_add(window.exchanges());
+            let page = self.conversations.messages_of(principal, conversation, branch, next).await?;
+            window.messages.extend(page.messages);
+            if !page.full {
                 break;
             }
         }

@@ -83,26 +83,31 @@ impl Conversations {
         Ok(self.store.read(move |tx| conversations::summary(tx, account, conversation)).await?)
     }
 
-    /// Returns the messages after the first `exchanges`: up to [`EXCHANGES_PAGE_MAX`] exchanges and about
-    /// [`PAGE_BYTES`]; none at the end. Answers in progress have their stored state;
-    /// [`crate::Answers::snapshot_of`] returns the present one.
+    /// Returns the branch that is shown, with its messages after the first `exchanges`, read together: as
+    /// [`Self::messages_of`], but never in conflict with a change of the branch.
     ///
     /// # Errors
     /// [`UseCaseError`].
-    pub async fn messages_after(
+    pub async fn shown_messages(
         &self,
         principal: &Principal,
         conversation: ConversationId,
         exchanges: u32,
-    ) -> Result<Exchanges, UseCaseError> {
+    ) -> Result<(ShownBranch, Exchanges), UseCaseError> {
         principal.require(&[Read])?;
         let account = principal.account();
-        let page = move |tx: &mut dyn store::Sql| page_of(tx, account, conversation, exchanges..u32::MAX);
-        Ok(self.store.read(page).await?)
+        let shown = move |tx: &mut dyn store::Sql| {
+            let branch = conversations::shown_branch(tx, account, conversation)?;
+            let page = branch.map(|branch| page_of(tx, account, conversation, exchanges..branch.exchanges));
+            Ok::<_, StoreError>(branch.zip(page.transpose()?))
+        };
+        self.store.read(shown).await?.ok_or_else(UseCaseError::no_conversation)
     }
 
-    /// As [`Self::messages_after`], of a branch. Exchanges that were added to it since are left out, so that the messages
-    /// before its end never change once they are completed.
+    /// Returns the messages of a branch after the first `exchanges`: up to [`EXCHANGES_PAGE_MAX`] exchanges and about
+    /// [`PAGE_BYTES`]; none at the end. Exchanges that were added to it since are left out, so that the messages before its
+    /// end never change once they are completed. Answers in progress have their stored state;
+    /// [`crate::Answers::snapshot_of`] returns the present one.
     ///
     /// # Errors
     /// [`UseCaseError`]; [`PublicCode::ConversationBusy`] if another branch is shown now.
@@ -138,21 +143,6 @@ impl Conversations {
         let account = principal.account();
         let branch = move |tx: &mut dyn store::Sql| conversations::shown_branch(tx, account, conversation);
         self.store.read(branch).await?.ok_or_else(UseCaseError::no_conversation)
-    }
-
-    /// Returns the number of exchanges that are shown; 0 if there is no such conversation.
-    ///
-    /// # Errors
-    /// [`UseCaseError`].
-    pub async fn exchanges(
-        &self,
-        principal: &Principal,
-        conversation: ConversationId,
-    ) -> Result<u32, UseCaseError> {
-        principal.require(&[Read])?;
-        let account = principal.account();
-        let branch = move |tx: &mut dyn store::Sql| conversations::shown_branch(tx, account, conversation);
-        Ok(self.store.read(branch).await?.map_or(0, |branch| branch.exchanges))
     }
 
     /// Returns the versions of those of `limit` exchanges from the position `from` on that have several.

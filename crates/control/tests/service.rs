@@ -438,7 +438,7 @@ async fn every_use_case_wants_its_permission() {
     let (files, reader) = (key(&[Permission::Files]).await, key(&[Permission::Read]).await);
     assert_eq!(code(service.conversations.list(&files, 0, 1).await), refused);
     assert_eq!(code(service.conversations.summary(&files, chat).await), refused);
-    assert_eq!(code(service.conversations.messages_after(&files, chat, 0).await), refused);
+    assert_eq!(code(service.conversations.shown_messages(&files, chat, 0).await), refused);
     assert_eq!(code(service.conversations.shown_branch(&files, chat).await), refused);
     let branch = ShownBranch { last: message, exchanges: 1 };
     assert_eq!(code(service.conversations.messages_of(&files, chat, branch, 0).await), refused);
@@ -482,6 +482,12 @@ async fn messages_of_a_branch_end_with_it_and_are_refused_when_another_is_shown(
     let other = ShownBranch { last: MessageId::from_random(4711), exchanges: 1 };
     let refused = Some((ErrorKind::Conflict, PublicCode::ConversationBusy));
     assert_eq!(code(conversations.messages_of(&principal, chat, other, 0).await), refused);
+    let (shown, first) = conversations.shown_messages(&principal, chat, 0).await.expect("it exists");
+    assert_eq!((shown, first), (branch, messages), "read together, they belong together");
+    let (shown, rest) = conversations.shown_messages(&principal, chat, 1).await.expect("it exists");
+    assert_eq!((shown, rest.messages), (branch, Vec::new()));
+    let nowhere = conversations.shown_messages(&principal, ConversationId::from_random(4711), 0).await;
+    assert_eq!(code(nowhere), Some((ErrorKind::NotFound, PublicCode::NotFound)));
 }
 
 #[tokio::test]
