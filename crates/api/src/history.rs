@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use bytes::{BufMut, Bytes, BytesMut};
-use control::conversations::{Message, ShownBranch};
+use control::conversations::{Exchanges, Message, ShownBranch};
 use control::{Answers, Authenticator, Conversations, Principal};
 use domain::id::{AccountId, ConversationId};
 use domain::scope::Permission::Read;
@@ -35,8 +35,6 @@ use crate::wire::{self, Conversation};
 const BUDGET_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The smallest number of cached pages at which unused ones are removed.
 const SWEEP_AT_LEAST: usize = 64;
-/// How often the first page is read anew because another branch was shown meanwhile.
-const BRANCH_TRIES: u32 = 3;
 
 operation! {
     /// Get a conversation
@@ -280,14 +278,24 @@ impl History {
         principal: &Principal,
         conversation: ConversationId,
     ) -> ApiResult<(ShownBranch, MessagePage)> {
-        let mut tries = 1;
-        loop {
-            let branch = self.conversations.shown_branch(principal, conversation).await?;
-            match self.page(principal, conversation, branch, 0).await {
-                Err(error) if error.is_busy() && tries < BRANCH_TRIES => tries += 1,
-                page => return Ok((branch, page?)),
-            }
+        let branch = self.conversations.shown_branch(principal, conversation).await?;
+        match self.page(principal, conversation, branch, 0).await {
+            // Another branch is shown by now.
+            Err(error) if error.is_busy() => self.unshared_first_page(principal, conversation).await,
+            page => Ok((branch, page?)),
         }
+    }
+
+    /// As [`Self::first_page`], reading both together, for this reader alone.
+    async fn unshared_first_page(
+        &self,
+        principal: &Principal,
+        conversation: ConversationId,
+    ) -> ApiResult<(ShownBranch, MessagePage)> {
+        let _place = self.budgets.made.enter(Holder::Account(principal.account())).await;
+        let (branch, page) = self.conversations.shown_messages(principal, conversation, 0).await?;
+        let made = self.rendered(principal, page).await?;
+        Ok((branch, made.charged(&self.budgets.body_bytes, Holder::Account(principal.account()))?))
     }
 
     /// Returns the page of a branch that begins with the exchange `from`.
@@ -314,6 +322,10 @@ impl History {
         // Bounds the memory that concurrent readers take.
         let _place = self.budgets.made.enter(Holder::Account(principal.account())).await;
         let page = self.conversations.messages_of(principal, conversation, branch, from).await?;
+        self.rendered(principal, page).await
+    }
+
+    async fn rendered(&self, principal: &Principal, page: Exchanges) -> ApiResult<MadePage> {
         let settled = page.messages.iter().all(|message| match message {
             Message::Question(_) => true,
             Message::Answer(answer) => answer.completed_at.is_some(),
