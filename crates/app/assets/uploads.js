@@ -35,11 +35,11 @@ const ask = async (path, options = {}) => {
 };
 
 // A name as the service shows it: without marks that turn the direction of letters, by which it shows an extension that it does not
-// have. The blanks of a name that has nothing else are visible.
+// have. Blanks at its ends are visible, and all letters of a name that shows none.
 const BLANK = /^[\s\p{Cc}\u00ad\u034f\u115f\u1160\u180e\u200b-\u200f\u2060-\u2064\u2800\u3164\ufeff\uffa0]*$/u;
 const shownName = (name) => BLANK.test(name)
   ? "\u2423".repeat([...name].length)
-  : name.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
+  : name.replace(/[\u202a-\u202e\u2066-\u2069]/g, "\ufffd").replace(/^\s+|\s+$/gu, (blanks) => "\u2423".repeat(blanks.length));
 
 // Shows a name as the service does: one that has no room is cut before its extension.
 const UNDIVIDED_MAX_CHARACTERS = 20;

@@ -25,6 +25,7 @@ pub mod machine;
 pub mod retry_after;
 pub mod scope;
 pub mod secret;
+pub mod shown_name;
 pub mod skill;
 pub mod step;
 pub mod text_format;

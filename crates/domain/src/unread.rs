@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
+use crate::shown_name::shown_name;
+
 /// The most unread files of one result.
 pub const UNREAD_MAX: usize = 100;
 /// The most files that an answer names; the rest are counted.
@@ -270,19 +272,10 @@ pub fn unread_files_note(files: &[UnreadFile]) -> Option<String> {
     Some(out)
 }
 
-/// Formats the file's name as code, so that its characters have no meaning in Markdown. Marks that turn the direction of letters, and
-/// names of blanks alone, are shown as the application lists them.
+/// Formats the file's name as code, so that its characters have no meaning in Markdown.
 fn name(path: &str) -> String {
     let name = path.rsplit('/').find(|name| !name.is_empty()).unwrap_or(path);
-    let is_blank = name.chars().all(char::is_whitespace);
-    let shown_as = |c: char| match c {
-        _ if is_blank => '\u{2423}',
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => char::REPLACEMENT_CHARACTER,
-        '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' => ' ',
-        c if c.is_control() => ' ',
-        c => c,
-    };
-    let shown: String = name.chars().take(NAME_MAX_CHARS).map(shown_as).collect();
+    let shown: String = shown_name(name).chars().take(NAME_MAX_CHARS).collect();
     let longest = shown.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
     let space = if longest > 0 || shown.trim().is_empty() { " " } else { "" };

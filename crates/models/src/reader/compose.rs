@@ -7,6 +7,7 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use domain::citation::{NumberedPassage, PageKind, Place};
+use domain::shown_name::shown_name;
 use text_analysis::Language;
 
 /// Longer quotes are truncated.
@@ -175,7 +176,8 @@ fn place(language: Language, place: &Place, files: &[&str]) -> String {
     match place {
         Place::File { path, page, lines, page_name } => {
             let name = name_among(path, files);
-            let mut out = format!("**{}**", escaped(&with_visible_ends(name)));
+            // Markdown's emphasis does not begin or end with blanks, which are shown as visible ones.
+            let mut out = format!("**{}**", escaped(&shown_name(name)));
             let kind = PageKind::of(name);
             let _ = match (page, page_name) {
                 (Some(_), Some(name)) if kind == PageKind::File => write!(out, ", {}", escaped(name)),
@@ -198,14 +200,6 @@ fn place(language: Language, place: &Place, files: &[&str]) -> String {
         }
         Place::Web { url, title } => format!("**{}**", escaped(if title.is_empty() { url } else { title })),
     }
-}
-
-/// Returns a name whose blanks at its ends are visible: Markdown's emphasis does not begin or end with them.
-fn with_visible_ends(name: &str) -> String {
-    let trimmed = name.trim();
-    let (before, after) = name.split_once(trimmed).unwrap_or_default();
-    let blanks = |blank: &str| "␣".repeat(blank.chars().count());
-    [&blanks(before), trimmed, &blanks(after)].concat()
 }
 
 fn page_word(language: Language, kind: PageKind) -> &'static str {
