@@ -63,6 +63,7 @@ pub(crate) async fn answer(admin: &Admin, request: Request) -> Result<Value, Cli
 fn listed(machine: &MachineSummary) -> Value {
     json!({
         "account": machine.account.to_string(),
+        "email": machine.email,
         "status": machine.status.map_or("UNKNOWN", |status| status.as_str()),
         "driver": machine.driver,
         "pids": machine.pids,

@@ -37,9 +37,9 @@ pub(crate) fn of(request: &Request) -> fn(&Value, bool) {
                 &["name", "keyId", "scope", "expiresAt", "lastUsedAt", "spendingLimit", "spent"],
             );
         },
-        Request::ListMachines => {
-            |answer, _| rows(answer, "machines", "machines", &["account", "status", "driver", "pids"])
-        }
+        Request::ListMachines => |answer, _| {
+            rows(answer, "machines", "machines", &["email", "account", "status", "driver", "pids"])
+        },
         Request::ListAudit { .. } => |answer, _| {
             rows(answer, "entries", "entries", &["entry", "at", "actor", "action", "subject", "detail"]);
             if let Some(next) = answer["next"].as_i64() {

@@ -71,7 +71,9 @@ fn a_machine_is_started_shown_stopped_and_reset() {
     assert!(service.admin(&["machine", "log", email])["log"].is_string());
     let table = printed(&service, &["machine", "list"]);
     let lines: Vec<&str> = table.lines().collect();
-    assert!(lines[0].starts_with("ACCOUNT ") && lines[1].starts_with(id), "{table}");
+    assert!(lines[0].starts_with("EMAIL ") && lines[1].starts_with(email), "{table}");
+    assert!(lines[1].contains(id), "{table}");
+    assert_eq!(listed(&service)["email"], email);
     assert!(printed(&service, &["machine", "show", email]).contains("status: RUNNING\n"));
 
     let stopped = service.admin(&["machine", "stop", email]);

@@ -5,8 +5,9 @@ use domain::audit::AuditAction;
 use domain::id::AccountId;
 use domain::machine::{ChangeReason, MachineStatus};
 use machine::{DriverError, MachineDetails, MachineError};
-use store::accounts::Account;
-use store::machines;
+use store::accounts::{self, Account};
+use store::machines::{self, Machine};
+use store::{Sql, StoreError};
 use tokio::task::spawn_blocking;
 
 use super::{Admin, AdminError};
@@ -20,6 +21,8 @@ const MACHINES_PAGE: u32 = 500;
 pub struct MachineSummary {
     /// The account of the machine.
     pub account: AccountId,
+    /// The email of its user; `None` if the account was deleted.
+    pub email: Option<String>,
     /// The state; `None` if neither the service nor the machine's folder can tell.
     pub status: Option<MachineStatus>,
     /// The driver of the service; without a service, of the running machine.
@@ -54,19 +57,28 @@ impl Admin {
         let mut listed = Vec::new();
         let mut after = None;
         loop {
-            let page = self.store.read(move |tx| machines::list(tx, after, MACHINES_PAGE)).await?;
-            let Some(last) = page.last() else { return Ok(listed) };
+            let page = move |tx: &mut dyn Sql| {
+                let page = machines::list(tx, after, MACHINES_PAGE)?;
+                let with_email = |kept: Machine| {
+                    let owner = accounts::get(tx, kept.account)?;
+                    Ok((kept, owner.map(|owner| owner.email)))
+                };
+                page.into_iter().map(with_email).collect::<Result<Vec<_>, StoreError>>()
+            };
+            let page = self.store.read(page).await?;
+            let Some((last, _)) = page.last() else { return Ok(listed) };
             after = Some(last.ordinal);
-            for kept in page {
-                listed.push(self.summary(kept.account).await);
+            for (kept, email) in page {
+                listed.push(self.summary(kept.account, email).await);
             }
         }
     }
 
-    async fn summary(&self, account: AccountId) -> MachineSummary {
+    async fn summary(&self, account: AccountId, email: Option<String>) -> MachineSummary {
         if let Some(RunningService { vm, .. }) = &self.running {
             return MachineSummary {
                 account,
+                email,
                 status: vm.machines.status(account).await.ok(),
                 driver: Some(vm.machines.driver().to_string()),
                 pids: vm.machines.processes(account).await.unwrap_or_default(),
@@ -75,11 +87,12 @@ impl Admin {
         match self.details(account) {
             Ok(details) => MachineSummary {
                 account,
+                email,
                 status: Some(status_of(&details)),
                 driver: details.driver.map(|(kernel, limits)| kernel.described(limits)),
                 pids: details.pids,
             },
-            Err(_) => MachineSummary { account, status: None, driver: None, pids: Vec::new() },
+            Err(_) => MachineSummary { account, email, status: None, driver: None, pids: Vec::new() },
         }
     }
 
