@@ -139,7 +139,8 @@ fn remedy(cause: &str) -> Option<&'static str> {
     KNOWN.iter().find(|(words, _)| cause.contains(words)).map(|(_, remedy)| *remedy)
 }
 
-/// Checks that a local file can be uploaded: that it exists and has some content. Leaves pipes alone.
+/// Checks that a local file can be uploaded: that it is a regular file with some content. The length of an upload is sent
+/// before it, which a pipe does not have; opening one without a writer waits forever.
 fn check_uploadable(path: &Path) -> Result<(), Error> {
     let metadata =
         std::fs::metadata(path).map_err(|source| Error::LocalFile { path: path.to_owned(), source })?;
@@ -147,7 +148,13 @@ fn check_uploadable(path: &Path) -> Result<(), Error> {
         let path = path.display();
         return Err(Error::Usage(format!("{path} is a folder; name each file in it, as in {path}/NAME")));
     }
-    if metadata.is_file() && metadata.len() == 0 {
+    if !metadata.is_file() {
+        let path = path.display();
+        return Err(Error::Usage(format!(
+            "{path} is a pipe or a device; save what it gives as a file first"
+        )));
+    }
+    if metadata.len() == 0 {
         return Err(Error::Usage(format!("{} is empty; the service takes no empty files", path.display())));
     }
     Ok(())
@@ -156,6 +163,22 @@ fn check_uploadable(path: &Path) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_regular_files_can_be_uploaded() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("a pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for path in [&pipe, Path::new("/dev/zero"), Path::new("/dev/null")] {
+            let expected =
+                format!("{} is a pipe or a device; save what it gives as a file first", path.display());
+            assert_eq!(check_uploadable(path).unwrap_err().message(), expected);
+        }
+        assert!(check_uploadable(folder.path()).unwrap_err().message().contains("is a folder"));
+        let file = folder.path().join("a.txt");
+        std::fs::write(&file, "text").unwrap();
+        check_uploadable(&file).unwrap();
+    }
 
     #[tokio::test]
     async fn an_unreachable_service_is_named_with_the_cause_and_the_remedy() {
