@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use client::{Answer, Part, PartState, PartType, Source};
+use domain::citation::PageKind;
 
 use crate::markdown::Markdown;
 use crate::text::{neutral, one_line, size};
@@ -245,26 +246,13 @@ fn counted(word: &str, (first, last): (u32, u32)) -> String {
 
 /// Names a page as its kind of file has it, with the rows of a sheet and the lines of a file in an archive.
 fn page_in_words(path: &str, (page, name): (u32, Option<&str>), lines: Option<(u32, u32)>) -> String {
-    let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
     let number = page.to_string();
-    let (place, line) = match extension.as_deref() {
-        Some(
-            "xlsx" | "xlsm" | "xltx" | "xltm" | "xlsb" | "xls" | "xlt" | "ods" | "ots" | "sxc" | "fods"
-            | "numbers",
-        ) => (format!("sheet {}", name.unwrap_or(&number)), "row"),
-        Some(
-            "zip" | "asice" | "asics" | "sce" | "scs" | "bdoc" | "7z" | "tar" | "tgz" | "tbz" | "tbz2"
-            | "txz" | "tzst" | "gz" | "gzip" | "bz2" | "bz" | "xz" | "zst" | "zstd" | "rar" | "cab" | "lzh"
-            | "lha" | "pst",
-        ) => (name.map_or_else(|| format!("file {page}"), str::to_owned), "line"),
-        Some(
-            "pptx" | "pptm" | "ppsx" | "ppsm" | "potx" | "potm" | "ppt" | "pps" | "pot" | "odp" | "otp"
-            | "sxi" | "fodp" | "odg" | "otg" | "fodg" | "key",
-        ) => return format!("slide {page}"),
-        Some("epub" | "ibooks" | "fb2" | "mobi" | "azw" | "azw3" | "prc" | "pdb") => {
-            return format!("section {page}");
-        }
-        _ => {
+    let (place, line) = match PageKind::of(path) {
+        PageKind::Sheet => (format!("sheet {}", name.unwrap_or(&number)), "row"),
+        PageKind::File => (name.map_or_else(|| format!("file {page}"), str::to_owned), "line"),
+        PageKind::Slide => return format!("slide {page}"),
+        PageKind::Section => return format!("section {page}"),
+        PageKind::Page => {
             return name
                 .map_or_else(|| format!("page {page}"), |attached| format!("page {page}, {attached}"));
         }
