@@ -129,27 +129,27 @@ impl Spans {
     }
 
     /// Starts the span of the connection to the machine.
-    pub(crate) fn reach(&self) {
+    pub(crate) fn begin_connecting(&self) {
         if let Some(mut work) = self.work() {
             work.link = work.child("reach machine");
         }
     }
 
     /// Records an effect of the turn.
-    pub(crate) fn wanted(&self, effect: &Effect) {
+    pub(crate) fn observe_effect(&self, effect: &Effect) {
         if let Some(mut work) = self.work() {
-            work.wanted(effect);
+            work.observe_effect(effect);
         }
     }
 
     /// Records an event of the turn.
-    pub(crate) fn met(&self, event: &Event) {
+    pub(crate) fn observe_event(&self, event: &Event) {
         let of_span = matches!(
             event,
             Event::Connected(_) | Event::Disconnected | Event::MachineFailed(_) | Event::ModelFailed { .. }
         );
         if let Some(mut work) = self.work().filter(|_| of_span) {
-            work.met(event);
+            work.observe_event(event);
         }
     }
 
@@ -177,9 +177,9 @@ impl Work {
         self.tracer.start_child(Some(self.span.context()), name)
     }
 
-    fn wanted(&mut self, effect: &Effect) {
+    fn observe_effect(&mut self, effect: &Effect) {
         match effect {
-            Effect::CallModel { number, attempt, .. } => self.say(*number, *attempt),
+            Effect::CallModel { number, attempt, .. } => self.begin_step(*number, *attempt),
             Effect::CommitStep { entry, .. } => self.end_step(Some(entry)),
             Effect::RunTool(call) => self.call(&call.id, &call.tool),
             Effect::CommitResult { number, result } => {
@@ -205,7 +205,7 @@ impl Work {
         }
     }
 
-    fn met(&mut self, event: &Event) {
+    fn observe_event(&mut self, event: &Event) {
         let ended = match event {
             Event::Connected(_) => {
                 self.link = None;
@@ -219,7 +219,7 @@ impl Work {
         }
     }
 
-    fn say(&mut self, number: u32, attempt: u32) {
+    fn begin_step(&mut self, number: u32, attempt: u32) {
         let Some(mut span) = self.child("model step").map(Span::client) else { return };
         span.set_attribute("gen_ai.operation.name", "chat");
         span.set_attribute("gen_ai.request.model", self.model.clone());

@@ -8,7 +8,8 @@ use domain::turn::host::Event;
 use egress::WebUrl;
 use tokio::sync::watch;
 
-use super::{TurnRunner, subagent};
+use super::runner::TurnRunner;
+use super::subagent;
 use crate::control_signal::ControlSignals;
 use crate::local_calls;
 use crate::turn_input::TurnInput;
@@ -24,7 +25,7 @@ fn citable(cited: Cited) -> Option<Cited> {
 
 impl TurnRunner {
     /// Completes a model's event with the purpose of its call, and drops sources that may not be cited.
-    pub(super) fn named(&self, event: Event) -> Option<Event> {
+    pub(super) fn complete_model_event(&self, event: Event) -> Option<Event> {
         Some(match event {
             Event::ModelDelta { number, attempt, event: StepEvent::Call(call) } => {
                 let purpose = self.prompt.purpose_of(&call);
@@ -39,7 +40,7 @@ impl TurnRunner {
     }
 
     /// Runs a call on the host and returns its result if that is known at once.
-    pub(super) fn run(&mut self, call: Call) -> Option<Event> {
+    pub(super) fn run_on_host(&mut self, call: Call) -> Option<Event> {
         let output = match (HostTool::named(&call.tool), &call.purpose) {
             (Some(HostTool::Skill), _) => self.prompt.open(&call),
             (Some(HostTool::Agent), Purpose::Agent(agent)) => {
@@ -51,12 +52,12 @@ impl TurnRunner {
                     settings: self.settings.clone(),
                     created_at: self.created_at,
                     prompt: self.prompt.for_other(&agent.full_name),
-                    reading: self.reading.with(self.turn.log()),
-                    caller: self.events.clone(),
-                    places: self.others.clone(),
+                    web_policy: self.web_policy.with(self.turn.log()),
+                    caller: self.inbox.clone(),
+                    permits: self.subagent_permits.clone(),
                 };
-                let (signals, given) = watch::channel(ControlSignals::default());
-                self.running.delegate(call.id.clone(), subagent::run(task, given), signals);
+                let (signals, received) = watch::channel(ControlSignals::default());
+                self.running.delegate(call.id.clone(), subagent::run(task, received), signals);
                 return None;
             }
             (Some(HostTool::Agent), _) => local_calls::failed(self.prompt.no_such_agent()),
@@ -79,9 +80,9 @@ impl TurnRunner {
         };
         if let Purpose::Skill(skill) = &call.purpose
             && output.outcome == StepOutcome::Done
-            && self.counted.insert(skill.full_name.clone())
+            && self.counted_skills.insert(skill.full_name.clone())
         {
-            self.opening.insert(call.id.clone(), skill.full_name.clone());
+            self.opening_skills.insert(call.id.clone(), skill.full_name.clone());
         }
         Some(Event::ToolReturned { call: call.id, output })
     }
@@ -92,11 +93,11 @@ impl TurnRunner {
         call: Call,
         work: impl FnOnce(Call) -> F + Send + 'static,
     ) {
-        let (events, id) = (self.events.clone(), call.id.clone());
+        let (inbox, id) = (self.inbox.clone(), call.id.clone());
         self.running.start(id.clone(), async move {
             let output = work(call).await;
             // The turn may have ended.
-            let _ = events.send(TurnInput::Event(Event::ToolReturned { call: id, output })).await;
+            let _ = inbox.send(TurnInput::Event(Event::ToolReturned { call: id, output })).await;
         });
     }
 
@@ -107,7 +108,7 @@ impl TurnRunner {
             web: shared.parts.web.clone(),
             workspaces: shared.parts.workspaces.clone(),
             account: *account,
-            reading: self.reading.clone(),
+            reading: self.web_policy.clone(),
             log: self.turn.log().to_vec(),
         }
     }

@@ -21,7 +21,7 @@ use models::Model;
 use store::turns::delegations::{self, Delegation};
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use super::{Audience, Beginning, TurnRunner, see_through};
+use super::runner::{ChangeSink, InitialState, TurnRunner, run_turn};
 use crate::control_signal::{self, ControlSignals};
 use crate::prompt_context::{AgentArguments, PromptContext};
 use crate::subagent_output::SubagentOutput;
@@ -54,47 +54,47 @@ pub(super) struct Task {
     /// The prompt of the agent.
     pub(super) prompt: PromptContext,
     /// Its web policy.
-    pub(super) reading: WebPolicy,
+    pub(super) web_policy: WebPolicy,
     /// The inputs of the caller.
     pub(super) caller: mpsc::Sender<TurnInput>,
     /// Permits of subagents that may work at once.
-    pub(super) places: Arc<Semaphore>,
+    pub(super) permits: Arc<Semaphore>,
 }
 
 /// Runs a task to its end and sends the result to its caller.
-pub(super) async fn run(task: Task, given: watch::Receiver<ControlSignals>) {
-    let (caller, mut ordered) = (task.caller.clone(), given.clone());
+pub(super) async fn run(task: Task, signals: watch::Receiver<ControlSignals>) {
+    let (caller, mut signals_of_caller) = (task.caller.clone(), signals.clone());
     let call = task.store.delegation.clone().unwrap_or_default();
-    let came = AssertUnwindSafe(work(task, given)).catch_unwind().await;
-    let came = came.unwrap_or_else(|_| {
+    let result = AssertUnwindSafe(work(task, signals)).catch_unwind().await;
+    let result = result.unwrap_or_else(|_| {
         tracing::error!(%call, "subagent task panicked");
         Ok(local_calls::failed("The other agent could not do it: the service failed."))
     });
-    let event = match came {
+    let input = match result {
         Ok(output) => TurnInput::Event(Event::ToolReturned { call: call.to_string(), output }),
-        Err(ended) => TurnInput::Lost(ended),
+        Err(outcome) => TurnInput::Lost(outcome),
     };
-    hand_in(&caller, event, &mut ordered).await;
+    send_result(&caller, input, &mut signals_of_caller).await;
 }
 
 /// Sends the result to the caller. A caller that sent a signal waits for the end and receives nothing more.
-async fn hand_in(
+async fn send_result(
     caller: &mpsc::Sender<TurnInput>,
-    event: TurnInput,
-    ordered: &mut watch::Receiver<ControlSignals>,
+    result: TurnInput,
+    signals: &mut watch::Receiver<ControlSignals>,
 ) {
     tokio::select! {
-        _ = ordered.changed() => {}
-        _ = caller.send(event) => {}
+        _ = signals.changed() => {}
+        _ = caller.send(result) => {}
     }
 }
 
-async fn work(task: Task, mut given: watch::Receiver<ControlSignals>) -> Result<Output, TurnOutcome> {
+async fn work(task: Task, mut signals: watch::Receiver<ControlSignals>) -> Result<Output, TurnOutcome> {
     let Task { store, agent, arguments, model, mut settings, created_at, .. } = task;
-    let Task { mut prompt, reading, caller, places, .. } = task;
+    let Task { mut prompt, web_policy, caller, permits, .. } = task;
     let tools = tokio::select! {
         tools = store.shared.parts.web.mcp_tools() => tools,
-        () = control_signal::given(&given) => return Ok(local_calls::failed("It was stopped before it began.")),
+        () = control_signal::given(&signals) => return Ok(local_calls::failed("It was stopped before it began.")),
     };
     prompt.offer(tools);
     let Ok(AgentArguments { task, .. }) = serde_json::from_str(&arguments) else {
@@ -105,9 +105,9 @@ async fn work(task: Task, mut given: watch::Receiver<ControlSignals>) -> Result<
     if task.trim().is_empty() || task.len() > TASK_MAX_BYTES {
         return Ok(local_calls::failed(format!("A task has between 1 and {TASK_MAX_BYTES} bytes.")));
     }
-    let _place = tokio::select! {
-        place = places.acquire_owned() => place.map_err(|_| TurnOutcome::GiveBack)?,
-        _ = given.changed() => return Ok(local_calls::failed("It was stopped before it began.")),
+    let _permit = tokio::select! {
+        permit = permits.acquire_owned() => permit.map_err(|_| TurnOutcome::GiveBack)?,
+        _ = signals.changed() => return Ok(local_calls::failed("It was stopped before it began.")),
     };
     let call = store.delegation.clone().unwrap_or_default();
     let Some(delegation) = begin(&store, &call).await? else {
@@ -130,7 +130,7 @@ async fn work(task: Task, mut given: watch::Receiver<ControlSignals>) -> Result<
     let (epoch, web) = (store.fence.epoch, store.shared.parts.web.clone());
     let setup = setup::delegated(id, epoch, task, delegation, model_limits, &prompt, web);
     let turn = Turn::new(Setup { sees_images: model.entry.sees_images, ..setup });
-    let beginning = Beginning {
+    let initial = InitialState {
         store: TurnStore {
             spans: store.spans.of_call(&call, &model.entry.id),
             model: model.entry.id.clone(),
@@ -141,21 +141,21 @@ async fn work(task: Task, mut given: watch::Receiver<ControlSignals>) -> Result<
         model_limits,
         created_at,
         prompt,
-        reading,
-        counted: HashSet::new(),
-        audience: Audience::Caller(report),
+        web_policy,
+        counted_skills: HashSet::new(),
+        changes: ChangeSink::Caller(report),
         turn,
-        silent: false,
+        awaits_first_output: false,
         guard: None,
     };
-    let (events, mut inbox) = mpsc::channel(INBOX_MAX);
-    let mut shell = TurnRunner::begin(beginning, events);
-    if let Audience::Caller(report) = &mut shell.audience {
+    let (sender, mut inbox) = mpsc::channel(INBOX_MAX);
+    let mut runner = TurnRunner::new(initial, sender);
+    if let ChangeSink::Caller(report) = &mut runner.changes {
         report.tell();
     }
-    match see_through(&mut shell, &mut inbox, &mut given).await {
-        TurnOutcome::Over if shell.turn.answer().ending.is_some() => Ok(output(&agent, &shell)),
-        ended => Err(ended),
+    match run_turn(&mut runner, &mut inbox, &mut signals).await {
+        TurnOutcome::Over if runner.turn.answer().ending.is_some() => Ok(output(&agent, &runner)),
+        outcome => Err(outcome),
     }
 }
 
@@ -171,9 +171,9 @@ async fn begin(store: &TurnStore, call: &Arc<str>) -> Result<Option<Delegation>,
 }
 
 /// Returns the report of the subagent: its text and the passages that it cites, numbered by their order here.
-fn output(agent: &AgentName, shell: &TurnRunner) -> Output {
-    let Audience::Caller(report) = &shell.audience else { return local_calls::failed("") };
-    let answer = shell.turn.answer();
+fn output(agent: &AgentName, runner: &TurnRunner) -> Output {
+    let ChangeSink::Caller(report) = &runner.changes else { return local_calls::failed("") };
+    let answer = runner.turn.answer();
     let passages_max = HostTool::Agent.facts().passages_max as usize;
     let mut cited: Vec<u32> = Vec::new();
     for mark in citation::marks(report.text()) {
@@ -199,8 +199,8 @@ fn output(agent: &AgentName, shell: &TurnRunner) -> Output {
         images: Vec::new(),
         outcome: if failure.is_none() { StepOutcome::Done } else { StepOutcome::Failed },
         text,
-        passages: cited.iter().filter_map(|number| passage(answer, shell.turn.log(), *number)).collect(),
-        written: written(shell.turn.log()),
+        passages: cited.iter().filter_map(|number| passage(answer, runner.turn.log(), *number)).collect(),
+        written: written(runner.turn.log()),
         unread: Vec::new(),
     }
 }
@@ -242,29 +242,29 @@ mod tests {
     use crate::control_signal::ControlSignal;
 
     #[tokio::test(start_paused = true)]
-    async fn a_full_inbox_keeps_no_order_waiting() {
-        for order in [ControlSignal::Stop, ControlSignal::Leave] {
+    async fn a_full_inbox_keeps_no_signal_waiting() {
+        for signal in [ControlSignal::Stop, ControlSignal::Leave] {
             let (caller, mut inbox) = mpsc::channel(1);
             let (signals, given) = watch::channel(ControlSignals::default());
             assert!(caller.try_send(TurnInput::Lost(TurnOutcome::Over)).is_ok(), "there is room for one");
-            let mut ordered = given.clone();
-            let handing_in = hand_in(&caller, TurnInput::Lost(TurnOutcome::GiveBack), &mut ordered);
-            tokio::pin!(handing_in);
-            assert!(handing_in.as_mut().now_or_never().is_none(), "nothing takes it");
-            control_signal::give(&signals, order);
+            let mut received = given.clone();
+            let sending = send_result(&caller, TurnInput::Lost(TurnOutcome::GiveBack), &mut received);
+            tokio::pin!(sending);
+            assert!(sending.as_mut().now_or_never().is_none(), "nothing takes it");
+            control_signal::give(&signals, signal);
             // The receiver does not read any more: without the signal this would wait for ever.
-            let over = tokio::time::timeout(std::time::Duration::from_secs(3600), handing_in).await;
+            let over = tokio::time::timeout(std::time::Duration::from_secs(3600), sending).await;
             over.expect("it does not wait");
             assert!(matches!(inbox.try_recv(), Ok(TurnInput::Lost(TurnOutcome::Over))));
-            assert!(inbox.try_recv().is_err(), "what comes after an order is not told");
+            assert!(inbox.try_recv().is_err(), "nothing is sent after a signal");
         }
     }
 
     #[tokio::test]
-    async fn what_came_of_a_task_is_handed_in() {
+    async fn the_result_of_a_task_is_sent() {
         let (caller, mut inbox) = mpsc::channel(1);
-        let (_orders, mut ordered) = watch::channel(ControlSignals::default());
-        hand_in(&caller, TurnInput::Lost(TurnOutcome::GiveBack), &mut ordered).await;
+        let (_signals, mut received) = watch::channel(ControlSignals::default());
+        send_result(&caller, TurnInput::Lost(TurnOutcome::GiveBack), &mut received).await;
         assert!(matches!(inbox.try_recv(), Ok(TurnInput::Lost(TurnOutcome::GiveBack))));
     }
 }

@@ -1,0 +1,264 @@
+//! The runner of a turn: executes the effects of the pure [`Turn`] and feeds it the events that follow.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use domain::answer::{Change, Stamp};
+use domain::catalog::ModelLimits;
+use domain::step::StepEvent;
+use domain::time::Timestamp;
+use domain::turn::host::{Completion, Effect, Event, Turn};
+use live::LiveAnswer;
+use machine::TurnGuard;
+use models::Model;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::machine_wait::over_at;
+use super::model_call::{ModelStream, next_event};
+use super::session::SessionState;
+use super::subagent;
+use crate::control_signal::{self, ControlSignal, ControlSignals};
+use crate::images::TurnImages;
+use crate::local_calls::Running;
+use crate::prompt_context::PromptContext;
+use crate::subagent_output::SubagentOutput;
+use crate::turn_input::{TurnInput, TurnOutcome};
+use crate::turn_store::TurnStore;
+use crate::web::WebPolicy;
+
+/// Runs one turn, of an answer or of a subagent.
+pub(super) struct TurnRunner {
+    pub(super) store: TurnStore,
+    pub(super) model: Option<Model>,
+    pub(super) images: Arc<TurnImages>,
+    pub(super) settings: Vec<(String, String)>,
+    pub(super) model_limits: ModelLimits,
+    /// The start of the answer.
+    pub(super) created_at: Timestamp,
+    pub(super) prompt: PromptContext,
+    pub(super) web_policy: WebPolicy,
+    /// Calls that open a skill whose use is to be counted.
+    pub(super) opening_skills: HashMap<String, String>,
+    /// Skills whose use was counted with the question or an earlier call.
+    pub(super) counted_skills: HashSet<String>,
+    pub(super) changes: ChangeSink,
+    pub(super) turn: Turn,
+    pub(super) model_stream: Option<ModelStream>,
+    /// The calls that run on the host.
+    pub(super) running: Running,
+    /// Permits of subagents that may work at once.
+    pub(super) subagent_permits: Arc<Semaphore>,
+    /// True until the first output of an answer that no earlier lease has begun.
+    awaits_first_output: bool,
+    /// The sender of the runner's own inbox.
+    pub(super) inbox: mpsc::Sender<TurnInput>,
+    pub(super) session: SessionState,
+    backoff: Option<AbortOnDropHandle<()>>,
+    completed: bool,
+    _guard: Option<TurnGuard>,
+}
+
+/// The subscriber to a turn's changes.
+pub(super) enum ChangeSink {
+    /// The readers of the answer.
+    Readers(Arc<LiveAnswer>),
+    /// The turn that called the subagent.
+    Caller(SubagentOutput),
+}
+
+impl ChangeSink {
+    fn publish(&mut self, stamp: Stamp, change: Change) {
+        match self {
+            Self::Readers(live) => live.fold(stamp, change),
+            Self::Caller(output) => output.take(&change),
+        }
+    }
+}
+
+/// The initial state of a runner.
+pub(super) struct InitialState {
+    pub(super) store: TurnStore,
+    pub(super) model: Option<Model>,
+    pub(super) settings: Vec<(String, String)>,
+    pub(super) model_limits: ModelLimits,
+    pub(super) created_at: Timestamp,
+    pub(super) prompt: PromptContext,
+    pub(super) web_policy: WebPolicy,
+    pub(super) counted_skills: HashSet<String>,
+    pub(super) changes: ChangeSink,
+    pub(super) turn: Turn,
+    pub(super) awaits_first_output: bool,
+    pub(super) guard: Option<TurnGuard>,
+}
+
+/// Carries out effects and feeds events until the turn is over or can't go on here.
+pub(super) async fn run_turn(
+    runner: &mut TurnRunner,
+    inbox: &mut mpsc::Receiver<TurnInput>,
+    signals: &mut watch::Receiver<ControlSignals>,
+) -> TurnOutcome {
+    let mut effects: VecDeque<Effect> = runner.turn.begin().into();
+    loop {
+        while let Some(effect) = effects.pop_front() {
+            match runner.execute(effect).await {
+                Ok(Some(event)) => effects.extend(runner.turn.on(event)),
+                Ok(None) => {}
+                Err(outcome) => return outcome,
+            }
+        }
+        if runner.session.machine_stopped && runner.turn.is_idle() {
+            return TurnOutcome::MachineStopped;
+        }
+        runner.connect_if_wanted();
+        let wait_until = runner.session.wait.until(runner.turn.awaits_machine(), Instant::now());
+        let event = tokio::select! {
+            biased; // nothing keeps a stop waiting
+            signal = control_signal::next(signals) => Some(signal),
+            () = over_at(wait_until) => {
+                Some(Event::MachineFailed("it has not answered for too long".to_owned()))
+            }
+            input = next_input(inbox, &mut runner.model_stream) => match input {
+                LoopInput::Received(TurnInput::Lost(outcome)) => return outcome,
+                LoopInput::Received(input) => runner.receive(input),
+                LoopInput::Model(event) => runner.complete_model_event(event),
+            },
+        };
+        if let Some(event) = event {
+            runner.observe(&event);
+            let is_of_machine = matches!(event, Event::Executor(_));
+            let following = runner.turn.on(event);
+            if is_of_machine && !following.is_empty() {
+                // Only a frame that advances the turn counts as a sign of life.
+                runner.session.failures = 0;
+                runner.session.wait.end();
+            }
+            effects.extend(following);
+        }
+    }
+}
+
+/// An input of the loop.
+enum LoopInput {
+    Received(TurnInput),
+    /// An event of the model's stream.
+    Model(Event),
+}
+
+/// Waits for the next input or model output.
+async fn next_input(
+    inbox: &mut mpsc::Receiver<TurnInput>,
+    model_stream: &mut Option<ModelStream>,
+) -> LoopInput {
+    tokio::select! {
+        Some(input) = inbox.recv() => LoopInput::Received(input),
+        event = next_event(model_stream) => LoopInput::Model(event),
+    }
+}
+
+impl TurnRunner {
+    /// Creates the runner from its initial state and the sender of its inbox.
+    pub(super) fn new(initial: InitialState, inbox: mpsc::Sender<TurnInput>) -> Self {
+        let InitialState { store, model, settings, model_limits, created_at, prompt, .. } = initial;
+        let InitialState { web_policy, counted_skills, changes, turn, awaits_first_output, guard, .. } =
+            initial;
+        let images = Arc::new(TurnImages::new(store.shared.clone(), store.account));
+        Self {
+            store,
+            model,
+            images,
+            settings,
+            model_limits,
+            created_at,
+            prompt,
+            web_policy,
+            opening_skills: HashMap::new(),
+            counted_skills,
+            changes,
+            turn,
+            model_stream: None,
+            running: Running::default(),
+            subagent_permits: Arc::new(Semaphore::new(subagent::AT_ONCE)),
+            awaits_first_output,
+            inbox,
+            session: SessionState::new(),
+            backoff: None,
+            completed: false,
+            _guard: guard,
+        }
+    }
+
+    /// Executes an effect and returns the event that follows at once, if any.
+    async fn execute(&mut self, effect: Effect) -> Result<Option<Event>, TurnOutcome> {
+        self.store.spans.observe_effect(&effect);
+        match effect {
+            Effect::Send(frame) => return Ok(self.send(frame)),
+            Effect::Reconnect => self.drop_session(),
+            Effect::Reserve { number, attempt, summary, max_cost } => {
+                return self.store.reserve(number, attempt, summary, max_cost).await.map(Some);
+            }
+            Effect::CallModel { number, attempt, transcript, tools, output_max_tokens } => {
+                let request = self.request(transcript, tools, output_max_tokens);
+                self.call_model(number, attempt, request);
+            }
+            Effect::CancelModel => self.model_stream = None,
+            Effect::BackOff { number, attempt, wait } => self.back_off(number, attempt, wait),
+            Effect::CommitStep { entry, cost, .. } => {
+                return self.store.commit_step(entry, cost).await.map(Some);
+            }
+            Effect::RunTool(call) => return Ok(self.run_on_host(call)),
+            Effect::CommitResult { number, result } => {
+                let opened: Vec<String> = self.opening_skills.remove(&result.call).into_iter().collect();
+                return self.store.commit_result(number, result, opened).await.map(Some);
+            }
+            Effect::Publish(stamp, change) => self.changes.publish(stamp, change),
+            Effect::Complete(completion) => return self.complete(*completion).await.map(Some),
+            Effect::Finish => {
+                // The node that claims the answer continues its subagents.
+                self.running.end(ControlSignal::Leave).await;
+                self.close_session();
+                // An answer that another node has taken over may still be in progress: its state is looked up for its
+                // readers.
+                if self.store.delegation.is_none() && self.completed {
+                    self.store.shared.parts.live.finish(self.store.fence.answer);
+                }
+                return Err(TurnOutcome::Over);
+            }
+        }
+        Ok(None)
+    }
+
+    async fn complete(&mut self, completion: Completion) -> Result<Event, TurnOutcome> {
+        self.running.end(ControlSignal::Stop).await;
+        let event = self.store.complete(completion, self.created_at).await?;
+        self.completed = event == Event::Completed;
+        Ok(event)
+    }
+
+    /// Records an event in the trace, and the time until the first output.
+    fn observe(&mut self, event: &Event) {
+        self.store.spans.observe_event(event);
+        let is_output =
+            matches!(event, Event::ModelDelta { event: StepEvent::Text(_) | StepEvent::Reasoning(_), .. });
+        if is_output && std::mem::take(&mut self.awaits_first_output) {
+            self.store.shared.metrics.first_word.observe_duration(self.age());
+        }
+    }
+
+    /// Returns the age of the answer.
+    fn age(&self) -> Duration {
+        self.store.shared.parts.environment.now().since(self.created_at)
+    }
+
+    /// Waits in the background before the next attempt at a step.
+    fn back_off(&mut self, number: u32, attempt: u32, wait: Duration) {
+        let inbox = self.inbox.clone();
+        self.backoff = Some(AbortOnDropHandle::new(tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            // The turn may have ended.
+            let _ = inbox.send(TurnInput::Event(Event::BackoffElapsed { number, attempt })).await;
+        })));
+    }
+}
