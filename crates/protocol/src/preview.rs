@@ -105,6 +105,9 @@ pub struct PreviewText {
     /// The name of the sheet or of the file in an archive, at most [`NAME_MAX_BYTES`], if the page is one.
     #[serde(default, alias = "sheet", skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// The name of the sheet that begins with the text, at most [`NAME_MAX_BYTES`], if the page is a workbook in an archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inner_sheet: Option<String>,
     pub text: String,
 }
 
@@ -181,7 +184,8 @@ impl Preview {
             && self
                 .texts
                 .iter()
-                .filter_map(|text| text.name.as_ref())
+                .flat_map(|text| [text.name.as_ref(), text.inner_sheet.as_ref()])
+                .flatten()
                 .all(|name| name.len() <= NAME_MAX_BYTES)
             && self.marks.len() <= MARKS_MAX
             && self.sizes.len() <= PAGES_MAX as usize
@@ -213,7 +217,8 @@ mod tests {
 
     #[test]
     fn replies_beyond_the_limits_are_detected() {
-        let text = |page, text: &str| PreviewText { page, name: None, text: text.to_owned() };
+        let text =
+            |page, text: &str| PreviewText { page, name: None, inner_sheet: None, text: text.to_owned() };
         let fits = Preview { pages: Some(2), texts: vec![text(Some(2), "a")], ..Preview::default() };
         assert!(fits.is_within_limits(1));
         let size = PageSize { width: 1, height: 1 };
@@ -224,6 +229,13 @@ mod tests {
             Preview { texts: vec![text(None, &"a".repeat(TEXT_MAX_BYTES + 1))], ..fits.clone() },
             Preview {
                 texts: vec![PreviewText { name: Some("a".repeat(NAME_MAX_BYTES + 1)), ..text(None, "a") }],
+                ..fits.clone()
+            },
+            Preview {
+                texts: vec![PreviewText {
+                    inner_sheet: Some("a".repeat(NAME_MAX_BYTES + 1)),
+                    ..text(None, "a")
+                }],
                 ..fits.clone()
             },
             Preview { sizes: vec![size; PAGES_MAX as usize + 1], ..fits.clone() },

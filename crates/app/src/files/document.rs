@@ -42,8 +42,10 @@ pub(super) struct PageView {
     pub(super) title: Option<String>,
     pub(super) picture: Option<Picture>,
     pub(super) text: MarkedText,
-    /// The text as a table, if the page is a sheet of a workbook.
-    pub(super) sheet: Option<Sheet>,
+    /// Where the sheets of a workbook in an archive begin in its text, and their names.
+    sheet_starts: Vec<(usize, String)>,
+    /// The text as tables, if the page is a sheet of a workbook, or a workbook in an archive.
+    pub(super) sheets: Vec<Sheet>,
     /// True of the page with the cited passage.
     pub(super) is_cited: bool,
 }
@@ -56,7 +58,8 @@ impl PageView {
             title,
             picture: None,
             text: MarkedText::default(),
-            sheet: None,
+            sheet_starts: Vec::new(),
+            sheets: Vec::new(),
             is_cited: false,
         }
     }
@@ -187,14 +190,14 @@ fn view(
     for page in &mut pages {
         let is_sheet = |name: &str| PageKind::of(name) == PageKind::Sheet;
         if preview.unit == "sheet" {
-            page.sheet = Some(Sheet::of(&page.text));
+            page.sheets = vec![Sheet::of(&page.text)];
         } else if let Some(name) = page.inner.as_deref().filter(|name| is_sheet(name)) {
-            page.sheet = Some(Sheet::of(&page.text).without_heading(name));
+            page.sheets = Sheet::all_of(&page.text, &page.sheet_starts, name);
         } else {
             page.text.separate_cells();
         }
     }
-    let is_sheet_cut = pages.iter().filter_map(|page| page.sheet.as_ref()).any(|sheet| sheet.is_cut);
+    let is_sheet_cut = pages.iter().flat_map(|page| &page.sheets).any(|sheet| sheet.is_cut);
     let is_cut = preview.truncated || is_sheet_cut;
     let total = preview.pages.unwrap_or_default();
     let numbers = || pages.iter().filter_map(|page| page.number);
@@ -252,10 +255,12 @@ fn add_texts(pages: &mut Vec<PageView>, texts: Texts, unit: &str, found: Vec<Pre
             pages.push(PageView { inner, ..PageView::new(text.page, title) });
             pages.len() - 1
         });
-        let shown = &mut pages[at].text.before;
+        let page = &mut pages[at];
+        let shown = &mut page.text.before;
         if !shown.is_empty() {
             shown.push_str("\n\n");
         }
+        page.sheet_starts.extend(text.inner_sheet.map(|name| (shown.len(), shown_name(&name))));
         shown.push_str(&text.text);
     }
 }

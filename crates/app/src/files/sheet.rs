@@ -1,10 +1,14 @@
 //! Sheets of workbooks as tables: the machine reads a row as a line whose cells are separated by tabs.
 
+use std::ops::Range;
+
 use super::passage::MarkedText;
 use super::table::{COLUMNS_MAX, ROWS_MAX};
 
 /// A sheet.
 pub(super) struct Sheet {
+    /// The name, if the page has several sheets.
+    pub(super) name: Option<String>,
     pub(super) rows: Vec<SheetRow>,
     /// True if rows or columns are left out.
     pub(super) is_cut: bool,
@@ -23,11 +27,35 @@ pub(super) struct SheetRow {
 impl Sheet {
     /// Splits the text of a sheet.
     pub(super) fn of(text: &MarkedText) -> Self {
-        let whole = format!("{}{}{}", text.before, text.marked, text.after);
-        let marked = text.before.len()..text.before.len() + text.marked.len();
-        let mut sheet = Self { rows: Vec::new(), is_cut: false };
-        let mut start = 0;
-        for line in whole.split_inclusive('\n') {
+        let (whole, marked) = whole(text);
+        Self::of_part(&whole, 0..whole.len(), &marked, None)
+    }
+
+    /// Splits the text of a workbook's sheets, which begin at these places with these names. A row before them that is the heading
+    /// alone, which the page has already, is left out.
+    pub(super) fn all_of(text: &MarkedText, starts: &[(usize, String)], heading: &str) -> Vec<Self> {
+        let (whole, marked) = whole(text);
+        let ends = starts.iter().map(|(start, _)| *start).chain([whole.len()]);
+        let begins =
+            std::iter::once((0, None)).chain(starts.iter().map(|(start, name)| (*start, Some(name))));
+        let mut sheets: Vec<_> = begins
+            .zip(ends)
+            .map(|((start, name), end)| Self::of_part(&whole, start..end, &marked, name.cloned()))
+            .collect();
+        let first = &mut sheets[0];
+        if first.rows.first().is_some_and(|row| row.cells == [heading] && !row.is_cited) {
+            first.rows.remove(0);
+        }
+        sheets.retain(|sheet| !sheet.rows.is_empty());
+        let rows = sheets.iter_mut().flat_map(|sheet| &mut sheet.rows);
+        rows.filter(|row| row.is_cited).skip(1).for_each(|row| row.is_first_cited = false);
+        sheets
+    }
+
+    fn of_part(whole: &str, part: Range<usize>, marked: &Range<usize>, name: Option<String>) -> Self {
+        let mut sheet = Self { name, rows: Vec::new(), is_cut: false };
+        let mut start = part.start;
+        for line in whole[part].split_inclusive('\n') {
             let end = start + line.len();
             let is_cited = start < marked.end && marked.start < end;
             start = end;
@@ -47,14 +75,12 @@ impl Sheet {
         }
         sheet
     }
+}
 
-    /// Removes a first row that is a heading alone, which the page has already.
-    pub(super) fn without_heading(mut self, heading: &str) -> Self {
-        if self.rows.first().is_some_and(|row| row.cells == [heading] && !row.is_cited) {
-            self.rows.remove(0);
-        }
-        self
-    }
+/// Returns a text as a whole, and where it is marked.
+fn whole(text: &MarkedText) -> (String, Range<usize>) {
+    let whole = format!("{}{}{}", text.before, text.marked, text.after);
+    (whole, text.before.len()..text.before.len() + text.marked.len())
 }
 
 #[cfg(test)]
@@ -71,10 +97,35 @@ mod tests {
         assert_eq!(rows, expected.map(|(cells, is_cited)| (cells.to_owned(), is_cited)));
         let first: Vec<_> = sheet.rows.iter().map(|row| row.is_first_cited).collect();
         assert_eq!(first, [false, true, false, false]);
-        let headed = Sheet::of(&MarkedText::plain("a.xlsx\n\nUnit\tRent\n".to_owned()));
-        assert_eq!(headed.without_heading("a.xlsx").rows.len(), 1);
         let unmarked = Sheet::of(&MarkedText::plain("a\tb\nc\td".to_owned()));
         assert!(unmarked.rows.len() == 2 && unmarked.rows.iter().all(|row| !row.is_cited));
+    }
+
+    #[test]
+    fn sheets_of_a_workbook_are_apart_with_their_names() {
+        let text = "a.xlsx\n\nUnit\n7\n\nUnit\tRent\n7\t31500\n".to_owned();
+        let starts = [(8, "Flats".to_owned()), (16, "Rent".to_owned())];
+        let shown = |text: &MarkedText, starts: &[(usize, String)]| -> Vec<_> {
+            let cells = |row: &SheetRow| {
+                let mark = if row.is_first_cited { "!" } else { "" };
+                format!("{mark}{}", row.cells.join("|"))
+            };
+            let sheets = Sheet::all_of(text, starts, "a.xlsx").into_iter();
+            sheets
+                .map(|sheet| (sheet.name, sheet.rows.iter().map(cells).collect::<Vec<_>>().join(" ")))
+                .collect()
+        };
+        let named = |name: &str, rows: &str| (Some(name.to_owned()), rows.to_owned());
+        let plain = MarkedText::plain(text.clone());
+        assert_eq!(shown(&plain, &starts), [named("Flats", "Unit 7"), named("Rent", "Unit|Rent 7|31500")]);
+        assert_eq!(
+            shown(&plain, &[]),
+            [(None, "Unit 7 Unit|Rent 7|31500".to_owned())],
+            "of an earlier agent"
+        );
+        let marked = MarkedText::mark(text, "7 Unit Rent 7 31500");
+        assert_eq!(shown(&marked, &starts), [named("Flats", "Unit !7"), named("Rent", "Unit|Rent 7|31500")]);
+        assert!(shown(&MarkedText::default(), &[]).is_empty());
     }
 
     #[test]

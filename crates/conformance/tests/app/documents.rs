@@ -229,6 +229,37 @@ fn cells_of_tables_are_shown_apart() {
 }
 
 #[test]
+fn sheets_of_a_workbook_in_an_archive_are_shown_apart_with_their_names() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    let sheet = |name: &str, value: &str| {
+        format!(
+            "<table:table table:name=\"{name}\"><table:table-row><table:table-cell office:value-type=\"string\">\
+             <text:p>{value}</text:p></table:table-cell></table:table-row></table:table>"
+        )
+    };
+    let workbook = format!(
+        "<?xml version=\"1.0\"?>\n<office:document office:mimetype=\"application/vnd.oasis.opendocument.spreadsheet\">\
+         <office:body><office:spreadsheet>{}{}</office:spreadsheet></office:body></office:document>",
+        sheet("Flats &lt;b&gt;", "Unit 7"),
+        sheet("Rent", "The monthly rent is 14500 crowns.")
+    );
+    browser.upload("/uploads", &[("flats.fods", workbook.as_bytes())]).expect_redirect("/files/uploads");
+    let archive = browser.get("/files/uploads?archive").body;
+    browser.upload("/uploads", &[("flats.zip", &archive)]).expect_redirect("/files/uploads");
+    let page = browser.get("/files/uploads/flats.zip?view").expect_page(200);
+    let table = |name: &str, cell: &str| {
+        format!(
+            "<h3 dir=\"auto\">{name}</h3>\n<div class=\"table\" tabindex=\"0\"><table class=\"values\"><tbody>\n\
+             <tr><td>{cell}</td></tr>\n</tbody></table></div>"
+        )
+    };
+    assert!(page.contains(&table("Flats &#60;b&#62;", "Unit 7")), "{page}");
+    assert!(page.contains(&table("Rent", "The monthly rent is 14500 crowns.")), "{page}");
+    assert_harmless(&page);
+}
+
+#[test]
 fn a_cited_text_of_an_image_stands_above_the_document() {
     let stage = Stage::new();
     let browser = stage.signed_in();

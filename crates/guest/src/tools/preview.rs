@@ -65,7 +65,7 @@ async fn add_recognized(preview: &mut Preview, path: &str, limits: &Limits) {
             return;
         }
         room -= piece.text.len();
-        preview.texts.push(PreviewText { page: Some(page), name: None, text: piece.text });
+        preview.texts.push(PreviewText { page: Some(page), name: None, inner_sheet: None, text: piece.text });
     }
 }
 
@@ -114,11 +114,17 @@ pub(super) fn read(jail: &Jail, request: &PreviewRequest) -> Preview {
         retain_whole_files(&mut document.segments);
     }
     let mut room = TEXT_MAX_BYTES;
+    let mut shown_sheet = None;
     for segment in document.segments {
-        // The heading of rows has the names of the columns, too.
-        let heading = segment.heading.filter(|_| document.format == Format::Workbook);
-        let sheet = heading.map(|heading| heading.split(": ").next().unwrap_or_default().to_owned());
-        let name = sheet.or_else(|| segment.inner.map(|inner| inner.name.clone()));
+        let sheet = sheet_of(&segment, document.format);
+        let (name, inner_sheet) = match &segment.inner {
+            Some(inner) => {
+                let is_other = shown_sheet != sheet;
+                shown_sheet.clone_from(&sheet);
+                (Some(inner.name.clone()), sheet.map(|(_, name)| name).filter(|_| is_other))
+            }
+            None => (sheet.map(|(_, name)| name), None),
+        };
         let mut text = segment.text;
         if preview.texts.len() >= TEXTS_MAX || text.len() > room {
             preview.truncated = true;
@@ -126,10 +132,20 @@ pub(super) fn read(jail: &Jail, request: &PreviewRequest) -> Preview {
         }
         room -= text.len();
         if !text.is_empty() && preview.texts.len() < TEXTS_MAX {
-            preview.texts.push(PreviewText { page: segment.page, name, text });
+            preview.texts.push(PreviewText { page: segment.page, name, inner_sheet, text });
         }
     }
     preview
+}
+
+/// Returns the sheet of a workbook, or of one in an archive, that a text is of: its pages and its name.
+fn sheet_of(segment: &Segment, format: Format) -> Option<((Option<u32>, Option<String>), String)> {
+    let format = segment.inner.as_ref().map_or(format, |inner| inner.format);
+    // The heading of rows has the names of the columns, too.
+    let heading = segment.heading.as_deref().filter(|_| format == Format::Workbook)?;
+    let name = heading.split(": ").next().unwrap_or_default().to_owned();
+    let inner_page = segment.inner.as_ref().and_then(|inner| inner.page.clone());
+    Some(((segment.page, inner_page), name))
 }
 
 /// Drops the files of an archive that do not fit behind the first one: they are asked for later.
@@ -268,6 +284,62 @@ mod tests {
         assert_eq!(pages(&[(4, half), (5, half), (6, 1)]), [4, 5]);
         assert_eq!(pages(&[(4, 3 * half), (4, 1)]), [4, 4], "the first is cut if need be");
         assert!(pages(&[]).is_empty());
+    }
+
+    #[test]
+    fn sheets_of_a_workbook_in_an_archive_are_named_where_they_begin() {
+        let archive = zip_of(&[
+            ("a.txt", &b"A lease."[..]),
+            ("flats.fods", workbook(&[("Flats", &["Unit", "7"]), ("Rent", &["Unit", "18500"])]).as_bytes()),
+        ]);
+        let (_folder, jail) = workspace(&archive);
+        let request = PreviewRequest { path: "/a.pdf".to_owned(), first_page: 1, cited: None };
+        let preview = read(&jail, &request);
+        let texts: Vec<_> = preview
+            .texts
+            .iter()
+            .map(|text| (text.page.unwrap(), text.inner_sheet.as_deref(), text.text.as_str()))
+            .collect();
+        let expected = [
+            (1, None, "a.txt"),
+            (1, None, "A lease."),
+            (2, None, "flats.fods"),
+            (2, Some("Flats"), "Unit\n7"),
+            (2, Some("Rent"), "Unit\n18500"),
+        ];
+        assert_eq!(texts, expected);
+        assert!(preview.is_within_limits(1));
+    }
+
+    /// An archive of files.
+    fn zip_of(files: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut writer = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+        for (name, content) in files {
+            writer.start_file(*name, zip::write::SimpleFileOptions::default()).unwrap();
+            std::io::Write::write_all(&mut writer, content).unwrap();
+        }
+        writer.finish().unwrap().into_inner()
+    }
+
+    /// A workbook with sheets of one column.
+    fn workbook(sheets: &[(&str, &[&str])]) -> String {
+        let row = |value: &&str| {
+            format!(
+                "<table:table-row><table:table-cell office:value-type=\"string\"><text:p>{value}</text:p></table:table-cell></table:table-row>"
+            )
+        };
+        let sheet = |(name, rows): &(&str, &[&str])| {
+            format!(
+                "<table:table table:name=\"{name}\">{}</table:table>",
+                rows.iter().map(row).collect::<String>()
+            )
+        };
+        let sheets: String = sheets.iter().map(sheet).collect();
+        format!(
+            "<?xml version=\"1.0\"?>\n<office:document \
+             office:mimetype=\"application/vnd.oasis.opendocument.spreadsheet\"><office:body>\
+             <office:spreadsheet>{sheets}</office:spreadsheet></office:body></office:document>"
+        )
     }
 
     #[test]
