@@ -68,6 +68,9 @@ pub struct Preview {
     /// A page in the words of its format: `page`, `slide`, `sheet`, `section` or `file`.
     #[serde(default)]
     pub unit: String,
+    /// True if the text is Markdown.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_markdown: bool,
     /// The pages that can be shown as pictures, from `first_page` on, at most [`PAGES_MAX`].
     #[serde(default)]
     pub sizes: Vec<PageSize>,

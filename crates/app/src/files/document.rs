@@ -46,6 +46,8 @@ pub(super) struct PageView {
     sheet_starts: Vec<(usize, String)>,
     /// The text as tables, if the page is a sheet of a workbook, or a workbook in an archive.
     pub(super) sheets: Vec<Sheet>,
+    /// The text as safe HTML, if it is Markdown in which nothing is marked.
+    pub(super) html: Option<String>,
     /// True of the page with the cited passage.
     pub(super) is_cited: bool,
 }
@@ -60,6 +62,7 @@ impl PageView {
             text: MarkedText::default(),
             sheet_starts: Vec::new(),
             sheets: Vec::new(),
+            html: None,
             is_cited: false,
         }
     }
@@ -134,7 +137,14 @@ impl FilePages {
                         reason => unread_text(texts, reason),
                     })
                 }
-                _ => Shown::Document(view(texts, file, href, cited, first, preview)),
+                _ => {
+                    let is_markdown = preview.is_markdown;
+                    let mut document = view(texts, file, href, cited, first, preview);
+                    if is_markdown {
+                        document = with_html(document).await?;
+                    }
+                    Shown::Document(document)
+                }
             },
         })
     }
@@ -193,7 +203,7 @@ fn view(
             page.sheets = vec![Sheet::of(&page.text)];
         } else if let Some(name) = page.inner.as_deref().filter(|name| is_sheet(name)) {
             page.sheets = Sheet::all_of(&page.text, &page.sheet_starts, name);
-        } else {
+        } else if !preview.is_markdown {
             page.text.separate_cells();
         }
     }
@@ -215,6 +225,18 @@ fn view(
         is_cut,
         pages,
     }
+}
+
+/// Renders the texts of a document that is Markdown, as those of files of Markdown are. Where a passage is marked, its source is shown.
+async fn with_html(mut document: DocumentView) -> Result<DocumentView, UseCaseError> {
+    // Parsing takes milliseconds.
+    let rendering = tokio::task::spawn_blocking(move || {
+        for page in document.pages.iter_mut().filter(|page| page.text.marked.is_empty()) {
+            page.html = Some(render::document(&page.text.before));
+        }
+        document
+    });
+    rendering.await.map_err(UseCaseError::internal)
 }
 
 /// Returns the pages that the machine draws, from `first` on, still without their texts.

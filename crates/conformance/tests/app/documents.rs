@@ -260,6 +260,23 @@ fn sheets_of_a_workbook_in_an_archive_are_shown_apart_with_their_names() {
 }
 
 #[test]
+fn a_notebook_is_rendered_as_markdown_is() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    let notebook = r###"{"cells": [{"cell_type": "markdown", "source": "# Rent <script>alert(1)</script>\n\n**18500** [x](javascript:alert(1))"},
+        {"cell_type": "code", "source": "a < b"}]}"###;
+    browser.upload("/uploads", &[("rent.ipynb", notebook.as_bytes())]).expect_redirect("/files/uploads");
+    let page = browser.get("/files/uploads/rent.ipynb?view").expect_page(200);
+    let article =
+        page.split("<article class=\"preview prose\" dir=\"auto\">").nth(1).expect("a rendered text");
+    let article = article.split("</article>").next().unwrap_or_default();
+    assert!(article.starts_with("<h1>Rent") && article.contains("<strong>18500</strong>"), "{page}");
+    assert!(article.contains("<code") && article.contains("a &lt; b"), "{page}");
+    assert!(!article.contains("<script") && !article.contains("javascript:"), "{page}");
+    assert_harmless(&page);
+}
+
+#[test]
 fn a_cited_text_of_an_image_stands_above_the_document() {
     let stage = Stage::new();
     let browser = stage.signed_in();

@@ -110,6 +110,7 @@ pub(super) fn read(jail: &Jail, request: &PreviewRequest) -> Preview {
     let mut preview =
         Preview { pages: document.pages, sizes, marks, truncated: document.truncated, ..Preview::default() };
     document.format.page_word().clone_into(&mut preview.unit);
+    preview.is_markdown = document.format == Format::Markdown;
     if document.format == Format::Archive {
         retain_whole_files(&mut document.segments);
     }
@@ -308,7 +309,7 @@ mod tests {
             (2, Some("Rent"), "Unit\n18500"),
         ];
         assert_eq!(texts, expected);
-        assert!(preview.is_within_limits(1));
+        assert!(!preview.is_markdown && preview.is_within_limits(1));
     }
 
     /// An archive of files.
@@ -340,6 +341,19 @@ mod tests {
              office:mimetype=\"application/vnd.oasis.opendocument.spreadsheet\"><office:body>\
              <office:spreadsheet>{sheets}</office:spreadsheet></office:body></office:document>"
         )
+    }
+
+    #[test]
+    fn a_notebook_is_markdown() {
+        let folder = tempfile::tempdir().unwrap();
+        let notebook = r##"{"cells": [{"cell_type": "markdown", "source": "# Rent"}]}"##;
+        std::fs::write(folder.path().join("a.ipynb"), notebook).unwrap();
+        std::fs::write(folder.path().join("b.ipynb"), "{\"cells\": 7}").unwrap();
+        let jail = Jail::open(folder.path()).unwrap();
+        let preview =
+            |path: &str| read(&jail, &PreviewRequest { path: path.to_owned(), first_page: 1, cited: None });
+        assert!(preview("/a.ipynb").is_markdown);
+        assert!(!preview("/b.ipynb").is_markdown, "it is text");
     }
 
     #[test]
