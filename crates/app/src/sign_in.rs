@@ -1,6 +1,7 @@
 //! Signing in and out.
 //!
-//! Guessing passwords is throttled for each address and for each email. An attempt counts before the password is compared,
+//! Guessing passwords is throttled for each address, for each email from one address, and, less, for each email, so that nobody
+//! keeps its owner out from one address. An attempt counts before the password is compared,
 //! so that attempts at the same time count, too.
 
 use std::sync::Arc;
@@ -27,13 +28,17 @@ use crate::{error, paths, session_cookie};
 /// The attempts of one address: one in this time after a burst. Many people may share an address.
 const ADDRESS_INTERVAL: Duration = Duration::from_secs(10);
 const ADDRESS_BURST: u32 = 20;
+/// The attempts for one email from one address.
+const PAIR_INTERVAL: Duration = Duration::from_secs(30);
+const PAIR_BURST: u32 = 10;
 /// The attempts for one email from any address.
-const EMAIL_INTERVAL: Duration = Duration::from_secs(30);
-const EMAIL_BURST: u32 = 10;
+const EMAIL_INTERVAL: Duration = Duration::from_secs(5);
+const EMAIL_BURST: u32 = 60;
 
 /// Limits the attempts to sign in.
 pub(crate) struct SignInLimits {
     addresses: GcraLimiter,
+    pairs: GcraLimiter,
     emails: GcraLimiter,
 }
 
@@ -41,6 +46,7 @@ impl Default for SignInLimits {
     fn default() -> Self {
         Self {
             addresses: GcraLimiter::every(ADDRESS_INTERVAL, ADDRESS_BURST),
+            pairs: GcraLimiter::every(PAIR_INTERVAL, PAIR_BURST),
             emails: GcraLimiter::every(EMAIL_INTERVAL, EMAIL_BURST),
         }
     }
@@ -55,7 +61,9 @@ impl SignInLimits {
     /// Takes an attempt, or returns the time to wait for one.
     pub(crate) fn take(&self, visitor: &Visitor, email: &str) -> Result<(), Duration> {
         self.take_address(visitor)?;
-        self.emails.take(&email.trim().to_lowercase())
+        let email = email.trim().to_lowercase();
+        self.pairs.take(&(visitor.address, &email))?;
+        self.emails.take(&email)
     }
 }
 

@@ -80,7 +80,8 @@ fn nobody_is_sent_to_another_site_after_signing_in() {
 
 #[test]
 fn guesses_are_throttled_for_an_email_and_for_an_address() {
-    let service = Service::start(Options::default());
+    let trust = ("CAUSERIE_RATE_TRUSTED_PROXIES".to_owned(), "127.0.0.1".to_owned());
+    let service = Service::start(Options { environment: vec![trust], ..Options::default() });
     let (victim, other) = (account_with_password(&service), account_with_password(&service));
     let browser = Browser::new(&service);
     let guess = |email: &str| browser.sign_in(email, "wrong horse").status;
@@ -90,6 +91,8 @@ fn guesses_are_throttled_for_an_email_and_for_an_address() {
     assert_eq!(right.status, 429, "the right password is not compared either");
     let wait: u64 = right.header("retry-after").and_then(|wait| wait.parse().ok()).expect("a time to wait");
     assert!((1..=30).contains(&wait), "{wait}");
+    let elsewhere = Browser::new(&service).with("x-forwarded-for", "192.0.2.1");
+    elsewhere.sign_in(&victim.email, PASSWORD).expect_redirect("/");
     browser.sign_in(&other.email, PASSWORD).expect_redirect("/");
     let guesses: Vec<_> = (0..20).map(|number| guess(&format!("{number}@example.test"))).collect();
     assert!(guesses.contains(&429), "one address cannot try many emails: {guesses:?}");
