@@ -307,7 +307,12 @@ impl Questions {
     async fn submit(self, new: NewQuestion) -> Result<AskOutcome, AskError> {
         let (account, attachments, generation) =
             (new.account, new.attachments.clone(), self.live.generation());
-        match self.store.write(move |tx| accept(tx, &new)).await? {
+        let submitted = self.store.write(move |tx| accept(tx, &new)).await;
+        if matches!(submitted, Err(AskRefused::Store(StoreError::Uncertain(_)))) {
+            // Possibly it was accepted: then it must not wait for a machine that nobody starts.
+            self.start_machine(account).await;
+        }
+        match submitted? {
             AskResult::Replayed { conversation, answer } => Ok(AskOutcome::Replayed { conversation, answer }),
             AskResult::Accepted(accepted) => {
                 let (live, begun) = self.begin(account, accepted, &attachments, generation).await;
@@ -342,6 +347,12 @@ impl Questions {
         if let Err(error) = self.workspaces.of(account).repair().await {
             tracing::warn!(%account, %error, "workspace open failed");
         }
+        self.start_machine(account).await;
+        (live, begun)
+    }
+
+    /// Starts the machine for a question, and has the question dispatched.
+    async fn start_machine(&self, account: AccountId) {
         // Before the dispatch, so that the failure of an earlier start does not end this answer.
         match self.machines.start(account).await {
             Ok(()) => {}
@@ -352,7 +363,6 @@ impl Questions {
             Err(error) => tracing::warn!(%error, "machine start for a question failed"),
         }
         self.dispatch.accepted(account);
-        (live, begun)
     }
 
     /// Returns the target of the question, and its model. `of_branch` is the model of its branch, if it is known.

@@ -42,6 +42,11 @@ impl Running {
         self.0.insert(call, Run { task, signals: Some(signals) });
     }
 
+    /// Returns true if no call is running.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Removes a call that returned.
     pub(super) fn over(&mut self, call: &str) {
         self.0.remove(call);

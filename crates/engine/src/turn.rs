@@ -26,6 +26,7 @@ use domain::time::Timestamp;
 use domain::turn::host::Turn;
 use futures_util::FutureExt;
 use live::{Live, LiveAnswer, Meta};
+use machine::MachineError;
 use store::StoreError;
 use store::turns::{self, ClaimedTurn, TurnRecord};
 use tokio::sync::{mpsc, watch};
@@ -202,7 +203,9 @@ async fn runner(
         Turn::new(setup::setup(&claimed, &record, model_limits, &prompt, shared.parts.web.clone(), reads));
     let live = begin_live(&shared.parts.live, &claimed, &record, turn.answer());
     let guard = match shared.parts.machines.turn(claimed.account).await {
-        Ok(guard) => guard,
+        Ok(guard) => Some(guard),
+        // The account is being deleted: the answer is to be ended.
+        Err(MachineError::NoMachine) => None,
         Err(error) => {
             tracing::error!(%error, "machine start request failed for a turn");
             return None;
@@ -222,7 +225,7 @@ async fn runner(
         changes: ChangeSink::Readers(live),
         turn,
         awaits_first_output: claimed.fence.epoch == 1,
-        guard: Some(guard),
+        guard,
     };
     Some(TurnRunner::new(initial, inbox))
 }

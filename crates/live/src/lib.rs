@@ -96,6 +96,10 @@ impl LiveAnswer {
         (self.meta.created_at, self.meta.answer)
     }
 
+    fn is_over(&self) -> bool {
+        self.progress.borrow().ended
+    }
+
     /// Returns a receiver that is notified of changes.
     #[must_use]
     pub fn progress(&self) -> watch::Receiver<Progress> {
@@ -316,8 +320,11 @@ impl Live {
         known.answers.insert(live.meta.answer, live.clone());
         if let Some(watched) = known.watched.get_mut(&conversation) {
             let before = watched.latest.clone();
-            // A late reader may register a completed answer, which must not follow newer ones.
-            if before.as_ref().is_none_or(|before| before.age() < live.age()) {
+            // A late reader may register a completed answer, which must not follow newer ones. One in progress is the newest,
+            // even if the clock was set back.
+            let is_newer =
+                |before: &Arc<LiveAnswer>| before.age() < live.age() || before.is_over() && !live.is_over();
+            if before.as_ref().is_none_or(is_newer) {
                 watched.latest = Some(live.clone());
                 if let Some(before) = before {
                     before.follow(live.clone());
@@ -337,7 +344,7 @@ impl Live {
     pub fn show(&self, latest: Arc<LiveAnswer>) {
         let mut known = self.lock();
         if let Some(watched) = known.watched.get_mut(&latest.meta.conversation)
-            && watched.latest.as_ref().is_none_or(|before| before.progress().borrow().ended)
+            && watched.latest.as_ref().is_none_or(|before| before.is_over())
             && let Some(before) = watched.latest.replace(latest.clone())
         {
             before.follow(latest);

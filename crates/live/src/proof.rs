@@ -141,15 +141,18 @@ mod tests {
     #[test]
     fn claims_are_compared_with_a_bounded_amount_of_text() {
         let passage = format!("{RENT} {}", "It is paid by transfer. ".repeat(COMPARED_MAX_BYTES / 50));
-        let proven = |markdown: &str| prove_citations(markdown, |_| Some(passage.as_str())).into_keys().collect();
+        let proven =
+            |markdown: &str| prove_citations(markdown, |_| Some(passage.as_str())).into_keys().collect();
         let one: Vec<u32> = proven("The rent is 18,500 crowns [1].");
-        let three: Vec<u32> =
-            proven("The rent is 18,500 crowns [1]. The rent is 18,500 crowns [2]. The rent is 18,500 crowns [3].");
+        let three: Vec<u32> = proven(
+            "The rent is 18,500 crowns [1]. The rent is 18,500 crowns [2]. The rent is 18,500 crowns [3].",
+        );
         assert_eq!((one, three), (vec![1], vec![1, 2]));
         let many: String = (1..=PASSAGES_OF_CLAIM_MAX + 1).map(|number| format!("[{number}]")).collect();
-        let of_many: Vec<u32> = prove_citations(&format!("The rent is 18,500 crowns {many}."), |_| Some(RENT))
-            .into_keys()
-            .collect();
+        let of_many: Vec<u32> =
+            prove_citations(&format!("The rent is 18,500 crowns {many}."), |_| Some(RENT))
+                .into_keys()
+                .collect();
         assert_eq!(of_many, Vec::<u32>::new());
     }
 }

@@ -127,6 +127,20 @@ async fn a_watcher_is_not_led_back_to_an_answer_that_is_begun_late() {
 }
 
 #[tokio::test]
+async fn a_watcher_gets_the_next_answer_although_the_clock_was_set_back() {
+    let registry = Arc::new(Live::default());
+    let first = registry.begin(meta(2), Answer::new(meta(2).answer, &[]));
+    let watch = registry.watch(meta(2).conversation);
+    let latest = watch.latest(first.clone());
+    let mut follower = Follower::new(latest, Some(watch), Arc::default());
+    follower.next().await.expect("the current state");
+    first.fold(stamp(1), Change::Ended(Ending::Done));
+    assert!(follower.next().await.expect("the end").ending.is_some());
+    let earlier = registry.begin(meta(1), Answer::new(meta(1).answer, &[]));
+    assert_eq!(follower.next().await.expect("the next answer").meta.answer, earlier.meta().answer);
+}
+
+#[tokio::test]
 async fn a_conversation_deleted_while_its_watcher_looked_for_the_latest_answer_is_not_watched() {
     let registry = Arc::new(Live::default());
     let watch = registry.watch(meta(1).conversation);

@@ -109,7 +109,7 @@ pub(super) async fn run_turn(
                 Err(outcome) => return outcome,
             }
         }
-        if runner.session.machine_stopped && runner.turn.is_idle() {
+        if runner.session.machine_stopped && runner.turn.is_idle() && runner.running.is_empty() {
             return TurnOutcome::MachineStopped;
         }
         runner.connect_if_wanted();

@@ -31,6 +31,8 @@ pub(super) struct SessionState {
     pub(super) frames: Option<mpsc::Sender<HostFrame>>,
     /// True if there will be no session until the machine is started.
     pub(super) machine_stopped: bool,
+    /// True if the machine could not be started while the turn did not need it.
+    pub(super) given_up: bool,
 }
 
 impl SessionState {
@@ -42,6 +44,7 @@ impl SessionState {
             task: None,
             frames: None,
             machine_stopped: false,
+            given_up: false,
         }
     }
 
@@ -86,7 +89,13 @@ impl TurnRunner {
                     }
                     Some(Event::MachineFailed("it does not answer".to_owned()))
                 }
-                SessionEvent::GivenUp(reason) => Some(Event::MachineFailed(reason)),
+                SessionEvent::GivenUp(reason) if self.turn.needs_machine() => {
+                    Some(Event::MachineFailed(reason))
+                }
+                SessionEvent::GivenUp(_) => {
+                    self.session.given_up = true;
+                    None
+                }
                 SessionEvent::MachineStopped => {
                     self.session.machine_stopped = true;
                     None
@@ -108,6 +117,9 @@ impl TurnRunner {
 
     /// Begins a session if the turn needs one and there is none.
     pub(super) fn connect_if_wanted(&mut self) {
+        if self.session.given_up && self.turn.needs_machine() {
+            self.drop_session();
+        }
         if self.session.task.is_some() || !self.turn.wants_connection() {
             return;
         }
@@ -130,6 +142,7 @@ impl TurnRunner {
         self.session.task = None;
         self.session.number += 1;
         self.session.machine_stopped = false;
+        self.session.given_up = false;
     }
 
     /// Sends a frame to the executor. A guest that accepts no frame loses the session; the next session begins with
