@@ -25,6 +25,7 @@ sign-in-provider-refused = Poskytovatel identity vás nepřihlásil.
 sign-in-provider-invalid = Toto přihlášení už neplatí. Začněte znovu.
 sign-in-email-not-verified = Poskytovatel identity váš e-mail neověřil.
 sign-in-bound-to-another = K účtu s vaším e-mailem se přihlašuje někdo jiný. Obraťte se na správce služby.
+sign-in-email-not-confirmed = E-mail účtu s vaší adresou si zvolil jeho vlastník a nikdo jej nepotvrdil. Obraťte se na správce služby.
 sign-in-no-account = Účet s vaším e-mailem neexistuje. Obraťte se na správce služby.
 sign-in-throttled = { $seconds ->
     [one] Příliš mnoho pokusů. Zkuste to znovu za sekundu.
@@ -441,6 +442,7 @@ operator-detail = Podrobnosti
 operator-older = Starší záznamy
 audit-create-account = Založení účtu
 audit-delete-account = Smazání účtu
+audit-set-email = Nastavení e-mailu
 audit-set-role = Nastavení role
 audit-set-licence = Nastavení licence
 audit-grant-credits = Připsání kreditů

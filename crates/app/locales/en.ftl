@@ -25,6 +25,7 @@ sign-in-provider-refused = The identity provider did not sign you in.
 sign-in-provider-invalid = This sign-in is not valid any more. Begin again.
 sign-in-email-not-verified = The identity provider has not verified your email.
 sign-in-bound-to-another = Somebody else signs in to the account with your email. Ask the operator of this service.
+sign-in-email-not-confirmed = The owner of the account with your email chose that email here, and nobody has confirmed it. Ask the operator of this service.
 sign-in-no-account = There is no account with your email. Ask the operator of this service.
 sign-in-throttled = { $seconds ->
     [one] Too many attempts. Try again in one second.
@@ -434,6 +435,7 @@ operator-detail = Detail
 operator-older = Older entries
 audit-create-account = Create account
 audit-delete-account = Delete account
+audit-set-email = Set email
 audit-set-role = Set role
 audit-set-licence = Set licence
 audit-grant-credits = Grant credits

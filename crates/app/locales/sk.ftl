@@ -25,6 +25,7 @@ sign-in-provider-refused = Poskytovateľ identity vás neprihlásil.
 sign-in-provider-invalid = Toto prihlásenie už neplatí. Začnite znova.
 sign-in-email-not-verified = Poskytovateľ identity váš e-mail neoveril.
 sign-in-bound-to-another = K účtu s vaším e-mailom sa prihlasuje niekto iný. Obráťte sa na správcu služby.
+sign-in-email-not-confirmed = E-mail účtu s vašou adresou si zvolil jeho vlastník a nikto ho nepotvrdil. Obráťte sa na správcu služby.
 sign-in-no-account = Účet s vaším e-mailom neexistuje. Obráťte sa na správcu služby.
 sign-in-throttled = { $seconds ->
     [one] Príliš veľa pokusov. Skúste to znova o sekundu.
@@ -441,6 +442,7 @@ operator-detail = Podrobnosti
 operator-older = Staršie záznamy
 audit-create-account = Založenie účtu
 audit-delete-account = Zmazanie účtu
+audit-set-email = Nastavenie e-mailu
 audit-set-role = Nastavenie roly
 audit-set-licence = Nastavenie licencie
 audit-grant-credits = Pripísanie kreditov

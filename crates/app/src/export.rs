@@ -169,7 +169,8 @@ impl Export {
                 return Ok(None);
             }
             let principal = &self.writer.principal;
-            let page = self.conversations.messages_of(principal, self.id, self.branch, self.exchanges).await?;
+            let page =
+                self.conversations.messages_of(principal, self.id, self.branch, self.exchanges).await?;
             let read = u32::try_from(page.messages.len() / 2).unwrap_or(u32::MAX);
             self.exchanges = self.exchanges.saturating_add(read);
             self.is_last = !page.full || read == 0;

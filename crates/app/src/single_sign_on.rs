@@ -121,6 +121,9 @@ fn refused(pages: &SignInPages, visitor: &Visitor, next: &str, failed: SingleSig
             (StatusCode::FORBIDDEN, texts.get("sign-in-email-not-verified"))
         }
         SingleSignOnError::BoundToAnother => (StatusCode::FORBIDDEN, texts.get("sign-in-bound-to-another")),
+        SingleSignOnError::EmailNotConfirmed => {
+            (StatusCode::FORBIDDEN, texts.get("sign-in-email-not-confirmed"))
+        }
         SingleSignOnError::NoAccount => (StatusCode::FORBIDDEN, texts.get("sign-in-no-account")),
         SingleSignOnError::NoLicence => (StatusCode::FORBIDDEN, texts.get("sign-in-no-licence")),
         SingleSignOnError::Failed(error) => return visitor.failed(&error),

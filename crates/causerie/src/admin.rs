@@ -144,6 +144,9 @@ fn request(command: AdminCommand) -> Result<(Request, Where), CliError> {
         AdminCommand::Account(AccountCommand::SetPassword { account, password_stdin: _, at }) => {
             (Request::SetPassword { account, password: typed_password(std::io::stdin())? }, at)
         }
+        AdminCommand::Account(AccountCommand::SetEmail { account, email, at }) => {
+            (Request::SetEmail { account, email }, at)
+        }
         AdminCommand::Account(AccountCommand::SetRole { account, role, at }) => {
             (Request::SetRole { account, role }, at)
         }

@@ -62,6 +62,10 @@ pub(crate) async fn answer(
             let set = admin.set_password(&account, parse_password(typed)?).await?;
             json!({ "accountId": set.id.to_string(), "email": set.email })
         }
+        Request::SetEmail { account, email } => {
+            let set = admin.set_email(&account, &email).await?;
+            json!({ "accountId": set.id.to_string(), "email": set.email })
+        }
         Request::SetRole { account, role } => {
             let wrong = || CliError::new("INVALID_ROLE", format!("{role:?} is neither owner nor operator"));
             let set = admin.set_role(&account, Role::parse(&role).ok_or_else(wrong)?).await?;

@@ -302,6 +302,7 @@ impl AdminCommand {
             | AccountCommand::List { at }
             | AccountCommand::Show { at, .. }
             | AccountCommand::SetPassword { at, .. }
+            | AccountCommand::SetEmail { at, .. }
             | AccountCommand::SetRole { at, .. }
             | AccountCommand::Delete { at, .. },
         )
@@ -372,6 +373,20 @@ pub(crate) enum AccountCommand {
         /// Read the password from standard input: one line of 8 to 1,024 bytes (required)
         #[arg(long, required = true)]
         password_stdin: bool,
+        #[command(flatten)]
+        at: Where,
+    },
+    /// Replace the email of the account's owner, or confirm it
+    ///
+    /// By the email the owner signs in, and a user of an identity provider is matched the first time, unless the owner
+    /// chose the email.
+    SetEmail {
+        /// The account: email or identifier
+        #[arg(long)]
+        account: String,
+        /// The email
+        #[arg(long)]
+        email: String,
         #[command(flatten)]
         at: Where,
     },

@@ -72,6 +72,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("status", &["--data /var/lib/causerie"]),
     ("account list", &[""]),
     ("account show", &["ada@example.org"]),
+    ("account set-email", &["--account ada@example.org --email ada.l@example.org"]),
     ("account set-role", &["--account ada@example.org --role operator"]),
     ("key list", &["--account ada@example.org"]),
     ("key revoke", &["0193f2c4-7d1e-4a3b-9c55-2f6f0e8a1b7d"]),

@@ -24,6 +24,10 @@ pub(crate) enum Request {
         account: String,
         password: Secret,
     },
+    SetEmail {
+        account: String,
+        email: String,
+    },
     SetRole {
         account: String,
         role: String,

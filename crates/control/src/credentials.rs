@@ -1,7 +1,7 @@
 //! Changes of what an owner signs in with: password and email. Each requires the present password.
 
 use domain::audit::AuditAction;
-use store::accounts::{self, Account, AccountError};
+use store::accounts::{self, Account, AccountError, EmailSource};
 use store::audit::{self, AuditEntry};
 use store::{Store, StoreError, sessions};
 
@@ -95,7 +95,8 @@ impl Credentials {
         self.passwords.set(user, new, Some(verified), entry).await.map_err(failed)
     }
 
-    /// Replaces the email, by which the user signs in. Sessions stay.
+    /// Replaces the email, by which the user signs in. Sessions stay. A user of an identity provider is not matched by it until
+    /// an operator sets it.
     ///
     /// # Errors
     /// [`CredentialsError`].
@@ -112,7 +113,7 @@ impl Credentials {
             if !verified.holds(tx)? {
                 return Ok(false);
             }
-            accounts::set_email(tx, verified.account.user, &email)?;
+            accounts::set_email(tx, verified.account.user, &email, EmailSource::Owner)?;
             audit::append(tx, &entry)?;
             Ok::<_, AccountError>(true)
         });
@@ -203,7 +204,7 @@ fn failed(error: PasswordError) -> CredentialsError {
 }
 
 /// Returns an email without white space around it; `None` if the text cannot be one.
-fn checked_email(text: &str) -> Option<String> {
+pub(crate) fn checked_email(text: &str) -> Option<String> {
     let email = text.trim();
     let (name, host) = email.rsplit_once('@')?;
     let is_plain = !email.chars().any(|c| c.is_whitespace() || c.is_control());
@@ -217,9 +218,12 @@ mod tests {
 
     #[test]
     fn an_email_has_a_name_and_a_host() {
-        assert_eq!(checked_email(" ada@example.org ").as_deref(), Some("ada@example.org"));
-        for wrong in
-            ["", "ada", "@example.org", "ada@", "a da@example.org", "ada@example.org\n.x", &"x@".repeat(161)]
+        for right in ["ada@example.org", "a@b", "žofie.n+x@example.org", "\"a@b\"@example.org"] {
+            assert_eq!(checked_email(&format!(" {right}\n")).as_deref(), Some(right));
+        }
+        for wrong in ["", "@", "ada", "@example.org", "ada@", "a da@example.org", "ada@example.org\n.x"]
+            .into_iter()
+            .chain(["a@b\u{7}", "a@b\0", "a\u{a0}@b", &"x@".repeat(161)])
         {
             assert_eq!(checked_email(wrong), None, "{wrong}");
         }

@@ -65,7 +65,10 @@ impl Owner {
         let now = self.environment.now();
         let key = SecretKey::from_random(self.environment.bytes());
         let account = principal.account();
-        let bits = token.map_or_else(|| self.environment.bits(), |token| form_token::bits(b"key of a form", account, token));
+        let bits = token.map_or_else(
+            || self.environment.bits(),
+            |token| form_token::bits(b"key of a form", account, token),
+        );
         let new = NewKey {
             id: KeyId::from_random(bits),
             account,

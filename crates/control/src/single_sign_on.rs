@@ -65,6 +65,9 @@ pub enum SingleSignOnError {
     /// The email belongs to an account that another user of the provider signs in to.
     #[error("the account belongs to another user of the identity provider")]
     BoundToAnother,
+    /// The owner of the account with the email chose it, and no operator has confirmed that it is theirs.
+    #[error("nobody has confirmed the email of the account")]
+    EmailNotConfirmed,
     /// There is no account with the email.
     #[error("there is no account with this email")]
     NoAccount,
@@ -115,6 +118,7 @@ enum Found {
     /// An account that was created for the user.
     New(Account),
     BoundToAnother,
+    EmailNotConfirmed,
     Nobody,
 }
 
@@ -186,6 +190,7 @@ impl SingleSignOn {
                 account
             }
             Found::BoundToAnother => return Err(SingleSignOnError::BoundToAnother),
+            Found::EmailNotConfirmed => return Err(SingleSignOnError::EmailNotConfirmed),
             Found::Nobody => return Err(SingleSignOnError::NoAccount),
         };
         match self.sessions.open_for_identity(&account, browser).await {
@@ -231,6 +236,10 @@ fn find(
         return Ok(accounts::get(tx, account)?.map_or(Found::Nobody, Found::Account));
     }
     let (account, is_new) = match (accounts::by_email(tx, &identity.email)?, new) {
+        // Whoever chose the email of somebody else would get a way into what that user does here.
+        (Some(account), _) if accounts::is_email_chosen(tx, account.user)? => {
+            return Ok(Found::EmailNotConfirmed);
+        }
         (Some(account), _) => (account, false),
         (None, Some(new)) => (accounts::create(tx, new)?, true),
         (None, None) => return Ok(Found::Nobody),

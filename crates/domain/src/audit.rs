@@ -5,6 +5,7 @@
 pub enum AuditAction {
     CreateAccount,
     DeleteAccount,
+    SetEmail,
     SetRole,
     SetLicence,
     GrantCredits,
@@ -28,9 +29,10 @@ pub enum AuditAction {
 }
 
 impl AuditAction {
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::CreateAccount,
         Self::DeleteAccount,
+        Self::SetEmail,
         Self::SetRole,
         Self::SetLicence,
         Self::GrantCredits,
@@ -58,6 +60,7 @@ impl AuditAction {
         match self {
             Self::CreateAccount => "create account",
             Self::DeleteAccount => "delete account",
+            Self::SetEmail => "set email",
             Self::SetRole => "set role",
             Self::SetLicence => "set licence",
             Self::GrantCredits => "grant credits",

@@ -210,17 +210,39 @@ pub fn set_password(tx: &mut dyn Sql, user: UserId, hash: &str) -> Result<(), Ac
     if changed == 0 { Err(AccountError::NotFound) } else { Ok(()) }
 }
 
+/// Who says that an email is the user's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EmailSource {
+    /// The user, without proof.
+    Owner,
+    Operator,
+}
+
 /// Replaces the user's email; at most 320 bytes.
 ///
 /// # Errors
 /// [`AccountError::EmailTaken`].
-pub fn set_email(tx: &mut dyn Sql, user: UserId, email: &str) -> Result<(), AccountError> {
+pub fn set_email(
+    tx: &mut dyn Sql,
+    user: UserId,
+    email: &str,
+    source: EmailSource,
+) -> Result<(), AccountError> {
     let changed = tx.execute(
-        "UPDATE users SET email = $2, email_key = $3 WHERE id = $1
+        "UPDATE users SET email = $2, email_key = $3, email_chosen = $4 WHERE id = $1
             AND NOT EXISTS (SELECT 1 FROM users WHERE email_key = $3 AND id <> $1)",
-        params![user, email, &email_key(email)],
+        params![user, email, &email_key(email), source == EmailSource::Owner],
     )?;
     if changed == 0 { Err(AccountError::EmailTaken) } else { Ok(()) }
+}
+
+/// Returns true if the user chose the email and no operator has set it since.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn is_email_chosen(tx: &mut dyn Sql, user: UserId) -> Result<bool> {
+    let chosen = tx.one("SELECT email_chosen FROM users WHERE id = $1", params![user], |row| row.flag(0))?;
+    Ok(chosen.unwrap_or(false))
 }
 
 /// Returns the hash of the user's password; `None` if the user does not exist or has no password.

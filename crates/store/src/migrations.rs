@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::sql::Result;
 
 /// All migrations. The version of a database is the number of its newest.
-pub(crate) const MIGRATIONS: [&str; 18] = [
+pub(crate) const MIGRATIONS: [&str; 19] = [
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_limits.sql"),
     include_str!("migrations/0003_terms.sql"),
@@ -28,6 +28,7 @@ pub(crate) const MIGRATIONS: [&str; 18] = [
     include_str!("migrations/0016_embeddings.sql"),
     include_str!("migrations/0017_attempts_since.sql"),
     include_str!("migrations/0018_session_uses.sql"),
+    include_str!("migrations/0019_chosen_emails.sql"),
 ];
 
 pub(crate) const JOURNAL: &str =

@@ -70,6 +70,7 @@ const fn text_key(action: AuditAction) -> &'static str {
     match action {
         AuditAction::CreateAccount => "audit-create-account",
         AuditAction::DeleteAccount => "audit-delete-account",
+        AuditAction::SetEmail => "audit-set-email",
         AuditAction::SetRole => "audit-set-role",
         AuditAction::SetLicence => "audit-set-licence",
         AuditAction::GrantCredits => "audit-grant-credits",

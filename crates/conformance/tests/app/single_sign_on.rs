@@ -197,6 +197,24 @@ fn accounts_are_created_for_the_operators_domains() {
 }
 
 #[test]
+fn an_email_that_an_owner_chose_matches_nobody() {
+    let stage = stage(&[]);
+    let mallory = account_with_password(&stage.service);
+    let browser = Browser::new(&stage.service);
+    browser.sign_in(&mallory.email, PASSWORD).expect_redirect("/");
+    let form = [("email", "ceo@corp.example"), ("password", PASSWORD)];
+    browser.post("/account/email", &form).expect_redirect("/account?done=email");
+    stage.provider.user("7", "ceo@corp.example");
+    let refused = stage.sign_in().1.expect_page(403);
+    assert!(refused.contains("nobody has confirmed it"), "{refused}");
+    let confirm = ["account", "set-email", "--account", &mallory.id, "--email", "ceo@corp.example"];
+    assert_eq!(stage.service.admin(&confirm)["email"], "ceo@corp.example");
+    stage.sign_in().1.expect_redirect("/keys");
+    let audit = stage.service.admin(&["audit", "list"]).to_string();
+    assert!(audit.contains("set email"), "{audit}");
+}
+
+#[test]
 fn a_licence_is_required_and_a_password_still_works() {
     let stage = stage(&[]);
     let owner = account_with_password(&stage.service);

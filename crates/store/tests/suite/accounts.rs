@@ -8,7 +8,7 @@ use domain::id::{AccountId, KeyId, PostingId, UserId};
 use domain::key::{KeyFingerprint, SecretKey};
 use domain::scope::{Permission, Scope};
 use domain::time::Timestamp;
-use store::accounts::{AccountError, NewAccount};
+use store::accounts::{AccountError, EmailSource, NewAccount};
 use store::audit::AuditFilter;
 use store::credits::GrantError;
 use store::keys::{KeyError, NewKey};
@@ -96,10 +96,17 @@ async fn an_email_is_replaced_by_a_free_one(engine: Engine) {
     for new in [ada, bo] {
         fixture.store.write(move |tx| accounts::create(tx, &new)).await.expect("it is made");
     }
-    let refused = fixture.store.write(move |tx| accounts::set_email(tx, ada_user, &taken)).await;
+    let refused =
+        fixture.store.write(move |tx| accounts::set_email(tx, ada_user, &taken, EmailSource::Owner)).await;
     assert!(matches!(refused, Err(AccountError::EmailTaken)), "{refused:?}");
-    for email in ["Ada.L@example.org", "ada.l@example.org"] {
-        fixture.store.write(move |tx| accounts::set_email(tx, ada_user, email)).await.expect("it is free");
+    let chosen = || fixture.store.read(move |tx| accounts::is_email_chosen(tx, ada_user));
+    assert!(!chosen().await.expect("a read"), "the operator gave it");
+    for (email, source) in
+        [("Ada.L@example.org", EmailSource::Owner), ("ada.l@example.org", EmailSource::Operator)]
+    {
+        let set = fixture.store.write(move |tx| accounts::set_email(tx, ada_user, email, source));
+        set.await.expect("it is free");
+        assert_eq!(chosen().await.expect("a read"), source == EmailSource::Owner);
         let found = fixture.store.read(move |tx| accounts::by_email(tx, "ADA.L@example.org")).await;
         let found = found.expect("a read").expect("it is found");
         assert_eq!((found.user, found.email.as_str()), (ada_user, email));
