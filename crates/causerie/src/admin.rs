@@ -210,19 +210,28 @@ fn parse_time(text: &str) -> Result<Option<i64>, CliError> {
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         return Ok(Some(time.as_microsecond()));
     }
-    let day = text.parse::<jiff::civil::Date>().map_err(|_| wrong("not a day like 2027-12-31"))?;
+    let day =
+        parse_day(text).ok_or_else(|| wrong("neither a day like 2027-12-31 nor a time with its zone"))?;
     let end = day.tomorrow().and_then(|next| next.to_zoned(jiff::tz::TimeZone::UTC));
     let end = end.map_err(|_| wrong(&format!("too late: the last day is {LAST_DAY}")))?;
     Ok(Some(end.timestamp().as_microsecond()))
 }
 
+/// Parses a day. A time without a zone is none, although its day could be read.
+fn parse_day(text: &str) -> Option<jiff::civil::Date> {
+    text.parse().ok().filter(|_| !text.contains([':', 'T', 't', ' ']))
+}
+
 /// Parses a time, or the beginning of a day in UTC, as microseconds since 1970.
 fn beginning(text: &str) -> Result<i64, CliError> {
-    let day =
-        text.parse::<jiff::civil::Date>().ok().and_then(|day| day.to_zoned(jiff::tz::TimeZone::UTC).ok());
+    let day = parse_day(text).and_then(|day| day.to_zoned(jiff::tz::TimeZone::UTC).ok());
     let time = text.parse::<jiff::Timestamp>().ok().or_else(|| day.map(|day| day.timestamp()));
-    let wrong =
-        || CliError::new("INVALID_DATE", format!("{text:?} is neither a day like 2027-12-31 nor a time"));
+    let wrong = || {
+        CliError::new(
+            "INVALID_DATE",
+            format!("{text:?} is neither a day like 2027-12-31 nor a time with its zone"),
+        )
+    };
     time.map(jiff::Timestamp::as_microsecond).ok_or_else(wrong)
 }
 

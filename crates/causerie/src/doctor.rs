@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use control::backup::interrupted_restore;
+use control::data_folder::StartError;
 use control::{Catalog, Check, CheckStatus, DiskReserve, Environment};
 use domain::catalog::ModelStatus;
 use egress::{Query, Search};
@@ -90,7 +92,10 @@ async fn of_settings(at: &Where, settings: &Settings) -> Vec<Check> {
         (None, Err(error)) => failed("service", admin::unusable(&settings.data, &error)),
     });
     checks.push(disk(settings));
-    checks.push(database(at).await);
+    checks.push(match interrupted_restore(&settings.data) {
+        Some(left) => failed("database", StartError::RestoreInterrupted(left)),
+        None => database(at).await,
+    });
     checks.extend(machines(settings).await);
     checks.push(programs(settings));
     checks.push(text_recognition(settings));

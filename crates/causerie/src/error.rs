@@ -59,6 +59,7 @@ impl From<StartError> for CliError {
         let code = match &error {
             StartError::Store(error) => store(error),
             StartError::EmptyDatabase(_) => "DATABASE_EMPTY",
+            StartError::RestoreInterrupted(_) => "RESTORE_INTERRUPTED",
             _ => "DATABASE_FAILED",
         };
         Self::new(code, error.to_string())
@@ -92,6 +93,7 @@ fn backup(error: &BackupError) -> &'static str {
     match error {
         BackupError::Taken(_) => "FILE_EXISTS",
         BackupError::NotEmpty(_) | BackupError::Store(StoreError::NotEmpty) => "NOT_EMPTY",
+        BackupError::Interrupted(_) => "RESTORE_INTERRUPTED",
         BackupError::Damaged(_) => "BACKUP_DAMAGED",
         BackupError::TooNew(_) => "BACKUP_TOO_NEW",
         BackupError::Place { .. } | BackupError::Io(_) => "BACKUP_FAILED",

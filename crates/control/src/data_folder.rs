@@ -44,6 +44,12 @@ pub enum StartError {
          folder, or set database.accept_empty to begin without accounts"
     )]
     EmptyDatabase(usize),
+    /// A restore into the data folder was interrupted, or is under way.
+    #[error(
+        "a restore into the data folder was interrupted, or is under way: {}; remove what it left and restore again",
+        .0.display()
+    )]
+    RestoreInterrupted(PathBuf),
     /// A vendor's configuration cannot be used.
     #[error("the vendors: {0}")]
     Vendor(#[from] VendorConfigError),

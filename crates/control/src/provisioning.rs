@@ -8,6 +8,7 @@ use domain::id::AccountId;
 use store::{DatabaseUrl, Store, StoreError, accounts, machines};
 use workspace::{Quota, Workspaces};
 
+use crate::backup::interrupted_restore;
 use crate::data_folder::{DATABASE, StartError, open_store, open_workspaces};
 
 /// The number of machines of one query.
@@ -26,6 +27,9 @@ pub async fn open(
     max_wait: Duration,
     quota: Quota,
 ) -> Result<(Store, Workspaces), StartError> {
+    if let Some(left) = interrupted_restore(data) {
+        return Err(StartError::RestoreInterrupted(left));
+    }
     let workspaces = open_workspaces(data, quota)?;
     if !accepts_empty && database.is_none() && !data.join(DATABASE).is_file() {
         refuse_workspaces(&workspaces).await?;

@@ -13,7 +13,7 @@ use crate::client::Response;
 use crate::decoder::Decoder;
 use crate::error;
 use crate::output::Next;
-use crate::server::Server;
+use crate::redaction::Redaction;
 
 /// Bounds the silence of a server, before its first byte and between later ones.
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(120);
@@ -51,10 +51,10 @@ impl Default for Timeouts {
 pub(crate) fn stream(
     opening: impl Future<Output = Result<(Response, Decoder), StepError>> + Send + 'static,
     timeouts: Timeouts,
-    server: Server,
+    redaction: Redaction,
 ) -> StepStream {
     let stage = Stage::Opening(Box::pin(begin(opening, timeouts)));
-    Box::pin(Attempt { server, timeouts, stage, ready: VecDeque::new() })
+    Box::pin(Attempt { redaction, timeouts, stage, ready: VecDeque::new() })
 }
 
 /// Collects the identifiers of the calls in a request's transcript.
@@ -67,7 +67,7 @@ pub(crate) fn call_ids(request: &StepRequest) -> HashSet<String> {
 }
 
 struct Attempt {
-    server: Server,
+    redaction: Redaction,
     timeouts: Timeouts,
     stage: Stage,
     ready: VecDeque<StepEvent>,
@@ -102,7 +102,7 @@ impl Stream for Attempt {
             }
             let progress = match &mut this.stage {
                 Stage::Ended(error) => {
-                    let error = error.take().map(|error| Err(this.redact(error)));
+                    let error = error.take().map(|error| Err(this.redaction.apply(error)));
                     return Poll::Ready(error);
                 }
                 Stage::Opening(opening) => ready!(opening.as_mut().poll(context)).map(|streaming| {
@@ -137,18 +137,6 @@ fn next_ready(ready: &mut VecDeque<StepEvent>) -> Option<StepEvent> {
             _ => return Some(event),
         }
         ready.pop_front();
-    }
-}
-
-impl Attempt {
-    fn redact(&self, error: StepError) -> StepError {
-        match error {
-            StepError::Unavailable { reason, retry_after } => {
-                StepError::Unavailable { reason: self.server.redact(&reason), retry_after }
-            }
-            StepError::Rejected { reason } => StepError::Rejected { reason: self.server.redact(&reason) },
-            StepError::TooLong => StepError::TooLong,
-        }
     }
 }
 

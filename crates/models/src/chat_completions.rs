@@ -2,6 +2,7 @@
 
 mod events;
 mod request;
+mod thoughts;
 
 use crate::lenient;
 use crate::listing::{self, Discovered, Listing};

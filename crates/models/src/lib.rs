@@ -35,6 +35,7 @@ mod output;
 mod probe;
 mod provider;
 pub mod reader;
+mod redaction;
 mod replay;
 mod responses;
 mod server;

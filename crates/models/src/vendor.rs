@@ -25,13 +25,14 @@ use crate::format::Format;
 use crate::listing::{Discovered, Listing};
 use crate::options::Options;
 use crate::probe::Failure;
+use crate::redaction::Redaction;
 use crate::server::{Server, VendorError};
 
 /// Bounds a request for the list of models.
 pub const MODELS_TIMEOUT: Duration = Duration::from_secs(10);
-/// Limits how many models are read from a list.
-pub const MODELS_MAX: usize = 200;
-const MODELS_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// Limits how many models are read from a list. Servers in front of many vendors list several hundred.
+pub const MODELS_MAX: usize = 2_000;
+const MODELS_MAX_BYTES: usize = 16 * 1024 * 1024;
 /// Limits how often one step's request is changed for a server that rejects a parameter.
 const DIALECTS_MAX: usize = 4;
 
@@ -95,12 +96,13 @@ impl Vendor {
     #[must_use]
     pub fn step(&self, request: StepRequest) -> StepStream {
         let vendor = self.clone();
+        let redaction = Redaction { server: self.server.clone(), transcript: request.transcript.clone() };
         let opening = async move {
             let response = vendor.open(&request).await?;
             let decoder = Decoder::new(vendor.format, response.is_json(), attempt::call_ids(&request));
             Ok((response, decoder))
         };
-        attempt::stream(opening, self.timeouts, self.server.clone())
+        attempt::stream(opening, self.timeouts, redaction)
     }
 
     /// Returns the server's address. It contains no key.
@@ -136,7 +138,11 @@ impl Vendor {
                 Failure::unreadable(&format!("its list of models {cause}"))
             })?;
             self.warn_unreadable(unreadable);
-            models.truncate(MODELS_MAX);
+            if models.len() > MODELS_MAX {
+                let (vendor, listed) = (self.format.provider().as_str(), models.len());
+                tracing::warn!(vendor, listed, "left out models beyond the first {MODELS_MAX} of the list");
+                models.truncate(MODELS_MAX);
+            }
             for (model, dialect) in self.format.dialects(&body).into_iter().take(MODELS_MAX) {
                 self.learn_listed(model, dialect);
             }

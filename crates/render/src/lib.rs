@@ -11,6 +11,7 @@
 
 mod emit;
 mod link;
+mod maths;
 mod prepare;
 mod renderer;
 mod sanitize;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use domain::citation::{Piece, decided_pieces, pieces};
 
-use crate::Sources;
+use crate::{Sources, maths};
 
 /// Opens and closes the number of a mark within its brackets. These two characters are removed from the text itself.
 pub(crate) const MARK_OPEN: char = '\u{e000}';
@@ -43,7 +43,7 @@ fn push(markdown: &str, piece: Piece, (sources, last): (&dyn Sources, u32), out:
                 // `]:` would define a reference; the meaning of a link must not depend on other blocks.
                 out.push('\\');
             }
-            out.push_str(&markdown[range]);
+            maths::push_text(&markdown[range], out);
         }
         Piece::Code(range) => out.push_str(&markdown[range]),
         Piece::Mark(mark) if sources.place(mark.number).is_some() => {

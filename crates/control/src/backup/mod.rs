@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use store::StoreError;
 
 pub use exclusions::Exclusions;
-pub use restore::{RestoreReport, restore};
+pub use restore::{RestoreReport, interrupted_restore, restore};
 pub use write::{BackupReport, write};
 
 /// The version of the archive format. Version 1 had neither sparse files nor hard links.
@@ -62,6 +62,9 @@ pub enum BackupError {
     /// The destination of the restore is not empty.
     #[error("{} is not empty, and a restore replaces nothing", .0.display())]
     NotEmpty(PathBuf),
+    /// An earlier restore left its folder, or is under way.
+    #[error("{} is of a restore that was interrupted, or is under way; remove it if none is", .0.display())]
+    Interrupted(PathBuf),
     /// A path cannot be used.
     #[error("{}: {error}", path.display())]
     Place {

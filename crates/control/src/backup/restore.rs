@@ -61,16 +61,23 @@ pub fn restore(
     let file = as_caller(|| File::open(from))?.map_err(|error| place(from, error))?;
     let exists = match is_empty(data) {
         Ok(true) => true,
-        Ok(false) => return Err(BackupError::NotEmpty(data.to_owned())),
+        Ok(false) => {
+            let used = || BackupError::NotEmpty(data.to_owned());
+            return Err(interrupted_restore(data).map_or_else(used, BackupError::Interrupted));
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => return Err(place(data, error)),
     };
     let summary = verify(&file)?;
     let staging = staging(data, exists)?;
-    // An existing staging folder belongs to another restore or an interrupted one: the error names it, and it is not
-    // touched.
-    let made = DirBuilder::new().mode(0o700).create(&staging);
-    made.map_err(|error| place(&staging, error))?;
+    match DirBuilder::new().mode(0o700).create(&staging) {
+        Ok(()) => {}
+        // It belongs to another restore or an interrupted one, and is not touched.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(BackupError::Interrupted(staging));
+        }
+        Err(error) => return Err(place(&staging, error)),
+    }
     let filled = unpack(&file, &staging, database).and_then(|(importer, skipped)| {
         importer.finish()?;
         Ok(skipped)
@@ -86,6 +93,25 @@ pub fn restore(
     // The data is complete from here on: an error names the folder that contains it.
     settle(&staging, data, exists).map_err(|error| place(&staging, error))?;
     Ok(RestoreReport { summary, skipped: skipped.count, skipped_files: skipped.named })
+}
+
+/// Returns the folder that an interrupted restore into the data folder left. One beside it counts until there is a database.
+#[must_use]
+pub fn interrupted_restore(data: &Path) -> Option<PathBuf> {
+    let inside = data.join(STAGING);
+    if inside.exists() {
+        return Some(inside);
+    }
+    let beside = beside(&std::path::absolute(data).ok()?)?;
+    (!data.join(data_folder::DATABASE).exists() && beside.exists()).then_some(beside)
+}
+
+/// Returns the staging folder beside a data folder.
+fn beside(absolute: &Path) -> Option<PathBuf> {
+    let (folder, name) = absolute.parent().zip(absolute.file_name())?;
+    let mut staging = name.to_owned();
+    staging.push(STAGING);
+    Some(folder.join(staging))
 }
 
 fn is_empty(data: &Path) -> io::Result<bool> {
@@ -106,11 +132,9 @@ fn staging(data: &Path, exists: bool) -> Result<PathBuf, BackupError> {
     let place = |path: &Path, error| BackupError::Place { path: path.to_owned(), error };
     let absolute = std::path::absolute(data).map_err(|error| place(data, error))?;
     let missing = || place(data, io::ErrorKind::InvalidInput.into());
-    let (folder, name) = absolute.parent().zip(absolute.file_name()).ok_or_else(missing)?;
+    let folder = absolute.parent().ok_or_else(missing)?;
     fs::create_dir_all(folder).map_err(|error| place(folder, error))?;
-    let mut staging = name.to_owned();
-    staging.push(STAGING);
-    Ok(folder.join(staging))
+    beside(&absolute).ok_or_else(missing)
 }
 
 /// Moves the restored data to its destination. In an existing data folder the database comes last.

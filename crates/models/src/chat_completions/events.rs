@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::thoughts::{Piece, Thoughts};
 use crate::cited;
 use crate::error;
 use crate::lenient;
@@ -130,6 +131,8 @@ struct PendingCall {
 #[derive(Debug, Default)]
 pub(crate) struct Fold {
     calls: Vec<PendingCall>,
+    /// Separates thoughts from the text.
+    thoughts: Thoughts,
     /// The whole text and its annotations. Citations are emitted at the end, when positions in the text are known.
     written: String,
     annotations: Vec<Value>,
@@ -196,6 +199,9 @@ impl Fold {
     /// Handles the end of the stream. Finishes the step if the model is done, and fails otherwise.
     pub(crate) fn end(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
         let Some(stop) = self.stop else { return Err(error::unavailable("its stream ended early")) };
+        if let Some(piece) = self.thoughts.end() {
+            self.piece(piece, ready);
+        }
         let mut calls = std::mem::take(&mut self.calls);
         calls.retain(|call| !call.tool.is_empty());
         if stop == StopReason::OutputFull
@@ -263,12 +269,12 @@ impl Fold {
         }
         let refusal = delta.refusal.unwrap_or_default();
         self.refused |= !refusal.is_empty();
-        for text in [delta.content.map(content_text).transpose()?.unwrap_or_default(), refusal] {
-            if !text.is_empty() {
-                self.bytes += text.len();
-                self.written.push_str(&text);
-                ready.push_back(StepEvent::Text(text));
-            }
+        let content = delta.content.map(content_text).transpose()?.unwrap_or_default();
+        for piece in self.thoughts.take(&content) {
+            self.piece(piece, ready);
+        }
+        if !refusal.is_empty() {
+            self.piece(Piece::Text(refusal), ready);
         }
         if let Some(Value::Array(annotations)) = delta.annotations {
             let room = CITED_MAX.saturating_sub(self.annotations.len());
@@ -280,6 +286,20 @@ impl Fold {
             }
         }
         Ok(())
+    }
+
+    fn piece(&mut self, piece: Piece, ready: &mut VecDeque<StepEvent>) {
+        match piece {
+            Piece::Text(text) => {
+                self.bytes += text.len();
+                self.written.push_str(&text);
+                ready.push_back(StepEvent::Text(text));
+            }
+            Piece::Thought(text) => {
+                self.bytes += text.len();
+                ready.push_back(StepEvent::Reasoning(text));
+            }
+        }
     }
 
     fn call_piece(&mut self, piece: CallPiece<'_>) -> Result<(), StepError> {

@@ -46,7 +46,7 @@ use crate::answer::{Answer, AnswerError, Change, Ending, ErrorCode, LogEntry, St
 use crate::catalog::ProviderName;
 use crate::credits::{AnswerCost, Credits, Shortage};
 use crate::id::InstanceId;
-use crate::step::{CallResult, Step, StepError, StepEvent, StopReason, Usage};
+use crate::step::{Block, CallResult, Step, StepError, StepEvent, StopReason, Usage};
 
 #[derive(Debug, Clone)]
 enum Phase {
@@ -388,7 +388,8 @@ impl Turn {
             self.phase = Phase::Streaming { step, held, draft };
             return self.fail(ErrorCode::ModelRefused, "The model declined to answer this question.");
         }
-        if draft.is_empty() {
+        // A model that wrote its answer before its last calls may add nothing to it.
+        if draft.is_empty() && !(stop == StopReason::Done && self.has_text()) {
             let error =
                 StepError::Unavailable { reason: "the model said nothing".to_owned(), retry_after: None };
             let attempt = step.attempt;
@@ -401,6 +402,16 @@ impl Turn {
         let entry = self.entry(draft.into_step(stop, usage));
         effects.push(Effect::CommitStep { entry: entry.clone(), cost, bill });
         self.phase = Phase::Committing { entry, bill, then: None };
+    }
+
+    /// Returns true if an earlier step of the answer has text.
+    fn has_text(&self) -> bool {
+        self.log.iter().any(|entry| match entry {
+            LogEntry::Step { step, .. } => {
+                step.blocks.iter().any(|block| matches!(block, Block::Text(text) if !text.trim().is_empty()))
+            }
+            _ => false,
+        })
     }
 
     fn entry(&self, step: Step) -> LogEntry {

@@ -132,6 +132,41 @@ fn a_call_of_the_host_is_run_by_it_alone_and_again_after_a_restart() {
 }
 
 #[test]
+fn a_model_may_end_its_answer_after_the_last_calls_without_a_word() {
+    for (first, ends) in [(Some("I have written the file."), true), (None, false)] {
+        let mut turn = turn();
+        turn.begin();
+        turn.on(Event::Connected(InstanceId::from_random(1)));
+        turn.on(Event::Reserved { number: 0, attempt: 0, outcome: Ok(()) });
+        let delta = |number, event| Event::ModelDelta { number, attempt: 0, event };
+        if let Some(text) = first {
+            turn.on(delta(0, StepEvent::Text(text.to_owned())));
+        }
+        let (id, tool, arguments) = ("c".to_owned(), "skill".to_owned(), "{}".to_owned());
+        turn.on(delta(0, StepEvent::Call(Call { id, tool, arguments, purpose: Purpose::Tool })));
+        turn.on(delta(0, StepEvent::Finished { stop: StopReason::Calls, usage: None }));
+        turn.on(Event::StepCommitted { number: 0, summary: false });
+        let output = Output {
+            images: Vec::new(),
+            outcome: StepOutcome::Done,
+            text: "x".into(),
+            passages: Vec::new(),
+            written: Vec::new(),
+            unread: Vec::new(),
+        };
+        let returned = turn.on(Event::ToolReturned { call: "c".to_owned(), output });
+        assert!(matches!(returned.as_slice(), [Effect::CommitResult { .. }]), "{returned:?}");
+        let next = turn.on(Event::ResultCommitted { call: "c".to_owned() });
+        let [.., Effect::Reserve { number, .. }] = *next.as_slice() else { panic!("{next:?}") };
+        turn.on(Event::Reserved { number, attempt: 0, outcome: Ok(()) });
+        let finished = turn.on(delta(number, StepEvent::Finished { stop: StopReason::Done, usage: None }));
+        let commits = finished.iter().any(|effect| matches!(effect, Effect::CommitStep { .. }));
+        let retries = finished.iter().any(|effect| matches!(effect, Effect::BackOff { .. }));
+        assert_eq!((commits, retries), (ends, !ends), "{finished:?}");
+    }
+}
+
+#[test]
 fn a_model_that_declines_without_a_word_ends_the_answer_with_a_sentence() {
     let refused = |before: &[StepEvent]| {
         let mut turn = turn();

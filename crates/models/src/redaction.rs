@@ -1,0 +1,113 @@
+//! Removes from the reasons of failures what no log may have: keys, and texts of the conversation, which some servers repeat in
+//! their errors.
+
+use domain::step::{Block, Item, StepError};
+
+use crate::server::Server;
+
+/// As many bytes of a reason that stand in a text are taken for a quotation of it.
+const QUOTED_BYTES: usize = 16;
+/// Limits the texts that a reason is compared with. Errors repeat the last ones.
+const COMPARED_MAX_BYTES: usize = 256 * 1024;
+/// Stands for what was removed.
+const REMOVED: &str = "…";
+
+/// Redacts the errors of one step.
+pub(crate) struct Redaction {
+    pub(crate) server: Server,
+    /// The conversation that was sent.
+    pub(crate) transcript: Vec<Item>,
+}
+
+impl Redaction {
+    /// Returns the error without keys and without texts of the conversation.
+    pub(crate) fn apply(&self, error: StepError) -> StepError {
+        match error {
+            StepError::Unavailable { reason, retry_after } => {
+                StepError::Unavailable { reason: self.redacted(&reason), retry_after }
+            }
+            StepError::Rejected { reason } => StepError::Rejected { reason: self.redacted(&reason) },
+            StepError::TooLong => StepError::TooLong,
+        }
+    }
+
+    fn redacted(&self, reason: &str) -> String {
+        let mut texts: Vec<&str> = self.transcript.iter().rev().flat_map(texts).collect();
+        let mut room = COMPARED_MAX_BYTES;
+        texts.retain(|text| {
+            let fits = text.len() <= room;
+            room -= if fits { text.len() } else { 0 };
+            fits
+        });
+        without_quotations(&self.server.redact(reason), &texts)
+    }
+}
+
+/// Returns the texts of an item.
+fn texts(item: &Item) -> Vec<&str> {
+    match item {
+        Item::Question { text, .. } => vec![text],
+        Item::Step(step) => {
+            let texts = step.blocks.iter().filter_map(|block| match block {
+                Block::Text(text) | Block::Reasoning(text) => Some(text.as_str()),
+                Block::Call(call) => Some(call.arguments.as_str()),
+                Block::Opaque { .. } => None,
+            });
+            texts.collect()
+        }
+        Item::Result(result) => {
+            let passages = result.passages.iter().map(|passage| passage.text.as_str());
+            std::iter::once(result.text.as_str()).chain(passages).collect()
+        }
+    }
+}
+
+/// Replaces the parts of a reason that stand in one of the texts, too.
+fn without_quotations(reason: &str, texts: &[&str]) -> String {
+    let mut out = String::new();
+    let mut at = 0;
+    while at < reason.len() {
+        let end = reason.ceil_char_boundary((at + QUOTED_BYTES).min(reason.len()));
+        let quoted = end - at >= QUOTED_BYTES && texts.iter().any(|text| text.contains(&reason[at..end]));
+        if quoted {
+            if !out.ends_with(REMOVED) {
+                out.push_str(REMOVED);
+            }
+            at = end;
+            // What follows the last whole part of a quotation belongs to it, too.
+            while let Some(next) = reason[at..].chars().next() {
+                let window = reason.floor_char_boundary(at + next.len_utf8() - QUOTED_BYTES);
+                if !texts.iter().any(|text| text.contains(&reason[window..at + next.len_utf8()])) {
+                    break;
+                }
+                at += next.len_utf8();
+            }
+        } else if let Some(next) = reason[at..].chars().next() {
+            out.push(next);
+            at += next.len_utf8();
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_the_conversation_are_removed_from_reasons() {
+        let text = "Patient Jan Novák, born 1970, has HIV. What is he to take?";
+        for (reason, expected) in [
+            (
+                "400: input_value='Patient Jan Novák, born 1970, has HIV. Wh' [type=string]",
+                "400: input_value='…' [type=string]",
+            ),
+            ("400: the model does not exist", "400: the model does not exist"),
+            ("born 1970, has HIV. What is he to take?", "…"),
+            ("Patient Jan", "Patient Jan"),
+            ("", ""),
+        ] {
+            assert_eq!(without_quotations(reason, &[text]), expected, "{reason}");
+        }
+    }
+}
