@@ -122,9 +122,9 @@ pub(super) fn read(jail: &Jail, request: &PreviewRequest) -> Preview {
             Some(inner) => {
                 let is_other = shown_sheet != sheet;
                 shown_sheet.clone_from(&sheet);
-                (Some(inner.name.clone()), sheet.map(|(_, name)| name).filter(|_| is_other))
+                (Some(inner.name.clone()), sheet.map(|sheet| sheet.name).filter(|_| is_other))
             }
-            None => (sheet.map(|(_, name)| name), None),
+            None => (sheet.map(|sheet| sheet.name), None),
         };
         let mut text = segment.text;
         if preview.texts.len() >= TEXTS_MAX || text.len() > room {
@@ -139,14 +139,22 @@ pub(super) fn read(jail: &Jail, request: &PreviewRequest) -> Preview {
     preview
 }
 
-/// Returns the sheet of a workbook, or of one in an archive, that a text is of: its pages and its name.
-fn sheet_of(segment: &Segment, format: Format) -> Option<((Option<u32>, Option<String>), String)> {
+/// A sheet of a workbook, or of one in an archive.
+#[derive(Clone, PartialEq, Eq)]
+struct SheetName {
+    page: Option<u32>,
+    inner_page: Option<String>,
+    name: String,
+}
+
+/// Returns the sheet that a text is of.
+fn sheet_of(segment: &Segment, format: Format) -> Option<SheetName> {
     let format = segment.inner.as_ref().map_or(format, |inner| inner.format);
     // The heading of rows has the names of the columns, too.
     let heading = segment.heading.as_deref().filter(|_| format == Format::Workbook)?;
-    let name = heading.split(": ").next().unwrap_or_default().to_owned();
     let inner_page = segment.inner.as_ref().and_then(|inner| inner.page.clone());
-    Some(((segment.page, inner_page), name))
+    let name = heading.split(": ").next().unwrap_or_default().to_owned();
+    Some(SheetName { page: segment.page, inner_page, name })
 }
 
 /// Drops the files of an archive that do not fit behind the first one: they are asked for later.
