@@ -159,6 +159,37 @@ fn text_that_only_an_image_inside_a_document_has_is_quoted_with_its_place() {
 }
 
 #[test]
+fn text_of_images_in_books_and_notebooks_that_are_one_file_is_quoted_with_its_place() {
+    let picture = STANDARD.encode(document("code_word.png"));
+    let book = format!(
+        "<?xml version=\"1.0\"?>\n<FictionBook xmlns:l=\"http://www.w3.org/1999/xlink\"><body>\
+         <section><p>A wren is small.</p></section><section><p>See below.</p><image l:href=\"#a.png\"/></section></body>\
+         <binary id=\"a.png\" content-type=\"image/png\">{picture}</binary></FictionBook>"
+    );
+    let notebook = json!({ "cells": [
+        { "cell_type": "markdown", "source": "A wren is small." },
+        { "cell_type": "code", "source": "plot()", "outputs": [
+            { "output_type": "display_data", "data": { "image/png": picture } } ] },
+    ] });
+    let service = Service::start(Options::default());
+    let api = service.api(&service.account());
+    for (name, content, page, lines) in [
+        ("birds.fb2", book, json!(2), json!(null)),
+        ("birds.ipynb", notebook.to_string(), json!(null), json!([5, 5])),
+    ] {
+        let path = path_of(api.upload(name, content.as_bytes()));
+        let ask = json!({ "input": "What is the code word?", "model": reader(&api), "filePaths": [path] });
+        let answer = api.completed(&api.accepted(&ask));
+        let text = answer["text"].as_str().expect("text");
+        assert!(text.contains("heron") && !text.contains("could not be read"), "{name}: {text}");
+        let parts = answer["parts"].as_array().expect("parts");
+        let part = parts.iter().find(|part| part["type"] == "TEXT").expect("a text");
+        let source = &part["citations"][0]["source"];
+        assert_eq!((&source["page"], &source["lines"]), (&page, &lines), "{answer}");
+    }
+}
+
+#[test]
 fn text_that_only_an_image_on_a_page_has_is_quoted_with_the_page() {
     let service = Service::start(Options::default());
     let api = service.api(&service.account());

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::archive::Archive;
 use super::image_file::{ImageFile, ImageFormat};
-use super::{ExtractError, Extracted, Format, container, detect, mail, pdf_files};
+use super::{ExtractError, Extracted, Format, container, detect, loose_images, mail, pdf_files};
 
 /// The maximum number of images of a document whose text is recognized.
 pub(crate) const IMAGES_MAX: usize = 100;
@@ -27,8 +27,8 @@ const HEAD_BYTES: u64 = 128 * 1024;
 /// An image inside a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmbeddedImage {
-    /// The name of its part in the document's archive, or its area on the page of a PDF; with the file before it, if it stands in a
-    /// file inside the document.
+    /// The name of its part in the document's archive, or its area on the page of a PDF, or what a format without parts knows it by;
+    /// with the file before it, if it stands in a file inside the document.
     pub part: String,
     /// The page that it is on, where the format has pages.
     pub page: Option<u32>,
@@ -58,6 +58,16 @@ impl EmbeddedImage {
 /// Retains the images of a document that can be recognized, and counts those that would have to be, but are not. Symbols, drawings and
 /// addresses of other files are neither.
 pub(super) fn retain_recognizable(archive: &mut Archive<'_>, document: &mut Extracted) {
+    retain(document, |part| pixels(archive, part));
+}
+
+/// As [`retain_recognizable`], of a document that is no archive. `find` returns an image by the name of its part.
+pub(super) fn retain_recognizable_of(document: &mut Extracted, find: impl Fn(&str) -> Option<Vec<u8>>) {
+    retain(document, |part| find(part).map_or(Ok(None), |image| pixels_in(part, &image, image.len() as u64)));
+}
+
+/// Retains images by the number of their pixels, which is `None` of what is no such image.
+fn retain(document: &mut Extracted, mut pixels: impl FnMut(&str) -> Result<Option<u64>, UnreadImage>) {
     let (mut images_left, mut pixels_left) = (IMAGES_MAX, TOTAL_PIXELS_MAX);
     let mut unread = UnreadImages::NONE;
     document.images.retain(|image| {
@@ -65,7 +75,7 @@ pub(super) fn retain_recognizable(archive: &mut Archive<'_>, document: &mut Extr
         if image.is_of_inner() {
             return false;
         }
-        let pixels = match pixels(archive, &image.part) {
+        let pixels = match pixels(&image.part) {
             Ok(pixels) => pixels,
             Err(reason) => {
                 unread.add(reason, 1);
@@ -86,11 +96,16 @@ pub(super) fn retain_recognizable(archive: &mut Archive<'_>, document: &mut Extr
 /// Returns the number of pixels of an image that may show text; `None` if the part is none.
 fn pixels(archive: &mut Archive<'_>, part: &str) -> Result<Option<u64>, UnreadImage> {
     let Some(head) = beginning(archive, part, HEAD_BYTES)? else { return Ok(None) };
-    let Some(kind) = ImageKind::of(&head) else {
+    pixels_in(part, &head, archive.declared_bytes(part))
+}
+
+/// As [`pixels`], of a part with this beginning and length.
+fn pixels_in(part: &str, head: &[u8], bytes: u64) -> Result<Option<u64>, UnreadImage> {
+    let Some(kind) = ImageKind::of(head) else {
         return if has_name_of_kind(part) { Err(UnreadImage::Failed) } else { Ok(None) };
     };
-    match pixels_of(kind.sides(&head).ok_or(UnreadImage::Failed)?, PIXELS_MAX) {
-        Ok(Some(_)) if archive.declared_bytes(part) > IMAGE_MAX_BYTES => Err(UnreadImage::TooLarge),
+    match pixels_of(kind.sides(head).ok_or(UnreadImage::Failed)?, PIXELS_MAX) {
+        Ok(Some(_)) if bytes > IMAGE_MAX_BYTES => Err(UnreadImage::TooLarge),
         pixels => pixels,
     }
 }
@@ -186,8 +201,12 @@ pub(super) fn in_inner(document: &[u8], part: &str) -> Option<(Vec<u8>, Embedded
     Some((content, image))
 }
 
-/// Returns the content of an image in a document's archive, if it can be recognized.
+/// Returns the content of an image of a document, if it can be recognized.
 pub(super) fn content(document: &[u8], part: &str) -> Option<Vec<u8>> {
+    if let Some(image) = loose_images::find(document, part) {
+        pixels_in(part, &image, image.len() as u64).ok()??;
+        return Some(image);
+    }
     let mut archive = Archive::open(document).ok()?;
     pixels(&mut archive, part).ok()??;
     let image = beginning(&mut archive, part, IMAGE_MAX_BYTES + 1).ok()??;

@@ -1,13 +1,18 @@
 //! Reads FictionBook, a book in one XML file: its sections are pages, those with sections in them down to the second level.
 
+use std::collections::{HashMap, HashSet};
+
 use quick_xml::events::{BytesStart, Event};
 
+use super::embedded_images::{LISTED_MAX, retain_recognizable_of};
 use super::output::Writer;
-use super::xml::{event_text, events};
-use super::{ExtractError, Extracted, Format, PAGES_MAX};
+use super::xml::{attribute, event_text, events};
+use super::{ExtractError, Extracted, Format, PAGES_MAX, loose_images};
 
 /// How deep sections begin pages.
 const PAGE_DEPTH: u32 = 2;
+/// The name of the format in those of its images, which have identifiers.
+pub(super) const IMAGES: &str = "fb2";
 
 /// Extracts the text of a book: its title and authors, then its bodies, of which further ones hold the notes.
 pub(super) fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {
@@ -19,15 +24,56 @@ pub(super) fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {
         return Err(ExtractError::broken("FictionBook", "it has no body"));
     }
     reading.end_line();
+    reading.place_images();
     let is_cut = ended.is_err() || reading.page > PAGES_MAX;
     let mut extracted = reading.writer.finish(Format::Book);
     extracted.truncated |= is_cut;
+    let parts = extracted.images.iter().map(|image| image.part.clone()).collect();
+    let images = images(&text, &parts);
+    retain_recognizable_of(&mut extracted, |part| loose_images::decoded(images.get(part)?));
     Ok(extracted)
+}
+
+/// Returns the image of a book with this identifier.
+pub(super) fn image(bytes: &[u8], id: &str) -> Option<Vec<u8>> {
+    let text = super::text::decode_declared(bytes, "encoding=");
+    let part = loose_images::part(IMAGES, id);
+    let images = images(&text, &HashSet::from([part.clone()]));
+    loose_images::decoded(images.get(&part)?)
+}
+
+/// Returns those of a book's images whose parts are wanted, in letters.
+fn images(text: &str, wanted: &HashSet<String>) -> HashMap<String, String> {
+    let mut images = HashMap::<String, String>::new();
+    if wanted.is_empty() {
+        return images;
+    }
+    let mut present = None;
+    // Those of a book that is damaged or cut off are found up to there.
+    let _ = events(text.as_bytes(), |event| {
+        match event {
+            Event::Start(element) if element.local_name().as_ref() == "binary" => {
+                let part = attribute(element, "id").map(|id| loose_images::part(IMAGES, id));
+                present = part.filter(|part| wanted.contains(part) && !images.contains_key(part));
+            }
+            Event::End(element) if element.local_name().as_ref() == "binary" => present = None,
+            Event::Text(text) => {
+                if let Some(part) = &present {
+                    images.entry(part.clone()).or_default().push_str(&text.xml10_content());
+                }
+            }
+            _ => {}
+        }
+        true
+    });
+    images
 }
 
 struct Reading {
     writer: Writer,
     line: String,
+    /// The parts of images that stand on the page that begins with the next line.
+    images: Vec<String>,
     page: u32,
     /// True if the text that comes next begins a page.
     begins_page: bool,
@@ -43,6 +89,7 @@ impl Reading {
         Self {
             writer: Writer::new(),
             line: String::new(),
+            images: Vec::new(),
             page: 0,
             begins_page: true,
             in_body: false,
@@ -56,7 +103,11 @@ impl Reading {
     fn event(&mut self, event: &Event<'_>) -> bool {
         match event {
             Event::Start(element) => self.start(element),
-            Event::Empty(element) if element.local_name().as_ref() == "empty-line" => self.end_line(),
+            Event::Empty(element) => match element.local_name().as_ref() {
+                "empty-line" => self.end_line(),
+                "image" => self.image(element),
+                _ => {}
+            },
             Event::End(element) => self.end(element.local_name().as_ref()),
             event => {
                 if self.hidden == 0
@@ -90,6 +141,7 @@ impl Reading {
                     self.new_page();
                 }
             }
+            "image" => self.image(element),
             "title" | "subtitle" | "book-title" => {
                 self.end_line();
                 self.in_title = true;
@@ -119,8 +171,29 @@ impl Reading {
         }
     }
 
+    /// Takes an image, which stands after the line that is being read.
+    fn image(&mut self, element: &BytesStart<'_>) {
+        let address = attribute(element, "href").filter(|_| self.hidden == 0 && self.in_body);
+        if let Some(id) = address.as_deref().and_then(|address| address.strip_prefix('#'))
+            && self.images.len() < LISTED_MAX
+        {
+            self.images.push(loose_images::part(IMAGES, id));
+        }
+    }
+
+    /// Places the images after the last line, if there is any.
+    fn place_images(&mut self) {
+        if self.page > 0 {
+            self.images.drain(..).for_each(|part| self.writer.image(part));
+        }
+    }
+
     fn new_page(&mut self) {
         self.end_line();
+        // Those before the first text wait for it.
+        if !self.begins_page {
+            self.place_images();
+        }
         self.begins_page = true;
     }
 
@@ -141,6 +214,7 @@ impl Reading {
         } else {
             self.writer.line(&line);
         }
+        self.place_images();
     }
 }
 

@@ -11,6 +11,9 @@ use super::{Extracted, Format};
 /// The longest address of an image: others hold the image itself.
 const ADDRESS_MAX_BYTES: usize = 1024;
 
+/// The prefix of the number of an image in older books of Kindle, which have no addresses.
+pub(super) const NUMBERED: &str = "recindex:";
+
 /// Extracts the text of a page. Its images are named by their addresses.
 pub(super) fn extract(bytes: &[u8]) -> Extracted {
     let text = decode_declared(bytes, "charset=");
@@ -90,7 +93,10 @@ impl Page {
             "br" | "hr" => self.break_line(),
             "img" if self.hidden == 0 => {
                 let address = tag.attribute("src").filter(|address| address.len() <= ADDRESS_MAX_BYTES);
-                if let Some(address) = address {
+                let number = tag.attribute("recindex").filter(|number| number.len() <= ADDRESS_MAX_BYTES);
+                if let Some(number) = number {
+                    self.writer.image(format!("{NUMBERED}{number}"));
+                } else if let Some(address) = address {
                     self.writer.image(address.into_owned());
                 }
             }

@@ -47,6 +47,7 @@ mod image_file;
 mod iwork;
 mod kept_files;
 mod legacy;
+mod loose_images;
 mod mail;
 mod marks;
 mod mobi;
@@ -96,14 +97,15 @@ const PIXELS_MAX: u64 = 100_000_000;
 /// The line in place of a document that is not read.
 const TOO_DEEP: &str = "(not read: too many documents inside each other)";
 /// The version of the readers: documents that failed with another version are read again.
-pub const READER_VERSION: i64 = 10;
+pub const READER_VERSION: i64 = 11;
 /// The versions since which files of some extensions are read in another way, in ascending order: those that an earlier version
 /// has read are read again, too.
 const CHANGED_READERS: &[(i64, &[&str])] = &[
     (6, &["docx", "docm", "xlsx", "xlsm", "xls", "pptx", "pptm", "odt", "ods", "odp", "mht", "mhtml"]),
     (7, &["eml", "msg", "mbox", "zip", "asice", "asics", "sce", "scs", "bdoc"]),
     (9, &["pages", "numbers", "key", "fodt", "fods", "fodp", "fodg", "vsdx", "vsdm", "xps", "oxps"]),
-    (10, &["emlx", "fb2", "mobi", "azw", "azw3", "prc", "pdb", "ipynb"]),
+    (10, &["emlx"]),
+    (11, &["fb2", "mobi", "azw", "azw3", "prc", "pdb", "ipynb"]),
 ];
 
 /// Returns the version since which a file of this name is read as it is now.

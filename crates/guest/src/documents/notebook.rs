@@ -1,11 +1,16 @@
 //! Reads notebooks of Jupyter as Markdown: their texts, their code, and what it has printed. Without that, the pictures in them, in
 //! letters, would be most of their text.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use serde::Deserialize;
 
-use super::{ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, text};
+use super::embedded_images::{LISTED_MAX, retain_recognizable_of};
+use super::{EmbeddedImage, ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, loose_images, text};
+
+/// The name of the format in those of its images, which are numbered.
+pub(super) const IMAGES: &str = "ipynb";
 
 /// The most that is read of one output, in bytes.
 const OUTPUT_PART_MAX_BYTES: usize = 64 * 1024;
@@ -49,6 +54,22 @@ struct Cell {
     /// Of headings in version 3.
     #[serde(default)]
     level: Option<u8>,
+    #[serde(default)]
+    attachments: Attachments,
+}
+
+/// The files of a cell by their names, each in several forms.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Attachments {
+    Named(BTreeMap<String, Data>),
+    Other(serde::de::IgnoredAny),
+}
+
+impl Default for Attachments {
+    fn default() -> Self {
+        Self::Named(BTreeMap::new())
+    }
 }
 
 #[derive(Deserialize)]
@@ -62,6 +83,11 @@ struct Output {
     error: String,
     #[serde(default, rename = "evalue")]
     error_message: String,
+    /// The forms of a result in version 3.
+    #[serde(default)]
+    png: Text,
+    #[serde(default)]
+    jpeg: Text,
 }
 
 /// A result in several forms.
@@ -71,6 +97,24 @@ struct Data {
     markdown: Text,
     #[serde(default, rename = "text/plain")]
     plain: Text,
+    #[serde(default, rename = "image/png")]
+    png: Text,
+    #[serde(default, rename = "image/jpeg")]
+    jpeg: Text,
+    #[serde(default, rename = "image/gif")]
+    gif: Text,
+}
+
+impl Data {
+    /// Returns the picture in letters, in one of its forms; empty if there is none.
+    fn picture(&self) -> String {
+        first_of([&self.png, &self.jpeg, &self.gif])
+    }
+}
+
+/// Returns the first text that is not empty.
+fn first_of<const FORMS: usize>(forms: [&Text; FORMS]) -> String {
+    forms.into_iter().map(Text::of).find(|text| !text.is_empty()).unwrap_or_default()
 }
 
 /// A text as a whole or by its lines.
@@ -100,48 +144,126 @@ impl Text {
 
 /// Extracts the text of a notebook; that of another file with its name as it is.
 pub(super) fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {
-    match serde_json::from_str::<Notebook>(&text::decode(bytes)) {
-        Ok(notebook) if !notebook.cells.is_empty() || !notebook.worksheets.is_empty() => {
-            text::extract(markdown(&notebook).as_bytes(), Format::Markdown)
+    let Some(notebook) = opened(bytes) else { return text::extract(bytes, Format::Text) };
+    let Markdown { text, pictures, .. } = markdown(&notebook);
+    let mut extracted = text::extract(text.as_bytes(), Format::Markdown)?;
+    let lines = extracted.lines.unwrap_or_default();
+    let place = |(number, picture): (usize, &Picture)| EmbeddedImage {
+        part: part(number),
+        page: None,
+        line: Some(picture.line.clamp(1, lines.max(1))),
+        heading: None,
+    };
+    // A picture belongs to the text around it.
+    if lines > 0 {
+        extracted.images = pictures.iter().enumerate().map(place).collect();
+    }
+    let find = |part: &str| {
+        let (_, name) = part.split_once(':')?;
+        loose_images::decoded(&pictures.get(number(name)?)?.letters)
+    };
+    retain_recognizable_of(&mut extracted, find);
+    Ok(extracted)
+}
+
+/// Returns the picture of a notebook with this number.
+pub(super) fn image(bytes: &[u8], name: &str) -> Option<Vec<u8>> {
+    loose_images::decoded(&markdown(&opened(bytes)?).pictures.get(number(name)?)?.letters)
+}
+
+/// The end of an image's name: that of a damaged one says that it was to be one.
+const EXTENSION: &str = ".png";
+
+fn part(number: usize) -> String {
+    loose_images::part(IMAGES, format_args!("{number}{EXTENSION}"))
+}
+
+fn number(name: &str) -> Option<usize> {
+    name.strip_suffix(EXTENSION)?.parse().ok()
+}
+
+/// Returns the notebook in a file that is one.
+fn opened(bytes: &[u8]) -> Option<Notebook> {
+    let notebook = serde_json::from_str::<Notebook>(&text::decode(bytes)).ok()?;
+    (!notebook.cells.is_empty() || !notebook.worksheets.is_empty()).then_some(notebook)
+}
+
+/// The text of a notebook, and its pictures.
+#[derive(Default)]
+struct Markdown {
+    text: String,
+    pictures: Vec<Picture>,
+    /// The part of the text whose lines were counted, and their number.
+    counted_bytes: usize,
+    counted_lines: u32,
+}
+
+/// A picture in letters, and the last line before it.
+struct Picture {
+    letters: String,
+    line: u32,
+}
+
+impl Markdown {
+    /// Adds a picture after the last line.
+    fn picture(&mut self, letters: String) {
+        if letters.is_empty() || self.pictures.len() >= LISTED_MAX {
+            return;
         }
-        _ => text::extract(bytes, Format::Text),
+        let mut bytes = self.text.as_bytes()[self.counted_bytes..].iter().peekable();
+        while let Some(byte) = bytes.next() {
+            let ends_line = *byte == b'\n' || *byte == b'\r' && bytes.peek() != Some(&&b'\n');
+            self.counted_lines = self.counted_lines.saturating_add(u32::from(ends_line));
+        }
+        self.counted_bytes = self.text.len();
+        // What stands before it ends with an empty line.
+        self.pictures.push(Picture { letters, line: self.counted_lines.saturating_sub(1) });
+    }
+
+    fn output(&mut self, output: &Output) {
+        let markdown = output.data.markdown.of();
+        if markdown.trim().is_empty() {
+            let printed = [output.text.of(), output.data.plain.of(), error(output)].concat();
+            self.fenced("", beginning(&without_escapes(&printed)));
+        } else {
+            let _ = write!(self.text, "{}\n\n", beginning(markdown.trim_end()));
+        }
+        let picture = output.data.picture();
+        self.picture(if picture.is_empty() { first_of([&output.png, &output.jpeg]) } else { picture });
+    }
+
+    fn fenced(&mut self, language: &str, text: &str) {
+        if !text.trim().is_empty() {
+            let _ = write!(self.text, "```{language}\n{}\n```\n\n", text.trim_end());
+        }
     }
 }
 
-fn markdown(notebook: &Notebook) -> String {
+fn markdown(notebook: &Notebook) -> Markdown {
     let language = notebook.metadata.language_info.as_ref().map_or("", |language| language.name.as_str());
-    let mut out = String::new();
+    let mut out = Markdown::default();
     for cell in notebook.cells.iter().chain(notebook.worksheets.iter().flat_map(|sheet| &sheet.cells)) {
         // The reader of text cuts the rest off and says so.
-        if out.len() > OUTPUT_MAX_BYTES {
+        if out.text.len() > OUTPUT_MAX_BYTES {
             break;
         }
         let source = cell.source.of();
         match cell.cell_type.as_str() {
-            "code" => fenced(&mut out, language, &source),
+            "code" => out.fenced(language, &source),
             "heading" => {
                 let marks = "#".repeat(usize::from(cell.level.unwrap_or(1).clamp(1, 6)));
-                let _ = write!(out, "{marks} {source}\n\n");
+                let _ = write!(out.text, "{marks} {source}\n\n");
             }
             _ => {
-                let _ = write!(out, "{}\n\n", source.trim_end());
+                let _ = write!(out.text, "{}\n\n", source.trim_end());
             }
         }
-        for output in &cell.outputs {
-            push_output(&mut out, output);
+        if let Attachments::Named(files) = &cell.attachments {
+            files.values().for_each(|file| out.picture(file.picture()));
         }
+        cell.outputs.iter().for_each(|output| out.output(output));
     }
     out
-}
-
-fn push_output(out: &mut String, output: &Output) {
-    let markdown = output.data.markdown.of();
-    if !markdown.trim().is_empty() {
-        let _ = write!(out, "{}\n\n", beginning(markdown.trim_end()));
-        return;
-    }
-    let printed = [output.text.of(), output.data.plain.of(), error(output)].concat();
-    fenced(out, "", beginning(&without_escapes(&printed)));
 }
 
 fn error(output: &Output) -> String {
@@ -149,12 +271,6 @@ fn error(output: &Output) -> String {
         String::new()
     } else {
         format!("{}: {}", output.error, output.error_message)
-    }
-}
-
-fn fenced(out: &mut String, language: &str, text: &str) {
-    if !text.trim().is_empty() {
-        let _ = write!(out, "```{language}\n{}\n```\n\n", text.trim_end());
     }
 }
 

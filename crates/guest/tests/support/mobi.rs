@@ -14,6 +14,8 @@ pub(crate) struct Book<'a> {
     pub(crate) trailers: u16,
     /// The end of the HTML, if other parts follow it.
     pub(crate) html_end: Option<u32>,
+    /// The images, which follow the text.
+    pub(crate) images: &'a [&'a [u8]],
 }
 
 impl Book<'_> {
@@ -30,6 +32,8 @@ impl Book<'_> {
             put(28, &self.code_page.to_be_bytes());
             put(36, &self.version.to_be_bytes());
             put(192, &u32::from(count + 1).to_be_bytes());
+            let first_image = if self.images.is_empty() { u32::MAX } else { u32::from(count + 2) };
+            put(108, &first_image.to_be_bytes());
             put(242, &self.trailers.to_be_bytes());
         }
         let parts: Vec<u8> =
@@ -38,9 +42,11 @@ impl Book<'_> {
         let mut records = vec![head.as_slice()];
         records.extend(self.records);
         records.push(&parts);
+        records.extend(self.images);
         let mut bytes = vec![0; 78];
         bytes[60..68].copy_from_slice(if self.code_page > 0 { b"BOOKMOBI" } else { b"TEXtREAd" });
-        bytes[76..78].copy_from_slice(&(count + 2).to_be_bytes());
+        let of = u16::try_from(records.len()).expect("they are few");
+        bytes[76..78].copy_from_slice(&of.to_be_bytes());
         let mut start = 78 + 8 * records.len();
         for record in &records {
             bytes.extend(u32::try_from(start).expect("it is short").to_be_bytes());

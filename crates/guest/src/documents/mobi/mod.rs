@@ -1,8 +1,9 @@
 //! Reads books of Mobipocket and Kindle (`.mobi`, `.azw3`, `.prc`): HTML in the compressed records of a Palm database. A page of the
 //! text, in older books, and a file of it, in those since 2011, is a page.
 
+use super::embedded_images::retain_recognizable_of;
 use super::output::Writer;
-use super::{ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, PAGES_MAX, html};
+use super::{ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, PAGES_MAX, html, loose_images};
 use huffman::Huffman;
 
 mod huffman;
@@ -23,6 +24,11 @@ const RECORD_MAX_BYTES: usize = 64 * 1024;
 const KINDLE_8: u32 = 8;
 /// The code page of UTF-8.
 const UTF_8: u32 = 65_001;
+/// The name of the format in those of its images, which are numbered records.
+pub(super) const IMAGES: &str = "mobi";
+/// The beginning of an image's address in books of several files, before its number of digits and letters up to `V`.
+const EMBEDDED: &str = "kindle:embed:";
+const DIGITS_OF_EMBEDDED: u32 = 32;
 
 /// Returns true if a file is a book.
 pub(super) fn is_book(bytes: &[u8]) -> bool {
@@ -38,19 +44,30 @@ pub(super) fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {
     let mut page = 0;
     for part in book.pages(&html) {
         let part = html::extract(part.as_bytes());
-        if part.segments.is_empty() {
-            continue;
+        if !part.segments.is_empty() {
+            page += 1;
+            writer.slide(page);
+            writer.append(&part);
         }
-        page += 1;
-        writer.slide(page);
-        writer.append(&part);
+        // An image without text beside it belongs to the page before.
+        if page > 0 {
+            let records = part.images.iter().filter_map(|image| book.image_record(&image.part));
+            records.for_each(|record| writer.image(loose_images::part(IMAGES, record)));
+        }
         if writer.is_full() {
             break;
         }
     }
     let mut extracted = writer.finish(Format::Book);
     extracted.truncated |= !is_whole;
+    retain_recognizable_of(&mut extracted, |part| loose_images::find(bytes, part));
     Ok(extracted)
+}
+
+/// Returns the image in a record of a book.
+pub(super) fn image(bytes: &[u8], record: &str) -> Option<Vec<u8>> {
+    let database = Some(Database { bytes }).filter(|_| is_book(bytes))?;
+    database.record(record.parse().ok()?).map(<[u8]>::to_vec)
 }
 
 /// The way in which the records of text are packed.
@@ -68,6 +85,8 @@ struct Book<'a> {
     /// The bytes of all text before what a book of several files has after it, such as styles.
     text_bytes: usize,
     code_page: u32,
+    /// The record of the first image, if the book has any.
+    first_image: Option<u32>,
     /// Says what follows the text in each record.
     trailers: u16,
     has_files: bool,
@@ -110,6 +129,7 @@ impl<'a> Book<'a> {
             text_end,
             text_bytes: first_end.map_or(usize::MAX, |end| end as usize).min(HTML_MAX_BYTES),
             code_page: field(12).unwrap_or(1252),
+            first_image: field(92).filter(|number| *number != u32::MAX),
             // Two bytes at an odd place of four.
             trailers: field(224).map_or(0, |flags| (flags & 0xffff) as u16),
             has_files,
@@ -146,6 +166,19 @@ impl<'a> Book<'a> {
         is_whole &= html.len() <= HTML_MAX_BYTES;
         html.truncate(self.text_bytes);
         Ok((html, is_whole))
+    }
+
+    /// Returns the record of the image with this address.
+    fn image_record(&self, address: &str) -> Option<u32> {
+        let number = if let Some(number) = address.strip_prefix(html::NUMBERED) {
+            number.trim().parse::<u32>().ok()?
+        } else {
+            let number = address.strip_prefix(EMBEDDED)?;
+            let number = number.split_once('?').map_or(number, |(number, _)| number);
+            u32::from_str_radix(number, DIGITS_OF_EMBEDDED).ok()?
+        };
+        // They are counted from 1.
+        self.first_image?.checked_add(number.checked_sub(1)?)
     }
 
     fn decoded(&self, html: &[u8]) -> String {
