@@ -129,15 +129,17 @@ pub(crate) async fn answer(
             let jobs = admin.list_failed_jobs(limit).await?;
             json!({ "jobs": jobs.iter().map(failed_job).collect::<Vec<_>>() })
         }
-        Request::RetryJob { job } => {
-            let wrong = || CliError::new("NO_SUCH_JOB", format!("there is no failed job {job:?}"));
-            if !admin.retry_job(job.parse().map_err(|_| wrong())?).await? {
-                return Err(wrong());
-            }
-            json!({ "jobId": job, "retried": true })
-        }
+        Request::RetryJob { job } => retry_job(admin, &job).await?,
         Request::Backup { file } => with_file(&file, admin.backup(&file).await?),
     })
+}
+
+async fn retry_job(admin: &Admin, job: &str) -> Result<Value, CliError> {
+    let wrong = || CliError::new("NO_SUCH_JOB", format!("there is no failed job {job:?}"));
+    if !admin.retry_job(job.parse().map_err(|_| wrong())?).await? {
+        return Err(wrong());
+    }
+    Ok(json!({ "jobId": job, "retried": true }))
 }
 
 /// Adds the path of a backup to its report.

@@ -210,7 +210,7 @@ pub fn set_password(tx: &mut dyn Sql, user: UserId, hash: &str) -> Result<(), Ac
     if changed == 0 { Err(AccountError::NotFound) } else { Ok(()) }
 }
 
-/// Who says that an email is the user's.
+/// The source of the statement that an email is the user's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EmailSource {
     /// The user, without proof.
