@@ -278,6 +278,10 @@ mod tests {
         assert_eq!(parse_time("1970-01-01"), Ok(Some(24 * 3600 * 1_000_000)));
         assert_eq!(parse_time("1970-01-01T00:00:01Z"), Ok(Some(1_000_000)));
         assert_eq!(parse_time("none"), Ok(None));
-        assert!(parse_time("tomorrow").is_err());
+        for wrong in ["tomorrow", "2027-12-31T10:00:00", "2027-12-31T10:00", "2027-12-31 10:00:00"] {
+            let refused = parse_time(wrong).expect_err("refused");
+            assert!(refused.message.contains("a time with its zone"), "{refused}");
+            assert!(beginning(wrong).is_err(), "{wrong}");
+        }
     }
 }

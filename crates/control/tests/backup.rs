@@ -6,9 +6,11 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use control::backup::{BackupError, BackupReport, restore, write};
-use control::data_folder::{DATABASE, open_store, open_workspaces};
+use control::data_folder::{DATABASE, StartError, open_store, open_workspaces};
+use control::provisioning::open;
 use domain::id::AccountId;
 use domain::time::Timestamp;
 use rustix::fd::OwnedFd;
@@ -37,7 +39,7 @@ impl Source {
         let root = tempfile::tempdir().unwrap();
         let data = root.path().join("data");
         fs::create_dir(&data).unwrap();
-        let store = open_store(&data, None, std::time::Duration::ZERO).await.unwrap();
+        let store = open_store(&data, None, Duration::ZERO).await.unwrap();
         let workspaces = open_workspaces(&data, Quota::default()).unwrap();
         let home = workspaces.provision(AccountId::from_random(1), None).await.unwrap().host_dir();
         Self { root, store, workspaces, home }
@@ -213,6 +215,24 @@ async fn a_data_folder_and_its_parents_are_made() {
     assert_eq!(data.metadata().unwrap().mode() & 0o777, 0o700);
     let again = restore(&source.archive(), &data, None);
     assert!(matches!(again, Err(BackupError::NotEmpty(_))), "{again:?}");
+}
+
+#[tokio::test]
+async fn what_an_interrupted_restore_left_is_neither_served_nor_overwritten() {
+    let source = Source::new().await;
+    source.write().unwrap();
+    let target = source.target();
+    let beside = target.with_file_name(format!("{}.restoring", target.file_name().unwrap().display()));
+    for left in [beside, target.join(".restoring")] {
+        fs::create_dir_all(&left).unwrap();
+        let restored = restore(&source.archive(), &target, None);
+        assert!(matches!(&restored, Err(BackupError::Interrupted(path)) if *path == left), "{restored:?}");
+        let opened = open(&target, None, true, Duration::ZERO, Quota::default()).await;
+        assert!(matches!(opened, Err(StartError::RestoreInterrupted(path)) if path == left));
+        fs::remove_dir(left).unwrap();
+    }
+    restore(&source.archive(), &target, None).unwrap();
+    open(&target, None, true, Duration::ZERO, Quota::default()).await.map(drop).unwrap();
 }
 
 #[tokio::test]

@@ -148,7 +148,8 @@ async fn stamped_tokens_come_one_by_one() {
 }
 
 /// Answers one request with these bytes.
-async fn raw(answer: &'static str) -> String {
+async fn raw(answer: impl Into<String>) -> String {
+    let answer = answer.into();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -176,6 +177,34 @@ async fn a_document_in_place_of_a_stream_and_an_absent_server_are_passing_faults
         let result =
             run_step(&stage::vendor(format, &raw(moved).await, max_wait), request("m", "Hello")).await;
         assert!(matches!(result.error, Some(StepError::Rejected { .. })), "{format:?}: {result:?}");
+    }
+}
+
+/// Returns a response with a document.
+fn document(status: &str, body: &serde_json::Value) -> String {
+    let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n");
+    head + &body.to_string()
+}
+
+#[tokio::test]
+async fn a_list_of_four_hundred_models_is_read_to_its_end() {
+    let models: Vec<_> = (0..400).map(|number| json!({"id": format!("maker/m{number}")})).collect();
+    let server = raw(document("200 OK", &json!({"object": "list", "data": models}))).await;
+    let vendor = stage::vendor(Format::ChatCompletions, &server, models::Timeouts::default());
+    let listed = vendor.models().await.unwrap();
+    assert_eq!((listed.len(), listed[399].name.as_str()), (400, "maker/m399"));
+}
+
+#[tokio::test]
+async fn reasons_of_failures_repeat_no_texts_of_the_conversation() {
+    let said = "Patient Jan Novák, born 1970, takes lithium. What may he eat?";
+    for format in Format::ALL {
+        let echo = json!({"error": {"message": format!("input_value='{said}' is too odd")}});
+        let server = raw(document("400 Bad Request", &echo)).await;
+        let result =
+            run_step(&stage::vendor(format, &server, models::Timeouts::default()), request("m", said)).await;
+        let Some(StepError::Rejected { reason }) = &result.error else { panic!("{format:?}: {result:?}") };
+        assert_eq!(reason, "400: input_value='…' is too odd", "{format:?}");
     }
 }
 

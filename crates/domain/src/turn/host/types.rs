@@ -227,9 +227,10 @@ pub struct Completion {
 /// Returns the error of an answer whose next step cannot be paid for.
 pub(super) const fn of_shortage(shortage: Shortage) -> (ErrorCode, &'static str) {
     match shortage {
-        Shortage::Balance => {
-            (ErrorCode::InsufficientCredits, "The answer was ended: the account has no credits left.")
-        }
+        Shortage::Balance => (
+            ErrorCode::InsufficientCredits,
+            "The answer was ended: the credits of the account do not cover the next step.",
+        ),
         Shortage::SpendingLimit => {
             (ErrorCode::SpendingLimit, "The answer was ended: the key has reached its spending limit.")
         }
