@@ -13,67 +13,68 @@ use super::reading::{Kind, Reading, Sentence, elementwise_max, met_by_name, name
 
 /// The weight of a word by its position, relative to 1 in the sentence itself: in the heading, in a neighbouring
 /// sentence, elsewhere in the passage, and elsewhere in its file.
-const IN_HEAD: f64 = 0.65;
-const BEFORE_IT: f64 = 0.75;
+const IN_HEAD: f64 = 0.83;
+const BEFORE_IT: f64 = 0.87;
 const AFTER_IT: f64 = 0.8;
-const IN_PASSAGE: f64 = 0.5;
-const IN_FILE: f64 = 0.58;
+const IN_PASSAGE: f64 = 0.75;
+const IN_FILE: f64 = 0.38;
 /// The weight of a heading's word in the sentence's own score.
-const IN_HEAD_OWN: f64 = 0.4;
+const IN_HEAD_OWN: f64 = 0.51;
 /// The same in a heading of nothing but words of the question.
-const IN_PURE_HEAD_OWN: f64 = 0.85;
-/// The shares of a sentence's score that come from its surroundings and from itself.
-const AROUND: f64 = 0.6;
-const OWN: f64 = 0.4;
-/// The share of the score from the search's order, and its decay.
-const ORDER: f64 = 0.3;
-const ORDER_FALL: f64 = 6.0;
+const IN_PURE_HEAD_OWN: f64 = 1.0;
+/// The weights of a sentence's surroundings and of the sentence itself in its score.
+const AROUND: f64 = 0.95;
+const OWN: f64 = 0.47;
+/// The weight of the search's order, and its decay.
+const ORDER: f64 = 0.21;
+const ORDER_FALL: f64 = 2.5;
 /// The weight of a passage's nearness to the question in meaning, when documents are searched by meaning.
-const NEARNESS: f64 = 0.04;
+const NEARNESS: f64 = 0.05;
 /// The minimum score of an answer and of a passage close to the question, and what each of the first words of the question
 /// that the passage contains adds to it.
-const ANSWER_MIN: f64 = 1.0;
-const CLOSE_MIN: f64 = 0.7;
+const ANSWER_MIN: f64 = 1.2;
+const CLOSE_MIN: f64 = 0.84;
 /// The same in a file that is attached to the question, which the user believes to answer it.
 const CLOSE_IN_ATTACHED_MIN: f64 = 0.5;
-const WORD: f64 = 0.1;
+const WORD: f64 = 0.09;
 const WORDS_MAX: usize = 4;
+/// What each of the first words of the question itself adds: of a long question, less is said in one place.
+const ASKED_WORD: f64 = 0.02;
+const ASKED_WORDS_MAX: usize = 8;
 /// The factor for a sentence without the kind of thing that the question asks for.
-const WITHOUT_FOCUS: f64 = 0.62;
-/// The share of it that the next sentence can compensate.
-const FOCUS_NEXT: f64 = 0.9;
+const WITHOUT_FOCUS: f64 = 0.68;
 /// The weight of a name elsewhere in the file, which shows that the question is about this document.
-const NAME_IN_FILE: f64 = 0.8;
+const NAME_IN_FILE: f64 = 0.62;
 /// The factor for a passage in another language than the question.
-const OTHER_LANGUAGE: f64 = 0.7;
+const OTHER_LANGUAGE: f64 = 0.74;
 /// The factor for a table of contents or a list of links.
-const LISTING: f64 = 0.5;
+const LISTING: f64 = 0.48;
 /// The bonus when the sentence starts with a word of the question and a colon.
-const LABEL: f64 = 0.2;
+const LABEL: f64 = 0.17;
 /// The bonus when the sentence starts with the rarest word of the question, as a definition does.
-const BEGINS: f64 = 0.12;
+const BEGINS: f64 = 0.16;
 /// The factor for a short item that names something without saying anything about it, for a question and a command.
 const FRAGMENT: f64 = 0.85;
 const FRAGMENT_MAX_BYTES: usize = 60;
 /// The bonus for an exact match.
-const EXACT: f64 = 0.15;
+const EXACT: f64 = 0.2;
 /// The bonus for neighbouring words that stay together, and their maximum distance in words.
-const CLOSE: f64 = 0.15;
+const CLOSE: f64 = 0.24;
 const CLOSE_WORDS: usize = 2;
 /// The bonus when the kind of thing that the question asks for is near the words, and the maximum distance in bytes.
-const FOCUS_NEAR: f64 = 0.15;
+const FOCUS_NEAR: f64 = 0.16;
 const FOCUS_NEAR_BYTES: usize = 48;
 /// The bonus for a heading of nothing but words of the question.
-const HEADED: f64 = 0.25;
+const HEADED: f64 = 0.36;
 /// The bonus for the question's literals, and for a sentence that begins with one.
-const LITERAL: f64 = 0.12;
-const LITERAL_FIRST: f64 = 0.1;
+const LITERAL: f64 = 0.14;
+const LITERAL_FIRST: f64 = 0.16;
 /// The bonus for a label or beginning that names what the question asks the meaning of.
-const EXPLAINS: f64 = 0.1;
+const EXPLAINS: f64 = 0.07;
 /// The deduction for a line that only names something.
-const NAME_ONLY: f64 = 0.1;
+const NAME_ONLY: f64 = 0.11;
 /// The bonus for a number beside the word that is counted, and the maximum distances before it and after it, in words.
-const COUNTED: f64 = 0.1;
+const COUNTED: f64 = 0.15;
 const COUNTED_BEFORE: usize = 3;
 const COUNTED_AFTER: usize = 2;
 /// The beginning of the note in place of a file inside a document that was not read.
@@ -93,6 +94,8 @@ pub(super) struct Evidence<'a> {
     by_words: f64,
     /// The number of words of the question that the passage contains.
     pub(super) words: usize,
+    /// The number of words of the question.
+    asked_words: usize,
 }
 
 impl Evidence<'_> {
@@ -106,11 +109,12 @@ impl Evidence<'_> {
         self.confidence() >= if attached { CLOSE_IN_ATTACHED_MIN } else { CLOSE_MIN }
     }
 
-    /// The more words of the question the passage contains, the lower its score may be.
+    /// The more words the question has, and the passage of them, the lower its score may be.
     fn confidence(&self) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "it is a small number")]
-        let words = self.words.min(WORDS_MAX) as f64;
-        self.by_words + WORD * words
+        #[expect(clippy::cast_precision_loss, reason = "they are small numbers")]
+        let (words, asked_words) =
+            (self.words.min(WORDS_MAX) as f64, self.asked_words.min(ASKED_WORDS_MAX) as f64);
+        self.by_words + WORD * words + ASKED_WORD * asked_words
     }
 }
 
@@ -172,6 +176,7 @@ fn best<'a>(question: &Question, reading: &Reading<'a>, file: &[f64], order: usi
         score: by_words,
         by_words,
         words,
+        asked_words: question.words.len(),
     })
 }
 
@@ -185,7 +190,7 @@ fn strength(question: &Question, reading: &Reading<'_>, file: &[f64], at: usize)
     let mut focus = question.focus.met_by(reading.text(sentence));
     if focus < 1.0 && sentence.kind == Kind::Plain {
         let next = reading.sentences.get(at + 1).filter(|next| next.kind == Kind::Plain);
-        focus = focus.max(FOCUS_NEXT * next.map_or(0.0, |next| question.focus.met_by(reading.text(next))));
+        focus = focus.max(next.map_or(0.0, |next| question.focus.met_by(reading.text(next))));
     }
     let label = if sentence.labelled { LABEL } else { 0.0 };
     let text = reading.text(sentence);
@@ -219,12 +224,13 @@ fn coverage(question: &Question, reading: &Reading<'_>, file: &[f64], at: usize)
         let in_passage = if is_row { 0.0 } else { reading.whole[index] };
         let in_file = file[index] * if word.name { NAME_IN_FILE } else { IN_FILE };
         let places = [here, head * IN_HEAD, next, in_passage * IN_PASSAGE, in_file];
-        around.add(word.weight, places.into_iter().fold(0.0, f64::max));
+        // Around it, that many words are met counts more than which.
+        around.add(word.weight.sqrt(), places.into_iter().fold(0.0, f64::max));
         let exact = if sentence.exact[index] { EXACT } else { 0.0 };
         let head_own = if word.is_section() { head } else { head * in_head_own };
         let file_own = if word.name { in_file } else { 0.0 };
         // In the sentence itself rare words count most.
-        own.add(word.weight * word.weight, (here + exact).max(head_own).max(file_own));
+        own.add(word.weight.powf(1.5), (here + exact).max(head_own).max(file_own));
     }
     (around.of_all(), own.of_all() + closeness(sentence))
 }

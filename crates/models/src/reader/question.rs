@@ -14,13 +14,13 @@ const QUESTION_MAX_BYTES: usize = 4_096;
 /// A question with at most this many significant words may depend on the previous one.
 const LEANING_WORDS_MAX: usize = 2;
 /// The weight of an insignificant word, relative to 1.
-const WEAK: f64 = 0.25;
+const WEAK: f64 = 0.34;
 /// The maximum weight of a word that no document contains, relative to the rarest word that one contains.
-const UNKNOWN: f64 = 1.25;
+const UNKNOWN: f64 = 1.5;
 /// The weight of a verb that no document contains, relative to a noun.
-const VERB: f64 = 0.6;
+const VERB: f64 = 0.53;
 /// The weight of a name or number that no document contains, which has no synonyms.
-const UNKNOWN_NAME: f64 = 1.4;
+const UNKNOWN_NAME: f64 = 1.68;
 /// The weight of a paragraph number, which is always meant exactly.
 const SECTION: f64 = 2.5;
 /// The weight of a word from the previous question.

@@ -11,8 +11,8 @@ use text_analysis::{Language, Term, detect_language, terms};
 use super::question::{Question, Word};
 
 /// The weights of a related word and of a similar stem, relative to the word itself.
-const RELATED: f64 = 0.45;
-const ALIKE: f64 = 0.8;
+const RELATED: f64 = 0.52;
+const ALIKE: f64 = 0.94;
 /// The minimum common prefix of similar stems, as a share of the longer one and in letters.
 const ALIKE_MIN_SHARE: f64 = 0.7;
 const ALIKE_MIN_LETTERS: usize = 5;
@@ -30,10 +30,8 @@ const LABEL_MAX_BYTES: usize = 64;
 const TITLE_MAX_BYTES: usize = 64;
 /// The maximum length of a question that the next sentence answers.
 const QUESTION_MAX_BYTES: usize = 160;
-/// The weight of a word in that line.
-const IN_TITLE: f64 = 0.9;
 /// The weight of a compound that ends or begins with the word, and the minimum length of the shorter stem.
-const COMPOUND: f64 = 0.9;
+const COMPOUND: f64 = 0.72;
 const COMPOUND_MIN_LETTERS: usize = 5;
 /// Limits the positions of a word in one sentence.
 const PLACES_MAX: usize = 8;
@@ -117,7 +115,7 @@ impl<'a> Reading<'a> {
             {
                 if title.kind == Kind::Plain {
                     for (own, above) in sentence.met.iter_mut().zip(&title.met) {
-                        *own = own.max(above * IN_TITLE);
+                        *own = own.max(*above);
                     }
                     sentence.labelled |= title.met.iter().any(|met| *met >= RELATED);
                 }
