@@ -61,6 +61,7 @@ choices-more-skills = Dalších { $count } lze uvést v rozhraní.
 model-degraded = často selhává
 model-down = neodpovídá
 web = Hledat na webu
+web-pages = Číst stránky webu
 send = Odeslat
 stop = Zastavit
 

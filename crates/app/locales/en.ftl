@@ -60,6 +60,7 @@ choices-more-skills = { $count } more can be named in the interface.
 model-degraded = often fails
 model-down = does not answer
 web = Search the web
+web-pages = Read pages of the web
 send = Send
 stop = Stop
 

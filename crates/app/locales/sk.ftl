@@ -61,6 +61,7 @@ choices-more-skills = Ďalších { $count } možno uviesť v rozhraní.
 model-degraded = často zlyháva
 model-down = neodpovedá
 web = Hľadať na webe
+web-pages = Čítať stránky webu
 send = Odoslať
 stop = Zastaviť
 

@@ -22,7 +22,8 @@ struct HomePage {
     composer: Composer,
     models: Vec<ModelOption>,
     choices: Choices,
-    offers_web: bool,
+    /// What the web may be used for; `None` if it cannot be used.
+    offered_web: Option<String>,
     web: bool,
 }
 
@@ -103,13 +104,17 @@ impl AskPages {
         let (principal, texts) = (&user.signed_in.principal, user.visitor.texts);
         let models = self.catalogs.models(principal).map_err(|error| user.failed(error))?;
         let choices = Choices::load(&self.catalogs, principal, texts, form).await;
+        let access = self.questions.web_access();
+        let offered_web =
+            if access.searches() { Some("web") } else { access.is_any().then_some("web-pages") };
+        let offered_web = offered_web.map(|key| texts.get(key));
         let chosen = Some(form.model.as_str()).filter(|model| !model.is_empty());
         Ok(error::rendered(&HomePage {
             frame,
             composer,
             models: ModelOption::list(texts, &models, |id| self.catalogs.model_status(id), chosen),
             choices: choices.map_err(|error| user.failed(error))?,
-            offers_web: self.questions.offers_web(),
+            offered_web,
             web: form.web,
         }))
     }

@@ -10,7 +10,7 @@ use domain::limits::{ATTACHMENTS_MAX, QUESTION_MAX_BYTES};
 use domain::machine::MachineStatus;
 use domain::scope::Permission;
 use engine::templates::PromptTemplates;
-use engine::{Dispatch, PromptOptions, Web, first_reservation, settle_surely};
+use engine::{Dispatch, PromptOptions, Web, WebAccess, first_reservation, settle_surely};
 use live::{Generation, Live, LiveAnswer, Meta, Snapshot};
 use machine::{MachineError, Machines};
 use models::Catalog;
@@ -134,10 +134,10 @@ struct ResolvedTarget {
 }
 
 impl Questions {
-    /// Returns true if answers can use the web, where their questions permit it.
+    /// Returns how answers can use the web, where their questions permit it.
     #[must_use]
-    pub fn offers_web(&self) -> bool {
-        self.web.reach(true).is_any()
+    pub fn web_access(&self) -> WebAccess {
+        self.web.reach(true)
     }
 
     /// Accepts a question and starts the machine for it. An accepted question survives any crash.

@@ -56,7 +56,7 @@ async fn exchange(shared: &Shared, library: &Library, account: AccountId, turn: 
         Ok(connection) => connection,
         Err(MachineError::GivenUp(reason)) => {
             // The driver's reason may contain internals; it was logged with each failed start.
-            tracing::warn!(%account, reason, "answers end because their machine does not start");
+            tracing::warn!(%account, reason, "answers that need their machine end: it does not start");
             return SessionEvent::GivenUp(NOT_STARTED.to_owned());
         }
         Err(MachineError::NoMachine) => {

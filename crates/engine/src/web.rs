@@ -50,6 +50,12 @@ impl WebAccess {
         self.search || self.fetch
     }
 
+    /// Returns whether the web can be searched, and not only pages be read whose addresses are known.
+    #[must_use]
+    pub const fn searches(self) -> bool {
+        self.search
+    }
+
     /// Returns the access of an agent that names its tools.
     pub(super) fn named(self, named: Option<&[String]>) -> Self {
         Self {

@@ -26,6 +26,7 @@ fn a_question_has_what_its_form_chooses_and_the_next_one_too() {
     for offered in ["value=\"causerie:lawyer\"", "value=\"causerie:statute-lookup\"", "value=\"CZ\""] {
         assert!(home.contains(offered), "{offered}: {home}");
     }
+    assert!(home.contains("Read pages of the web") && !home.contains("Search the web"), "no engine is set");
     let fields = [
         ("input", "May I give notice?"),
         ("agent", "causerie:lawyer"),

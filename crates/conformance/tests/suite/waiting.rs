@@ -5,7 +5,7 @@ use std::path::Path;
 
 use conformance::api::id;
 use conformance::{Api, Connection, Expect, Options, Say, Service, Vendor, poll};
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use serde_json::{Value, json};
 
 use crate::streams::{Stage, shows, stage};
@@ -91,6 +91,27 @@ fn a_machine_that_does_not_start_is_told_in_the_answer_that_waited() {
     assert!(vendor.requests().is_empty());
     fs::remove_file(&place).expect("it is there");
     assert_eq!(api.completed(&api.ask("Again"))["text"], "Done.");
+}
+
+#[test]
+fn a_model_completes_its_last_step_although_the_machine_cannot_be_started_again() {
+    let Stage { vendor, account, api, service } = stage();
+    vendor.will([Say::Hold, Say::text("Whole.")]);
+    let answer = api.ask("Hello");
+    vendor.wait_held(1);
+    let machines = service.data().join("machines");
+    fs::rename(machines.join(&account.id), machines.join("moved")).expect("the folder of the machine");
+    fs::write(machines.join(&account.id), "no folder can be made here").expect("a file");
+    for pid in service.admin(&["machine", "show", &account.email])["pids"].as_array().expect("a list") {
+        let pid = pid.as_i64().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        // One may have ended with another.
+        let _ = kill_process(pid.expect("a process"), Signal::KILL);
+    }
+    let is_given_up = || service.log().contains("answers that need their machine end").then_some(());
+    poll::until("the machine is given up", is_given_up);
+    vendor.release();
+    let whole = api.completed(&answer);
+    assert_eq!((&whole["text"], &whole["error"]), (&json!("Whole."), &Value::Null), "{whole}");
 }
 
 #[test]
