@@ -99,10 +99,11 @@ fn a_model_completes_its_last_step_although_the_machine_cannot_be_started_again(
     vendor.will([Say::Hold, Say::text("Whole.")]);
     let answer = api.ask("Hello");
     vendor.wait_held(1);
+    let shown = service.admin(&["machine", "show", &account.email]);
     let machines = service.data().join("machines");
     fs::rename(machines.join(&account.id), machines.join("moved")).expect("the folder of the machine");
     fs::write(machines.join(&account.id), "no folder can be made here").expect("a file");
-    for pid in service.admin(&["machine", "show", &account.email])["pids"].as_array().expect("a list") {
+    for pid in shown["pids"].as_array().expect("a list") {
         let pid = pid.as_i64().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
         // One may have ended with another.
         let _ = kill_process(pid.expect("a process"), Signal::KILL);
