@@ -50,6 +50,7 @@ home-lead = Ptejte se na své dokumenty. Odpovědi uvádějí, z čeho vycházej
 ask-label = Vaše otázka
 ask-placeholder = Položte otázku …
 ask-blank = Nejprve napište otázku.
+ask-conversation-gone = Tato konverzace už neexistuje. Otázkou můžete začít novou.
 follow-up-placeholder = Zeptejte se dál …
 model = Model
 choices = Další volby

@@ -49,6 +49,7 @@ home-lead = Ask about your documents. Answers cite what they rely on.
 ask-label = Your question
 ask-placeholder = Ask a question …
 ask-blank = Write a question first.
+ask-conversation-gone = This conversation is gone. The question can begin a new one.
 follow-up-placeholder = Ask a follow-up …
 model = Model
 choices = More choices

@@ -50,6 +50,7 @@ home-lead = Pýtajte sa na svoje dokumenty. Odpovede uvádzajú, z čoho vychád
 ask-label = Vaša otázka
 ask-placeholder = Položte otázku …
 ask-blank = Najprv napíšte otázku.
+ask-conversation-gone = Táto konverzácia už neexistuje. Otázkou môžete začať novú.
 follow-up-placeholder = Pýtajte sa ďalej …
 model = Model
 choices = Ďalšie voľby

@@ -68,10 +68,13 @@ pub(crate) async fn follow_up(
         Ok(_) => Ok(Redirect::to(&paths::conversation(conversation)).into_response()),
         Err(refused) => {
             let status = error::status(refused.kind());
-            if status == StatusCode::NOT_FOUND {
-                return Err(user.failed(refused));
-            }
             let composer = state.again(&user, &form, &refused);
+            if status == StatusCode::NOT_FOUND {
+                // Possibly deleted in another window: the question can begin a new conversation.
+                let error = Some(user.visitor.texts.get("ask-conversation-gone"));
+                let page = state.home(&user, Composer { error, ..composer }, &form).await?;
+                return Ok((status, page).into_response());
+            }
             let page = pages.render(&user, conversation, None, composer, None).await?;
             Ok((status, page).into_response())
         }

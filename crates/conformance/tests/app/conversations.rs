@@ -166,6 +166,9 @@ fn a_refused_question_is_shown_again_with_the_reason() {
     assert!(blank.contains("Write a question first."), "{blank}");
     let model = browser.post("/ask", &[("input", "Keep me"), ("model", "<no-such>")]).expect_page(400);
     assert!(model.contains("Keep me") && !model.contains("<no-such>"), "{model}");
+    let deleted = "/c/0190c8a0-0000-7000-8000-000000000000/ask";
+    let gone = browser.post(deleted, &[("input", "Keep me")]).expect_page(404);
+    assert!(gone.contains("Keep me") && gone.contains("can begin a new one"), "{gone}");
     let poor = account_with_password(&stage.service);
     let machineless = Browser::new(&stage.service);
     machineless.sign_in(&poor.email, crate::browser::PASSWORD).expect_redirect("/");
