@@ -268,6 +268,7 @@ keys-created = Vytvořen
 keys-used = Naposledy použit
 keys-never = nikdy
 keys-expires = Platí do
+keys-expired = Platnost skončila
 keys-spent = Utraceno
 keys-revoke = Zneplatnit
 keys-revoke-named = Zneplatnit { $name }

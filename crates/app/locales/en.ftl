@@ -265,6 +265,7 @@ keys-created = Made
 keys-used = Last used
 keys-never = never
 keys-expires = Valid until
+keys-expired = Expired on
 keys-spent = Spent
 keys-revoke = Revoke
 keys-revoke-named = Revoke { $name }

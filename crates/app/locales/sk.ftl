@@ -268,6 +268,7 @@ keys-created = Vytvorený
 keys-used = Naposledy použitý
 keys-never = nikdy
 keys-expires = Platí do
+keys-expired = Platnosť skončila
 keys-spent = Minuté
 keys-revoke = Zneplatniť
 keys-revoke-named = Zneplatniť { $name }

@@ -13,6 +13,7 @@ use control::{Conversations, Environment, ErrorKind, Owner, PublicCode, UseCaseE
 use domain::credits::Credits;
 use domain::key::SecretKey;
 use domain::scope::{Permission, Scope};
+use domain::time::Timestamp;
 use serde::Deserialize;
 
 use crate::frame::Frame;
@@ -33,6 +34,7 @@ struct KeyView {
     created: ShownTime,
     used: Option<ShownTime>,
     expires: Option<ShownTime>,
+    is_expired: bool,
     spending: Option<String>,
     /// The credits of the last days, of keys that may ask.
     credits: Option<String>,
@@ -209,7 +211,8 @@ impl Keys {
             };
             (days, label, days == form.days)
         });
-        let keys = keys.into_iter().rev().map(|key| KeyView::of(texts, key, &used)).collect();
+        let now = self.environment.now();
+        let keys = keys.into_iter().rev().map(|key| KeyView::of(texts, key, &used, now)).collect();
         let (permissions, lives) = (permissions.to_vec(), lives.to_vec());
         let once = domain::hex::encode(&self.environment.bytes::<16>());
         Ok(error::rendered(&KeysPage {
@@ -228,7 +231,7 @@ impl Keys {
 }
 
 impl KeyView {
-    fn of(texts: Texts, key: Key, used: &[KeyUsage]) -> Self {
+    fn of(texts: Texts, key: Key, used: &[KeyUsage], now: Timestamp) -> Self {
         let all = key.scope == Scope::ALL;
         let names = key.scope.permissions().map(|one| permission(texts, one));
         let spending = key.spending.map(|spending| {
@@ -243,6 +246,7 @@ impl KeyView {
             created: ShownTime::day(texts, key.created_at),
             used: key.last_used_at.map(|at| ShownTime::time(texts, at)),
             expires: key.expires_at.map(|at| ShownTime::last_day(texts, at)),
+            is_expired: key.expires_at.is_some_and(|at| at <= now),
             spending,
             revoke: format!("{}/{}/revoke", paths::KEYS, key.id),
         }

@@ -1,5 +1,7 @@
 //! Keys, the machine and credits.
 
+use std::process::Command;
+
 use conformance::{NewAccount, poll};
 
 use crate::browser::{Browser, PASSWORD, Page, Stage, account_with_password, attribute};
@@ -79,6 +81,21 @@ fn a_key_with_wrong_fields_is_not_made() {
         assert!(page.contains("role=\"alert\"") && !page.contains("id=\"secret\""), "{page}");
     }
     assert!(!browser.get("/keys").expect_page(200).contains("refused"));
+}
+
+#[test]
+fn a_key_that_has_expired_is_shown_as_such() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    let time = Command::new("date").args(["-u", "-d", "+6 seconds", "+%Y-%m-%dT%H:%M:%SZ"]).output();
+    let until = String::from_utf8(time.expect("the time can be formatted").stdout).expect("a time");
+    let made =
+        ["key", "create", "--account", &stage.account.email, "--name", "short", "--expires", until.trim()];
+    stage.service.admin(&made);
+    poll::until("the key has expired", || {
+        let page = browser.get("/keys").expect_page(200);
+        (page.contains("Expired on") && !page.contains("Valid until")).then_some(())
+    });
 }
 
 #[test]
