@@ -14,12 +14,24 @@ const REMOVED: &str = "…";
 
 /// Redacts the errors of one step.
 pub(crate) struct Redaction {
-    pub(crate) server: Server,
-    /// The conversation that was sent.
-    pub(crate) transcript: Vec<Item>,
+    server: Server,
+    /// The last items of the conversation that was sent.
+    items: Vec<Item>,
 }
 
 impl Redaction {
+    /// Creates the redaction of a step's errors.
+    pub(crate) fn new(server: Server, transcript: &[Item]) -> Self {
+        let mut room = COMPARED_MAX_BYTES;
+        let last = transcript.iter().rev().take_while(|item| {
+            let bytes: usize = texts(item).iter().map(|text| text.len()).sum();
+            let fits = bytes <= room;
+            room = room.saturating_sub(bytes);
+            fits
+        });
+        Self { server, items: last.cloned().collect() }
+    }
+
     /// Returns the error without keys and without texts of the conversation.
     pub(crate) fn apply(&self, error: StepError) -> StepError {
         match error {
@@ -32,13 +44,7 @@ impl Redaction {
     }
 
     fn redacted(&self, reason: &str) -> String {
-        let mut texts: Vec<&str> = self.transcript.iter().rev().flat_map(texts).collect();
-        let mut room = COMPARED_MAX_BYTES;
-        texts.retain(|text| {
-            let fits = text.len() <= room;
-            room -= if fits { text.len() } else { 0 };
-            fits
-        });
+        let texts: Vec<&str> = self.items.iter().flat_map(texts).collect();
         without_quotations(&self.server.redact(reason), &texts)
     }
 }

@@ -96,7 +96,7 @@ impl Vendor {
     #[must_use]
     pub fn step(&self, request: StepRequest) -> StepStream {
         let vendor = self.clone();
-        let redaction = Redaction { server: self.server.clone(), transcript: request.transcript.clone() };
+        let redaction = Redaction::new(self.server.clone(), &request.transcript);
         let opening = async move {
             let response = vendor.open(&request).await?;
             let decoder = Decoder::new(vendor.format, response.is_json(), attempt::call_ids(&request));
