@@ -22,7 +22,7 @@ struct HomePage {
     composer: Composer,
     models: Vec<ModelOption>,
     choices: Choices,
-    /// What the web may be used for; `None` if it cannot be used.
+    /// The use that can be made of the web, in words; `None` if there is none.
     offered_web: Option<String>,
     web: bool,
 }

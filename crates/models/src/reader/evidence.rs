@@ -38,7 +38,7 @@ const CLOSE_MIN: f64 = 0.84;
 const CLOSE_IN_ATTACHED_MIN: f64 = 0.5;
 const WORD: f64 = 0.09;
 const WORDS_MAX: usize = 4;
-/// What each of the first words of the question itself adds: of a long question, less is said in one place.
+/// The same for the words of the question itself: of a long question, less is said in one place.
 const ASKED_WORD: f64 = 0.02;
 const ASKED_WORDS_MAX: usize = 8;
 /// The factor for a sentence without the kind of thing that the question asks for.
