@@ -26,26 +26,40 @@ pub(crate) fn normalize(markdown: &str) -> Cow<'_, str> {
 /// Prepares normalized text for the parser. Unfinished text is limited to its unambiguous part.
 pub(crate) fn prepare(markdown: &str, sources: &dyn Sources, finished: bool) -> String {
     let mut out = String::with_capacity(markdown.len() + 64);
-    let last = sources.last_mark();
+    let sources = (sources, sources.last_mark());
+    // Texts that follow one another, in which a formula may be.
+    let mut text = 0..0;
+    let mut take = |piece: Piece| match piece {
+        Piece::Text(range) => {
+            let follows_bracket = range.start > 0 && markdown.as_bytes().get(range.start - 1) == Some(&b']');
+            let defines = follows_bracket && markdown[range.clone()].starts_with(':');
+            if range.start == text.end && !defines {
+                text.end = range.end;
+                return;
+            }
+            maths::push_text(&markdown[std::mem::replace(&mut text, range)], &mut out);
+            if defines {
+                // `]:` would define a reference; the meaning of a link must not depend on other blocks.
+                out.push('\\');
+            }
+        }
+        other => {
+            maths::push_text(&markdown[std::mem::replace(&mut text, 0..0)], &mut out);
+            push(markdown, other, sources, &mut out);
+        }
+    };
     if finished {
-        pieces(markdown).for_each(|piece| push(markdown, piece, (sources, last), &mut out));
+        pieces(markdown).for_each(&mut take);
     } else {
-        decided_pieces(markdown).for_each(|piece| push(markdown, piece, (sources, last), &mut out));
+        decided_pieces(markdown).for_each(&mut take);
     }
+    maths::push_text(&markdown[text], &mut out);
     out
 }
 
 fn push(markdown: &str, piece: Piece, (sources, last): (&dyn Sources, u32), out: &mut String) {
     match piece {
-        Piece::Text(range) => {
-            let follows_bracket = range.start > 0 && markdown.as_bytes().get(range.start - 1) == Some(&b']');
-            if follows_bracket && markdown[range.clone()].starts_with(':') {
-                // `]:` would define a reference; the meaning of a link must not depend on other blocks.
-                out.push('\\');
-            }
-            maths::push_text(&markdown[range], out);
-        }
-        Piece::Code(range) => out.push_str(&markdown[range]),
+        Piece::Text(range) | Piece::Code(range) => out.push_str(&markdown[range]),
         Piece::Mark(mark) if sources.place(mark.number).is_some() => {
             out.push_str(&markdown[mark.whole.start..mark.brackets.start]);
             if ends_with_address(out) {

@@ -61,6 +61,16 @@ fn what_is_no_mark_stays() {
 }
 
 #[test]
+fn formulas_stay_as_they_are_written() {
+    assert_eq!(html(r"It is \(a_1^2\) [7]."), "<p>It is \\(a_1^2\\).</p>\n");
+    assert_eq!(
+        html("\\[\n\\frac{a}{b}\n= c_1 * d_1 * e\n\\]"),
+        "<p>\\[\n\\frac{a}{b}\n= c_1 * d_1 * e\n\\]</p>\n"
+    );
+    assert_eq!(html(r"`\(a_1\)` and \(b\)"), "<p><code>\\(a_1\\)</code> and (b)</p>\n");
+}
+
+#[test]
 fn a_definition_is_text_and_changes_no_mark() {
     let out = html("x [1]\n\n[1]: https://evil.example/\n\n[a]: https://evil.example/ \"t\"\n\n[a][a]");
     assert!(out.contains("lease.pdf"), "{out}");
