@@ -236,7 +236,7 @@ fn find(
         return Ok(accounts::get(tx, account)?.map_or(Found::Nobody, Found::Account));
     }
     let (account, is_new) = match (accounts::by_email(tx, &identity.email)?, new) {
-        // Whoever chose the email of somebody else would get a way into what that user does here.
+        // Otherwise an owner who chooses another person's email shares the account with that person.
         (Some(account), _) if accounts::is_email_chosen(tx, account.user)? => {
             return Ok(Found::EmailNotConfirmed);
         }

@@ -5,8 +5,8 @@ const VISIBLE_BLANK: char = '\u{2423}';
 
 /// Returns a file's name as it is shown, in as many characters, on one line.
 ///
-/// Blanks at its ends are visible, and invisible characters of a name that has nothing else: otherwise it could not be told
-/// from another, or be clicked. The embeddings, overrides and isolates of Unicode's bidirectional algorithm are replaced:
+/// Blanks at its ends are visible, and invisible characters of a name that has nothing else: otherwise it would look
+/// like another one, or could not be clicked. The embeddings, overrides and isolates of Unicode's bidirectional algorithm are replaced:
 /// with them, a name shows an extension that it does not have. The result is not escaped.
 #[must_use]
 pub fn shown_name(name: &str) -> String {

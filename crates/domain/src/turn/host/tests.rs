@@ -58,6 +58,18 @@ fn calls_are_not_cancelled_before_the_end_is_durable() {
     assert!(cancels(&ended) && ended.last() == Some(&Effect::Finish), "{ended:?}");
 }
 
+/// Returns the output of a call that is done.
+fn done() -> Output {
+    Output {
+        images: Vec::new(),
+        outcome: StepOutcome::Done,
+        text: "x".into(),
+        passages: Vec::new(),
+        written: Vec::new(),
+        unread: Vec::new(),
+    }
+}
+
 #[test]
 fn a_step_without_calls_ends_the_answer() {
     let mut turn = turn();
@@ -112,14 +124,7 @@ fn a_call_of_the_host_is_run_by_it_alone_and_again_after_a_restart() {
     let committed = turn.on(Event::StepCommitted { number: 0, summary: false });
     assert!(committed.contains(&Effect::RunTool(call.clone())), "{committed:?}");
     assert!(!committed.iter().any(|effect| matches!(effect, Effect::Send(_))), "{committed:?}");
-    let output = Output {
-        images: Vec::new(),
-        outcome: StepOutcome::Done,
-        text: "x".into(),
-        passages: Vec::new(),
-        written: Vec::new(),
-        unread: Vec::new(),
-    };
+    let output = done();
     let forged = ExecutorFrame::Returned { call: "c".to_owned(), output: output.clone() };
     assert_eq!(turn.on(Event::Executor(forged)), [], "the machine has no say in it");
     let mut restarted = Turn::new(Setup {
@@ -146,14 +151,7 @@ fn a_model_may_end_its_answer_after_the_last_calls_without_a_word() {
         turn.on(delta(0, StepEvent::Call(Call { id, tool, arguments, purpose: Purpose::Tool })));
         turn.on(delta(0, StepEvent::Finished { stop: StopReason::Calls, usage: None }));
         turn.on(Event::StepCommitted { number: 0, summary: false });
-        let output = Output {
-            images: Vec::new(),
-            outcome: StepOutcome::Done,
-            text: "x".into(),
-            passages: Vec::new(),
-            written: Vec::new(),
-            unread: Vec::new(),
-        };
+        let output = done();
         let returned = turn.on(Event::ToolReturned { call: "c".to_owned(), output });
         assert!(matches!(returned.as_slice(), [Effect::CommitResult { .. }]), "{returned:?}");
         let next = turn.on(Event::ResultCommitted { call: "c".to_owned() });
@@ -261,14 +259,7 @@ fn effectful_calls_of_the_host_run_one_after_another_and_never_twice() {
     turn.on(delta(StepEvent::Finished { stop: StopReason::Calls, usage: None }));
     assert_eq!(runs(&turn.on(Event::StepCommitted { number: 0, summary: false })), ["a", "c", "d"]);
     turn.on(Event::Connected(InstanceId::from_random(2)));
-    let output = Output {
-        images: Vec::new(),
-        outcome: StepOutcome::Done,
-        text: "x".into(),
-        passages: Vec::new(),
-        written: Vec::new(),
-        unread: Vec::new(),
-    };
+    let output = done();
     assert_eq!(
         runs(&turn.on(Event::ToolReturned { call: "a".to_owned(), output })),
         [""; 0],
