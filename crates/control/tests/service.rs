@@ -137,6 +137,13 @@ async fn ask(service: &Service, principal: &Principal) -> Arc<LiveAnswer> {
     }
 }
 
+/// Stops the machine once the turn works, so that nothing changes the answer until it is started again.
+async fn until_no_turn_works(service: &Service, principal: &Principal) {
+    until(async || (service.turns() == 1).then_some(())).await;
+    service.vm.stop(principal).await.expect("a machine");
+    until(async || (service.turns() == 0).then_some(())).await;
+}
+
 /// Waits for the end of the answer and returns it.
 async fn ended(live: &LiveAnswer) -> Ending {
     let mut progress = live.progress();
@@ -465,11 +472,11 @@ async fn every_use_case_wants_its_permission() {
     service.shutdown().await;
 }
 
-/// Revoking a key ends the wait for an answer, which is then not shown.
 #[tokio::test]
 async fn messages_of_a_branch_end_with_it_and_are_refused_when_another_is_shown() {
     let Stage { service, principal, data: _data, .. } = stage().await;
     let live = ask(&service, &principal).await;
+    until_no_turn_works(&service, &principal).await;
     let (chat, message) = (live.meta().conversation, live.meta().answer);
     let conversations = &service.conversations;
     let branch = conversations.shown_branch(&principal, chat).await.expect("it exists");
@@ -490,14 +497,12 @@ async fn messages_of_a_branch_end_with_it_and_are_refused_when_another_is_shown(
     assert_eq!(code(nowhere), Some((ErrorKind::NotFound, PublicCode::NotFound)));
 }
 
+/// Revoking a key ends the wait for an answer, which is then not shown.
 #[tokio::test]
 async fn a_wait_ends_with_the_answer_the_time_or_the_key() {
     let Stage { data, driver, service, principal, .. } = stage().await;
     let live = ask(&service, &principal).await;
-    // No turn works on it.
-    until(async || (service.turns() == 1).then_some(())).await;
-    service.vm.stop(&principal).await.expect("a machine");
-    until(async || (service.turns() == 0).then_some(())).await;
+    until_no_turn_works(&service, &principal).await;
     let wait = |max_wait| service.answers.wait_for_end(&principal, &live, max_wait, std::future::pending());
     tokio::time::pause();
     let begun = tokio::time::Instant::now();
