@@ -81,7 +81,7 @@ fn an_older_book_has_pages_and_its_own_code_page() {
         code_page: 1252,
         version: 6,
         packing: 1,
-        records: &[&first, b"<mbp:pagebreak/><h1>More</h1><p>A kn", b"ot.</p></body></html>"],
+        records: &[&first, b"<mbp:pagebreak/><h1>More</h1><p>A k", b"not.</p></body></html>"],
         ..Book::default()
     };
     let read = read("a.mobi", &book.bytes());

@@ -116,7 +116,7 @@ mod tests {
             ("<think>a < b</think>\n\nYes.", "a < b", "Yes."),
             ("\n<think>\nHm.</think>Yes.", "\nHm.", "Yes."),
             ("<think></think>Yes.", "", "Yes."),
-            ("<think>cut off </thi", "cut off </thi", ""),
+            ("<think>cut off </t", "cut off </t", ""),
             ("Yes, <think> is a tag.</think>", "", "Yes, <think> is a tag.</think>"),
             ("<thin", "", "<thin"),
             ("  Yes.", "", "  Yes."),
