@@ -52,7 +52,7 @@ pub(crate) async fn answer(
     if resume(&mut follower, &headers) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    Ok(event_stream(events(follower, access, principal, ending, metrics.answer_streams.hold())))
+    Ok(event_stream(events(follower, ending, metrics.answer_streams.hold()), access.revoked(principal)))
 }
 
 operation! {
@@ -83,7 +83,7 @@ pub(crate) async fn conversation(
 ) -> ApiResult<Response> {
     let mut follower = answers.watch(&principal, conversation).await?;
     resume(&mut follower, &headers);
-    Ok(event_stream(events(follower, access, principal, ending, metrics.chat_streams.hold())))
+    Ok(event_stream(events(follower, ending, metrics.chat_streams.hold()), access.revoked(principal)))
 }
 
 /// Continues after the state in `Last-Event-ID`. Returns true if that state was the answer's end.
@@ -92,20 +92,13 @@ fn resume(follower: &mut Follower, headers: &HeaderMap) -> bool {
     last.is_some_and(|(message, had)| message == follower.current().meta().answer && follower.resume(had))
 }
 
-/// Streams states, each the newest at the time of its poll. Ends when the follower ends, when the principal is no longer
-/// valid, and when the service shuts down.
-fn events(
-    follower: Follower,
-    access: Authenticator,
-    principal: Principal,
-    ending: Ending,
-    held: GaugeGuard,
-) -> impl Stream<Item = Event> {
+/// Streams states, each the newest at the time of its poll. Ends when the follower ends, and when the service shuts down.
+fn events(follower: Follower, ending: Ending, held: GaugeGuard) -> impl Stream<Item = Event> {
     let states = futures_util::stream::unfold((follower, held), async |(mut follower, held)| {
         let snapshot = follower.next().await?;
         Some((event(&snapshot), (follower, held)))
     });
-    states.take_until(gone(access, principal, ending))
+    states.take_until(ending.0.cancelled_owned())
 }
 
 /// Encodes a state as an event, once for all its readers.
@@ -115,12 +108,4 @@ fn event(snapshot: &Snapshot) -> Event {
         let body = snapshot.encoded(Representation::Json, wire::answer);
         Event::new(event_word(snapshot.ending.is_some()), &id, body).pieces()
     }))
-}
-
-/// Completes when the principal is no longer valid, or when the service shuts down.
-async fn gone(access: Authenticator, principal: Principal, ending: Ending) {
-    tokio::select! {
-        () = access.revoked(principal) => {}
-        () = ending.0.cancelled() => {}
-    }
 }

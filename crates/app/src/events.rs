@@ -8,7 +8,7 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use bytes::Bytes;
 use control::live::{Follower, Snapshot};
-use control::{Answers, Authenticator, Principal, UseCaseError};
+use control::{Answers, Authenticator, UseCaseError};
 use futures_util::{Stream, StreamExt};
 use http_common::{Event, event_stream};
 use serde::Serialize;
@@ -39,18 +39,11 @@ pub(crate) async fn follow(
     let principal = user.signed_in.principal.clone();
     let follower = answers.follow(&principal, conversation, answer).await;
     let follower = follower.map_err(|error| user.failed(error))?;
-    Ok(event_stream(events(follower, user.visitor.texts, access, principal, ending)))
+    Ok(event_stream(events(follower, user.visitor.texts, ending), access.revoked(principal)))
 }
 
-/// Streams states, each the newest at the time of its poll. Ends when the answer has ended, when the session has ended, and
-/// when the service shuts down.
-fn events(
-    follower: Follower,
-    texts: Texts,
-    access: Authenticator,
-    principal: Principal,
-    ending: Ending,
-) -> impl Stream<Item = Event> {
+/// Streams states, each the newest at the time of its poll. Ends when the answer has ended, and when the service shuts down.
+fn events(follower: Follower, texts: Texts, ending: Ending) -> impl Stream<Item = Event> {
     let begin = (follower, OnPage::default(), None::<Arc<Snapshot>>);
     let states = futures_util::stream::unfold(begin, move |(mut follower, mut page, rest)| async move {
         let snapshot = match rest {
@@ -61,12 +54,7 @@ fn events(
         let rest = page.is_behind().then_some(snapshot);
         Some((event, (follower, page, rest)))
     });
-    states.take_until(async move {
-        tokio::select! {
-            () = access.revoked(principal) => {}
-            () = ending.0.cancelled() => {}
-        }
-    })
+    states.take_until(ending.0.cancelled_owned())
 }
 
 /// Encodes a state; `None` after a failure, which ends the stream.

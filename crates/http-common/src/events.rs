@@ -4,6 +4,7 @@
 //! HTTP/1.1 by an [`crate::EventWriter`], otherwise as the body of its response.
 
 use std::collections::VecDeque;
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -19,6 +20,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use crate::event_encoder::{COPIED_MAX_BYTES, EventEncoder};
 use crate::flow_control::FlowControl;
 use crate::limits::{HEARTBEAT, READER_IN_FLIGHT_MAX_BYTES, READER_STALL_TIMEOUT};
+use crate::outgoing::BodyAborted;
 
 /// The bytes of an event besides its data.
 const EVENT_BYTES: usize = 128;
@@ -122,14 +124,26 @@ fn one_line(text: &str) -> std::borrow::Cow<'_, str> {
 /// The next event is polled only when the connection has sent the previous one, so `events` should return the
 /// newest state when polled. A reader costs its data in flight ([`READER_IN_FLIGHT_MAX_BYTES`]) and one
 /// event. A reader that takes no data for [`crate::limits::READER_STALL_TIMEOUT`] is disconnected.
-pub fn event_stream(events: impl Stream<Item = Event> + Send + 'static) -> Response {
+///
+/// The stream ends when `revoked` completes, in the middle of an event if the reader is slow to take it.
+pub fn event_stream(
+    events: impl Stream<Item = Event> + Send + 'static,
+    revoked: impl Future<Output = ()> + Send + 'static,
+) -> Response {
     let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let source = Source { events: Some(Box::pin(events)), heartbeat, began: false, packed: None };
+    let source = Source {
+        events: Some(Box::pin(events)),
+        revoked: Some(Box::pin(revoked)),
+        heartbeat,
+        began: false,
+        packed: None,
+    };
     let stream_slot = StreamSlot(Arc::new(Mutex::new(Some(source))));
     let body = EventBody {
         stream_slot: stream_slot.clone(),
         source: None,
+        ended: false,
         pieces: VecDeque::new(),
         flow_control: FlowControl::new(READER_STALL_TIMEOUT, READER_IN_FLIGHT_MAX_BYTES),
     };
@@ -177,6 +191,8 @@ pub(crate) enum Framing {
 pub(crate) struct Source {
     /// `None` once they have ended, so that they are not polled again.
     events: Option<Pin<Box<dyn Stream<Item = Event> + Send>>>,
+    /// `None` once the reader may no longer read.
+    revoked: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     heartbeat: Interval,
     began: bool,
     packed: Option<Box<EventEncoder>>,
@@ -242,6 +258,16 @@ impl Source {
         }
     }
 
+    /// Returns true once the reader may no longer read; wakes the task when that changes.
+    pub(crate) fn is_revoked(&mut self, context: &mut Context<'_>) -> bool {
+        if let Some(revoked) = &mut self.revoked
+            && revoked.as_mut().poll(context).is_ready()
+        {
+            self.revoked = None;
+        }
+        self.revoked.is_none()
+    }
+
     /// Returns `true` for the first event.
     fn begins(&mut self) -> bool {
         !std::mem::replace(&mut self.began, true)
@@ -249,6 +275,9 @@ impl Source {
 
     /// Returns the next event, `Some(None)` when a comment is due, or `None` at the end.
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<Option<Event>>> {
+        if self.is_revoked(context) {
+            self.events = None;
+        }
         let Some(events) = &mut self.events else { return Poll::Ready(None) };
         match events.as_mut().poll_next(context) {
             Poll::Ready(Some(event)) => Poll::Ready(Some(Some(event))),
@@ -279,8 +308,9 @@ fn frame(framing: Framing, content: Vec<Bytes>, pieces: &mut VecDeque<Bytes>) {
 /// The body of a response that polls the stream as the connection sends it.
 struct EventBody {
     stream_slot: StreamSlot,
-    /// Set when polled for the first time; `None` once it has ended.
+    /// Set when polled for the first time.
     source: Option<Source>,
+    ended: bool,
     /// Data that is not passed to the connection yet.
     pieces: VecDeque<Bytes>,
     flow_control: FlowControl,
@@ -292,11 +322,11 @@ impl EventBody {
             self.source = Some(source);
         }
         while self.pieces.is_empty() {
-            let Some(source) = &mut self.source else { return Poll::Ready(Ok(None)) };
+            let Some(source) = self.source.as_mut().filter(|_| !self.ended) else {
+                return Poll::Ready(Ok(None));
+            };
             ready!(self.flow_control.poll_sent(context))?;
-            if !ready!(source.poll_pieces(Framing::Plain, &mut self.pieces, context))? {
-                self.source = None;
-            }
+            self.ended = !ready!(source.poll_pieces(Framing::Plain, &mut self.pieces, context))?;
         }
         ready!(self.flow_control.poll_room(context))?;
         let Some(mut piece) = self.pieces.pop_front() else { return Poll::Ready(Ok(None)) };
@@ -315,7 +345,9 @@ impl http_body::Body for EventBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let piece = ready!(self.poll_piece(context));
+        let revoked =
+            !self.pieces.is_empty() && self.source.as_mut().is_some_and(|source| source.is_revoked(context));
+        let piece = if revoked { Err(BodyAborted.into()) } else { ready!(self.poll_piece(context)) };
         if piece.is_err() {
             self.source = None;
             self.pieces.clear();

@@ -19,6 +19,7 @@ use tokio::time::{Sleep, sleep};
 use crate::events::{Framing, Source, StreamSlot};
 use crate::flow_control::Stalled;
 use crate::limits::{EARLY_MAX_BYTES, READER_STALL_TIMEOUT};
+use crate::outgoing::BodyAborted;
 use crate::raw_head::raw_head;
 
 /// The size of a read from the client during a stream.
@@ -36,15 +37,15 @@ pub fn is_event_stream(response: &Response) -> bool {
 ///
 /// Returns the connection for its next request, with the data that the client sent in the meantime (at most
 /// `EARLY_MAX_BYTES`; the rest is still unread). Fails when the connection breaks, or when the reader takes nothing
-/// for [`READER_STALL_TIMEOUT`].
+/// for [`READER_STALL_TIMEOUT`], or is still taking an event when it may no longer read.
 #[must_use = "a future does nothing unless polled"]
 pub struct EventWriter<C> {
     connection: Option<C>,
     early: BytesMut,
     /// True to read more data from the client.
     listening: bool,
-    /// `None` once it has ended.
     source: Option<Source>,
+    ended: bool,
     /// The data that is not written yet.
     queue: VecDeque<Bytes>,
     /// The timeout of the reader, while output is pending.
@@ -62,6 +63,7 @@ impl<C> EventWriter<C> {
             early: early.into(),
             listening: true,
             source: parts.extensions.get().and_then(StreamSlot::take),
+            ended: false,
             queue: VecDeque::from([raw_head(parts, last)]),
             stall: None,
         }
@@ -72,12 +74,17 @@ impl<C: AsyncRead + AsyncWrite + Unpin> EventWriter<C> {
     fn poll_written(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             self.listen(context)?;
-            ready!(self.poll_sent(context))?;
-            let Some(source) = &mut self.source else { return Poll::Ready(Ok(())) };
-            let more = ready!(source.poll_pieces(Framing::Chunks, &mut self.queue, context));
-            if !more.map_err(io::Error::other)? {
-                self.source = None;
+            let sent = self.poll_sent(context)?;
+            let Some(source) = self.source.as_mut() else { return sent.map(Ok) };
+            if sent.is_pending() && source.is_revoked(context) {
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, BodyAborted)));
             }
+            ready!(sent);
+            if self.ended {
+                return Poll::Ready(Ok(()));
+            }
+            let more = ready!(source.poll_pieces(Framing::Chunks, &mut self.queue, context));
+            self.ended = !more.map_err(io::Error::other)?;
         }
     }
 

@@ -138,7 +138,7 @@ async fn every_event_can_be_read_when_it_is_sent_and_the_last_one_is() {
         let frames = stream::unfold(receiver, |mut receiver| async {
             receiver.recv().await.map(|frame| (frame, receiver))
         });
-        let response = through(event_stream(frames), Method::GET, encoding).await;
+        let response = through(event_stream(frames, std::future::pending()), Method::GET, encoding).await;
         assert_eq!(header(&response, "content-encoding"), encoding);
         let mut body = response.into_body().into_data_stream();
         let mut decoder = Decoder::of(encoding);
@@ -170,7 +170,7 @@ async fn a_compressed_stream_keeps_the_pace_and_repeats_cost_little() {
         counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         http_common::Event::new("message", &number.to_string(), std::slice::from_ref(&data))
     });
-    let response = through(event_stream(frames), Method::GET, "zstd").await;
+    let response = through(event_stream(frames, std::future::pending()), Method::GET, "zstd").await;
     let mut body = response.into_body().into_data_stream();
     let held = body.next().await.unwrap().unwrap();
     assert!(futures_util::FutureExt::now_or_never(body.next()).is_none());
@@ -204,7 +204,7 @@ async fn states_of_a_long_answer_cost_less_than_its_text_and_so_does_the_last_on
     let states = words.len() / 70;
     let frames = stream::iter(1..=states)
         .map(move |number| state(number, &words[..number * 70].concat(), number == states));
-    let response = through(event_stream(frames), Method::GET, "zstd").await;
+    let response = through(event_stream(frames, std::future::pending()), Method::GET, "zstd").await;
     let mut body = response.into_body().into_data_stream();
     let mut sent = 0;
     while let Some(piece) = body.next().await {

@@ -21,7 +21,7 @@ use crate::events::frame;
 const HOLDS_BYTES: usize = 256 << 10;
 
 fn two_states() -> Response {
-    event_stream(stream::iter([frame(1, &["{\"a\":1}"]), frame(2, &["{}"])]))
+    event_stream(stream::iter([frame(1, &["{\"a\":1}"]), frame(2, &["{}"])]), std::future::pending())
 }
 
 async fn written(response: Response, early: &'static [u8], last: bool) -> (String, Bytes) {
@@ -62,7 +62,7 @@ async fn events_go_out_as_chunks_behind_a_head() {
 async fn a_state_in_many_segments_is_one_chunk() {
     let segments: Vec<_> = (0..5).map(|at| Bytes::from(vec![b'a' + at; 5000])).collect();
     let frame = Event::new("message", "1", &segments);
-    let (output, _) = written(event_stream(stream::iter([frame])), b"", false).await;
+    let (output, _) = written(event_stream(stream::iter([frame]), std::future::pending()), b"", false).await;
     let (_, body) = output.split_once("\r\n\r\n").unwrap();
     let (size, rest) = body.split_once("\r\n").unwrap();
     assert_eq!(usize::from_str_radix(size, 16).unwrap(), rest.len() - "\r\n0\r\n\r\n".len());
@@ -97,11 +97,16 @@ async fn a_client_that_says_much_is_not_listened_to() {
 
 /// Returns a stream that always has a newer state, and counts the polls.
 fn newest(asked: &Arc<AtomicUsize>) -> Response {
+    newest_until(asked, std::future::pending())
+}
+
+fn newest_until(asked: &Arc<AtomicUsize>, revoked: impl Future<Output = ()> + Send + 'static) -> Response {
     let (asked, data) = (asked.clone(), Bytes::from(vec![b'x'; 1 << 18]));
-    event_stream(stream::poll_fn(move |_| {
+    let events = stream::poll_fn(move |_| {
         let number = asked.fetch_add(1, Ordering::Relaxed);
         Poll::Ready(Some(Event::new("message", &number.to_string(), std::slice::from_ref(&data))))
-    }))
+    });
+    event_stream(events, revoked)
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,6 +131,29 @@ async fn a_slow_reader_is_not_let_go() {
     assert!(!writing.is_finished());
     drop(client);
     assert!(writing.await.unwrap().is_err(), "the reader is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_that_may_no_longer_read_is_cut_off_in_the_middle_of_an_event() {
+    let (mut client, connection) = duplex(1 << 16);
+    let (revoke, revoked) = tokio::sync::oneshot::channel::<()>();
+    let response = newest_until(&Arc::default(), async { drop(revoked.await) });
+    let writing = tokio::spawn(EventWriter::new(connection, Bytes::new(), response, false));
+    client.read_exact(&mut vec![0; 1 << 10]).await.unwrap();
+    tokio::time::sleep(READER_STALL_TIMEOUT / 2).await;
+    client.read_exact(&mut vec![0; 1 << 10]).await.unwrap();
+    assert!(!writing.is_finished());
+    let began = Instant::now();
+    revoke.send(()).unwrap();
+    assert_eq!(writing.await.unwrap().err().unwrap().to_string(), "the response was broken off");
+    assert_eq!(began.elapsed(), std::time::Duration::ZERO);
+}
+
+#[tokio::test]
+async fn a_stream_that_is_revoked_between_events_ends_as_others_do() {
+    let response = event_stream(stream::pending(), std::future::ready(()));
+    let (output, _) = written(response, b"", false).await;
+    assert!(output.ends_with("\r\n\r\n0\r\n\r\n"), "{output}");
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ pub(crate) fn frame(number: usize, data: &[&'static str]) -> Event {
 }
 
 fn reader(frames: impl Stream<Item = Event> + Send + 'static) -> BodyDataStream {
-    event_stream(frames).into_body().into_data_stream()
+    event_stream(frames, std::future::pending()).into_body().into_data_stream()
 }
 
 /// Returns a stream that always has a newer state, and counts the polls.
@@ -40,7 +40,7 @@ async fn next(reader: &mut BodyDataStream) -> Option<Bytes> {
 
 #[tokio::test(start_paused = true)]
 async fn frames_and_comments_are_written_as_readers_expect_them() {
-    let response = event_stream(stream::empty());
+    let response = event_stream(stream::empty(), std::future::pending());
     assert_eq!(header(&response, "content-type"), "text/event-stream");
     assert_eq!(header(&response, "cache-control"), "no-store");
     assert_eq!(header(&response, "x-accel-buffering"), "no");
@@ -144,7 +144,7 @@ async fn a_client_that_does_not_read_gets_few_old_states_and_is_disconnected() {
         move || {
             let ended = ended.lock().unwrap().take();
             let frames = newest(&asked, Bytes::from(vec![b'x'; 1 << 18]));
-            async move { event_stream(frames.inspect(move |_| assert!(ended.is_some()))) }
+            async move { event_stream(frames.inspect(move |_| assert!(ended.is_some())), std::future::pending()) }
         }
     };
     let router = axum::Router::new().route("/", get(frames));
@@ -158,6 +158,17 @@ async fn a_client_that_does_not_read_gets_few_old_states_and_is_disconnected() {
     assert!((1..40).contains(&asked.load(Ordering::Relaxed)), "{asked:?}");
     server.abort();
     drop(client);
+}
+
+#[tokio::test]
+async fn a_body_that_is_revoked_breaks_off_in_the_middle_of_an_event() {
+    let (revoke, revoked) = tokio::sync::oneshot::channel::<()>();
+    let frames = newest(&Arc::default(), Bytes::from(vec![b'x'; 4 * READER_IN_FLIGHT_MAX_BYTES]));
+    let mut reader = event_stream(frames, async { drop(revoked.await) }).into_body().into_data_stream();
+    assert!(reader.next().await.unwrap().is_ok());
+    revoke.send(()).unwrap();
+    assert_eq!(reader.next().await.unwrap().unwrap_err().to_string(), "the response was broken off");
+    assert!(reader.next().await.is_none());
 }
 
 #[tokio::test]
