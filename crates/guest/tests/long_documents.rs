@@ -65,6 +65,12 @@ fn pdf(pages: u32) -> Vec<u8> {
     out
 }
 
+/// Returns the number that follows a word in what `read` says.
+fn number_after(text: &str, word: &str) -> Option<u32> {
+    let rest = text.split(&format!("{word} ")).nth(1)?;
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
 #[tokio::test]
 async fn a_page_that_was_read_is_not_parsed_again() {
     let mut machine = machine();
@@ -118,16 +124,36 @@ async fn one_long_line_comes_in_calls_of_the_documented_size() {
             if !output.text.contains("Not whole") {
                 break;
             }
-            let value = |word: &str| {
-                let rest = output.text.split(&format!("{word} ")).nth(1)?;
-                rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok()
-            };
-            arguments = json!({ "path": name, "first_line": value("first_line"),
-                "skip_passages": value("skip_passages") });
+            arguments = json!({ "path": name, "first_line": number_after(&output.text, "first_line"),
+                "skip_passages": number_after(&output.text, "skip_passages") });
         }
         let squeezed = |text: &str| text.split_whitespace().collect::<String>();
         assert!(squeezed(&seen) == squeezed(&format!("first{line}last")), "{name}: a part of it is missing");
     }
+}
+
+#[tokio::test]
+async fn a_long_file_in_an_archive_is_read_to_its_end_also_from_the_index() {
+    let machine = machine();
+    let files = [("a.txt", b"first".to_vec()), ("long.pdf", pdf(100)), ("z.txt", b"last".to_vec())];
+    machine.put("files.zip", archive(files));
+    machine.call("search", json!({ "query": "folio1" })).await;
+    let mut arguments = json!({ "path": "files.zip" });
+    let mut seen = String::new();
+    for call in 1.. {
+        assert!(call < 40, "it does not come to an end");
+        let output = machine.call("read", arguments.clone()).await;
+        assert!(!output.failed, "{}", output.text);
+        output.passages.iter().for_each(|passage| seen.push_str(&passage.text));
+        if !output.text.contains("Not whole") {
+            break;
+        }
+        arguments = json!({ "path": "files.zip", "first_page": number_after(&output.text, "first_page"),
+            "skip_passages": number_after(&output.text, "skip_passages") });
+    }
+    let missing = (1..=100).filter(|page| seen.matches(&format!("folio{page} ")).count() != 1);
+    assert_eq!(missing.collect::<Vec<u32>>(), Vec::<u32>::new());
+    assert!(seen.contains("first") && seen.contains("last"));
 }
 
 #[tokio::test]

@@ -64,6 +64,7 @@ mod pdf;
 mod pdf_files;
 mod pdf_images;
 mod pdf_letters;
+mod pdf_paragraphs;
 mod picture;
 mod pst;
 mod rtf;

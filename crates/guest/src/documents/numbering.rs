@@ -1,7 +1,7 @@
 //! Computes the numbers that Word displays before list paragraphs. They are not in the text, but contracts are
 //! cited by them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 
 use quick_xml::events::Event;
@@ -21,12 +21,32 @@ struct Level {
     start: u32,
 }
 
+impl Level {
+    fn begun() -> Self {
+        Self { start: 1, ..Self::default() }
+    }
+}
+
+/// A list: an abstract list with levels of its own. Several lists of one abstract list continue each other, unless they say where
+/// they begin.
+#[derive(Debug, Default)]
+struct List {
+    of: String,
+    own: BTreeMap<usize, OwnLevel>,
+}
+
+#[derive(Debug, Default)]
+struct OwnLevel {
+    /// The number of the first paragraph, until that has it. Without one it continues.
+    begins_at: Option<u32>,
+    level: Option<Level>,
+}
+
 /// The lists of a document and their counters.
 #[derive(Debug, Default)]
 pub(super) struct Numbering {
     abstracts: HashMap<String, Vec<Level>>,
-    /// List id to abstract list.
-    lists: HashMap<String, String>,
+    lists: HashMap<String, List>,
     /// Paragraph style to abstract list and level.
     styles: HashMap<String, (String, usize)>,
     counters: HashMap<String, [u32; LEVELS]>,
@@ -36,34 +56,41 @@ impl Numbering {
     pub(super) fn parse(part: impl Read) -> Result<Self, ExtractError> {
         let mut found = Self::default();
         let mut current = String::new();
-        let mut list = String::new();
+        // The list and its own level that is being read; an abstract list otherwise.
+        let (mut list, mut in_list) = (String::new(), false);
         let mut level = 0;
         events(part, |event| {
             let (Event::Start(element) | Event::Empty(element)) = event else { return true };
             let value = |name| attribute(element, name).unwrap_or_default();
             match element.local_name().as_ref() {
                 "abstractNum" => {
-                    current = value("abstractNumId");
-                    found
-                        .abstracts
-                        .insert(current.clone(), vec![Level { start: 1, ..Level::default() }; LEVELS]);
+                    (current, in_list) = (value("abstractNumId"), false);
+                    found.abstracts.insert(current.clone(), vec![Level::begun(); LEVELS]);
                 }
-                "lvl" => level = value("ilvl").parse().unwrap_or(0).min(LEVELS - 1),
-                "num" => list = value("numId"),
+                "lvl" | "lvlOverride" => level = value("ilvl").parse().unwrap_or(0).min(LEVELS - 1),
+                "num" => (list, in_list) = (value("numId"), true),
                 "abstractNumId" => {
-                    found.lists.insert(list.clone(), value("val"));
+                    found.lists.insert(list.clone(), List { of: value("val"), ..List::default() });
                 }
-                "pStyle" => {
+                "startOverride" => {
+                    if let Some(list) = found.lists.get_mut(&list) {
+                        list.own.entry(level).or_default().begins_at = value("val").parse().ok();
+                    }
+                }
+                "pStyle" if !in_list => {
                     found.styles.insert(value("val"), (current.clone(), level));
                 }
                 name @ ("numFmt" | "lvlText" | "start") => {
-                    if let Some(entry) = found.abstracts.get_mut(&current).and_then(|all| all.get_mut(level))
-                    {
-                        match name {
-                            "numFmt" => entry.format = value("val"),
-                            "lvlText" => entry.text = value("val").chars().take(40).collect(),
-                            _ => entry.start = value("val").parse().unwrap_or(1),
-                        }
+                    let list = found.lists.get_mut(&list).filter(|_| in_list);
+                    let entry = match list.map(|list| list.own.entry(level).or_default()) {
+                        Some(own) => Some(own.level.get_or_insert_with(Level::begun)),
+                        None => found.abstracts.get_mut(&current).and_then(|all| all.get_mut(level)),
+                    };
+                    match (entry, name) {
+                        (Some(entry), "numFmt") => entry.format = value("val"),
+                        (Some(entry), "lvlText") => entry.text = value("val").chars().take(40).collect(),
+                        (Some(entry), _) => entry.start = value("val").parse().unwrap_or(1),
+                        (None, _) => {}
                     }
                 }
                 _ => {}
@@ -76,7 +103,7 @@ impl Numbering {
     /// Returns the list and level of a paragraph style.
     pub(super) fn of_style(&self, style: &str) -> Option<(String, usize)> {
         let (name, level) = self.styles.get(style)?;
-        let list = self.lists.iter().filter(|(_, of)| *of == name).map(|(list, _)| list).min()?;
+        let list = self.lists.iter().filter(|(_, list)| list.of == *name).map(|(list, _)| list).min()?;
         Some((list.clone(), *level))
     }
 
@@ -84,11 +111,19 @@ impl Numbering {
     pub(super) fn next(&mut self, list: &str, level: usize) -> String {
         let level = level.min(LEVELS - 1);
         let bullet = || "- ".to_owned();
-        let Some(name) = self.lists.get(list) else { return bullet() };
-        let Some(levels) = self.abstracts.get(name) else { return bullet() };
-        let counters = self.counters.entry(name.clone()).or_insert([0; LEVELS]);
-        counters[level] =
-            if counters[level] == 0 { levels[level].start } else { counters[level].saturating_add(1) };
+        let Some(list) = self.lists.get_mut(list) else { return bullet() };
+        let Some(abstracts) = self.abstracts.get(&list.of) else { return bullet() };
+        let begins_at = list.own.get_mut(&level).and_then(|own| own.begins_at.take());
+        let of = |level: usize| {
+            list.own.get(&level).and_then(|own| own.level.as_ref()).unwrap_or(&abstracts[level])
+        };
+        let levels: [&Level; LEVELS] = std::array::from_fn(of);
+        let counters = self.counters.entry(list.of.clone()).or_insert([0; LEVELS]);
+        counters[level] = match (begins_at, counters[level]) {
+            (Some(number), _) => number,
+            (None, 0) => levels[level].start,
+            (None, before) => before.saturating_add(1),
+        };
         counters[level + 1..].fill(0);
         for (above, counter) in counters[..level].iter_mut().enumerate() {
             if *counter == 0 {
@@ -171,6 +206,29 @@ mod tests {
             [0, 1, 1, 2, 2, 0, 1].into_iter().map(|level| numbering.next("7", level)).collect();
         assert_eq!(shown, ["Čl. I ", "I.1. ", "I.2. ", "a) ", "b) ", "Čl. II ", "II.1. "]);
         assert_eq!(numbering.next("unknown", 40), "- ");
+    }
+
+    #[test]
+    fn a_list_that_is_begun_anew_counts_from_there() {
+        let restarted = r#"<w:num w:numId="8"><w:abstractNumId w:val="0"/>
+            <w:lvlOverride w:ilvl="1"><w:startOverride w:val="4"/></w:lvlOverride></w:num>
+            <w:num w:numId="9"><w:abstractNumId w:val="0"/></w:num></w:numbering>"#;
+        let mut numbering = Numbering::parse(LISTS.replace("</w:numbering>", restarted).as_bytes()).unwrap();
+        let shown: Vec<String> = [("7", 0), ("7", 1), ("7", 1), ("8", 1), ("8", 1), ("7", 1), ("9", 1)]
+            .into_iter()
+            .map(|(list, level)| numbering.next(list, level))
+            .collect();
+        assert_eq!(shown, ["Čl. I ", "I.1. ", "I.2. ", "I.4. ", "I.5. ", "I.6. ", "I.7. "]);
+    }
+
+    #[test]
+    fn a_level_of_a_list_is_its_own() {
+        let own = r#"<w:num w:numId="8"><w:abstractNumId w:val="0"/><w:lvlOverride w:ilvl="1">
+            <w:lvl w:ilvl="1"><w:start w:val="1"/><w:numFmt w:val="lowerRoman"/><w:lvlText w:val="(%2)"/></w:lvl>
+            </w:lvlOverride></w:num></w:numbering>"#;
+        let mut numbering = Numbering::parse(LISTS.replace("</w:numbering>", own).as_bytes()).unwrap();
+        let shown: Vec<String> = ["7", "8", "7"].map(|list| numbering.next(list, 1)).into();
+        assert_eq!(shown, ["I.1. ", "(ii) ", "I.3. "]);
     }
 
     #[test]

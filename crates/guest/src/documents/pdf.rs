@@ -1,4 +1,4 @@
-//! PDF: assembles positioned glyphs into lines, lines into paragraphs, and each page into a segment.
+//! PDF: assembles positioned glyphs into lines, and each page into a segment.
 //!
 //! The library interprets a page's drawing instructions and reports runs of glyphs with their places. Pages are guarded
 //! one by one, because a malformed one may make it panic.
@@ -18,9 +18,9 @@ use hayro_interpret::{
 };
 use unicode_normalization::UnicodeNormalization;
 
-use super::clause;
 use super::pdf_images::PageImages;
 use super::pdf_letters::Letters;
+use super::pdf_paragraphs::{Line, paragraphs};
 use super::{
     Bounds, ExtractError, Extracted, Format, Nesting, OUTPUT_MAX_BYTES, PAGES_MAX, Segment, Span, pdf_files,
 };
@@ -42,8 +42,6 @@ const SCAN_LETTERS_MAX: usize = 40;
 const WORD_GAP: f64 = 0.15;
 /// A gap of this many font sizes separates the cells of a row.
 const CELL_GAP: f64 = 1.8;
-/// A line step larger than the usual one by this factor separates paragraphs.
-const PARAGRAPH_STEP: f64 = 1.3;
 /// Units of a run's glyphs that differ by no more than this factor are the same.
 const SAME_UNIT_FACTOR: f64 = 1.01;
 /// The units of a glyph's own space in a font size.
@@ -67,7 +65,7 @@ pub(super) fn extract(
     let mut cache = InterpreterCache::new();
     let mut letters = Letters::of(&document);
     let (mut segments, mut notes, mut scans) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut images, mut seen_images) = (Vec::new(), HashSet::new());
+    let (mut images, mut seen_images, mut has_scans) = (Vec::new(), HashSet::new(), false);
     let (mut next, mut read_bytes) = (first, 0);
     while next <= last {
         let late = bounds.until.is_some_and(|until| Instant::now() >= until);
@@ -86,12 +84,15 @@ pub(super) fn extract(
             // A panic may have left the cache in any state.
             cache = InterpreterCache::new();
         }
+        let whole = whole && !drawing.is_cut;
         let covered = drawing.covered;
         let page_images = std::mem::take(&mut drawing.images);
         let text = drawing.into_text();
-        if covered >= SCAN_COVERED_MIN
-            && text.chars().filter(|letter| letter.is_alphanumeric()).nth(SCAN_LETTERS_MAX).is_none()
-        {
+        let is_scan = covered >= SCAN_COVERED_MIN
+            && text.chars().filter(|letter| letter.is_alphanumeric()).nth(SCAN_LETTERS_MAX).is_none();
+        // What could not be read may be recognized; else the page is named like a scan.
+        has_scans |= is_scan;
+        if is_scan || !whole {
             scans.push(next);
         } else {
             images.extend(page_images.into_embedded(next, &mut seen_images));
@@ -116,7 +117,7 @@ pub(super) fn extract(
     if read == of && first <= of {
         pdf_files::add(&document, of, &mut extracted, nesting);
     }
-    if extracted.segments.is_empty() && extracted.scans.is_empty() && first == 1 && read >= of {
+    if extracted.segments.is_empty() && !has_scans && first == 1 && read >= of {
         return Err(match extracted.notes.is_empty() {
             true => ExtractError::NoText { pages },
             false => ExtractError::broken("PDF", "none of its pages can be read"),
@@ -140,19 +141,6 @@ pub(super) fn load(bytes: &[u8]) -> Result<Pdf, ExtractError> {
     }
 }
 
-/// A line of text as drawn. Its coordinates are along and across its own direction.
-#[derive(Debug, Clone, PartialEq)]
-struct Line {
-    left: f64,
-    right: f64,
-    /// The distance from the upper edge of the page.
-    y: f64,
-    size: f64,
-    /// The direction in degrees; 0 is to the right.
-    angle: i32,
-    text: String,
-}
-
 /// The text of a page while it is drawn.
 struct Drawing<'l, 'd> {
     letters: &'l mut Letters<'d>,
@@ -160,6 +148,8 @@ struct Drawing<'l, 'd> {
     glyphs: usize,
     operations: usize,
     clips: usize,
+    /// True if lines were left out.
+    is_cut: bool,
     /// The place of the last run that was filled, which may be drawn once more for its outline.
     filled_at: Option<Point>,
     /// The area of the page, and the part of it that images cover, those that overlap counted twice.
@@ -176,6 +166,7 @@ impl<'l, 'd> Drawing<'l, 'd> {
             glyphs: 0,
             operations: 0,
             clips: 0,
+            is_cut: false,
             filled_at: None,
             area: 0.0,
             covered: 0.0,
@@ -225,7 +216,11 @@ impl<'l, 'd> Drawing<'l, 'd> {
         let drawn_length = ahead.hypot();
         let length = unit.unwrap_or(drawn_length);
         let size = (transform.determinant().abs() * length / drawn_length).sqrt() * UNITS_PER_SIZE;
-        if !(origin.is_finite() && size.is_finite() && length > 0.0) || self.lines.len() > LINES_MAX {
+        if !(origin.is_finite() && size.is_finite() && length > 0.0) {
+            return;
+        }
+        if self.lines.len() > LINES_MAX {
+            self.is_cut = true;
             return;
         }
         if text.contains(char::is_alphanumeric) {
@@ -429,170 +424,14 @@ fn push_glyph(line: &mut String, glyph: &str) {
     }
 }
 
-/// The relation between two consecutive lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Joint {
-    /// The line was wrapped: the sentence continues.
-    Wrap,
-    /// Both are rows of a table.
-    Row,
-    /// A new paragraph begins.
-    Paragraph,
-}
-
-/// Returns the page's text: one line per paragraph or row, paragraphs separated by blank lines.
-fn paragraphs(lines: &[Line]) -> String {
-    let mut lines: Vec<Line> = lines
-        .iter()
-        .map(|line| Line { text: tidy(&line.text), ..line.clone() })
-        .filter(|line| !line.text.is_empty())
-        .collect();
-    // The page number is not part of the text.
-    if lines.len() > 1 && lines.last().is_some_and(|line| is_page_number(&line.text)) {
-        lines.pop();
-    }
-    let layout = Layout::of(&lines);
-    let mut out = String::new();
-    let mut before: Option<&Line> = None;
-    for line in &lines {
-        match before.map(|before| layout.joint(before, line)) {
-            None => {}
-            Some(Joint::Paragraph) => out.push_str("\n\n"),
-            Some(Joint::Row) => out.push('\n'),
-            Some(Joint::Wrap) => {
-                let split = out.ends_with('-')
-                    && out.trim_end_matches('-').ends_with(char::is_alphabetic)
-                    && line.text.starts_with(char::is_lowercase);
-                if split {
-                    out.pop();
-                } else {
-                    out.push(' ');
-                }
-            }
-        }
-        out.push_str(&line.text);
-        before = Some(line);
-    }
-    out
-}
-
-/// Returns true for up to four digits, also between dashes.
-fn is_page_number(text: &str) -> bool {
-    let inner = text.trim_matches(['-', '–', '—', ' ']);
-    !inner.is_empty() && inner.len() <= 4 && inner.chars().all(|c| c.is_ascii_digit())
-}
-
-/// Composes letters, collapses spaces, and trims spaces around tabs and at the ends.
-fn tidy(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.trim().nfc() {
-        match c {
-            ' ' if out.ends_with([' ', '\t']) => {}
-            '\t' => {
-                out.truncate(out.trim_end_matches([' ', '\t']).len());
-                out.push('\t');
-            }
-            _ => out.push(c),
-        }
-    }
-    out
-}
-
-/// The layout of a page, by which paragraphs are separated.
-struct Layout {
-    left: f64,
-    width: f64,
-    /// The usual distance between lines, in font sizes.
-    step: f64,
-}
-
-impl Layout {
-    fn of(lines: &[Line]) -> Self {
-        let left = lines.iter().map(|line| line.left).fold(f64::INFINITY, f64::min);
-        let right = lines.iter().map(|line| line.right).fold(f64::NEG_INFINITY, f64::max);
-        let mut steps: Vec<f64> = lines
-            .windows(2)
-            .map(|pair| (pair[1].y - pair[0].y) / pair[1].size.max(1.0))
-            .filter(|step| (0.5..2.5).contains(step))
-            .collect();
-        steps.sort_by(f64::total_cmp);
-        // A quantile below the median: pages of many short paragraphs have more wide steps than narrow ones.
-        let step = steps.get(steps.len() / 3).copied().unwrap_or(1.2);
-        Self { left, width: (right - left).max(1.0), step }
-    }
-
-    fn joint(&self, before: &Line, line: &Line) -> Joint {
-        let step = (line.y - before.y) / line.size.max(1.0);
-        if before.text.contains('\t') || line.text.contains('\t') {
-            let same_table =
-                before.text.contains('\t') && line.text.contains('\t') && step > 0.0 && step < 3.0;
-            return if same_table { Joint::Row } else { Joint::Paragraph };
-        }
-        let ends = before.text.ends_with(['.', ':', ';', '!', '?']);
-        let lower = line.text.starts_with(char::is_lowercase);
-        if step < 0.0 {
-            // The text jumps up: another column, in which a sentence may continue.
-            return if lower && !ends { Joint::Wrap } else { Joint::Paragraph };
-        }
-        if step > self.step * PARAGRAPH_STEP || (line.size / before.size - 1.0).abs() > 0.12 {
-            return Joint::Paragraph;
-        }
-        if lower && !ends {
-            return Joint::Wrap;
-        }
-        let short = before.right < self.left + 0.85 * self.width;
-        let very_short = before.right < self.left + 0.6 * self.width;
-        let indented = line.left > before.left + 0.8 * line.size;
-        let starts = clause::start(&line.text).is_some() && (ends || short);
-        if starts || (ends && (short || indented)) || very_short {
-            return Joint::Paragraph;
-        }
-        if matches!(clause::start(&before.text), Some(clause::Start::Section(heading)) if heading == before.text)
-        {
-            return Joint::Paragraph;
-        }
-        Joint::Wrap
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn line(left: f64, right: f64, y: f64, text: &str) -> Line {
-        Line { left, right, y, size: 10.0, angle: 0, text: text.to_owned() }
-    }
-
-    #[test]
-    fn lines_become_paragraphs() {
-        let page = [
-            line(50.0, 200.0, 20.0, "Čl. 3 Nájemné"),
-            line(50.0, 500.0, 32.0, "Nájemné činí 15 000 Kč a je splatné do pátého dne kalen-"),
-            line(50.0, 480.0, 44.0, "dářního měsíce. Podle dohody smluvních stran podle"),
-            line(50.0, 300.0, 56.0, "§ 12 se platí předem."),
-            line(50.0, 490.0, 68.0, "Kauce činí trojnásobek nájemného a skládá se při podpisu této"),
-            line(50.0, 120.0, 80.0, "smlouvy."),
-            line(50.0, 300.0, 110.0, "Byt\tCena"),
-            line(50.0, 300.0, 122.0, "A\t1 000"),
-            line(280.0, 300.0, 800.0, "– 12 –"),
-        ];
-        assert_eq!(
-            paragraphs(&page),
-            "Čl. 3 Nájemné\n\nNájemné činí 15 000 Kč a je splatné do pátého dne kalendářního měsíce. Podle dohody \
-             smluvních stran podle § 12 se platí předem.\n\nKauce činí trojnásobek nájemného a skládá se při podpisu \
-             této smlouvy.\n\nByt\tCena\nA\t1 000"
-        );
-    }
 
     #[test]
     fn lines_from_right_to_left_are_read_so() {
         assert_eq!(logical("םולש"), "שלום");
         assert_eq!(logical(".2024 תנשב םולש"), "שלום בשנת 2024.");
         assert_eq!(logical("PDF 2.0 ץבוק"), "קובץ PDF 2.0");
-    }
-
-    #[test]
-    fn marks_that_come_apart_are_composed() {
-        assert_eq!(tidy("  vy\u{301}pove\u{30c}d\u{30c}   z \t  x "), "výpověď z\tx");
     }
 }

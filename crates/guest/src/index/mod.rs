@@ -64,8 +64,6 @@ const READERS_MAX: usize = 2;
 const OTHERS_TIME_MAX: Duration = Duration::from_secs(4);
 /// No document is begun with less time left.
 const BEGIN_TIME_MIN: Duration = Duration::from_millis(500);
-/// The maximum number of passages that one call of `read` takes from the index.
-const STORED_MAX: usize = 200;
 
 /// The documents of the workspace and their index.
 #[derive(Debug, Clone)]
@@ -381,10 +379,18 @@ impl Library {
         })
     }
 
-    /// Returns the passages of a document from a page on, if the index has that page of the file's current state.
-    pub async fn stored(&self, path: &str, stamp: Stamp, page: u32) -> Option<Stored> {
+    /// Returns the passages of whole pages of a document from a page on, if the index has that page of the file's current state and it
+    /// has no more than `at_most` passages.
+    pub async fn stored(&self, path: &str, stamp: Stamp, page: u32, at_most: usize) -> Option<Stored> {
         let path = path.to_owned();
-        self.with_index(move |index| index.stored(&path, &stamp, page, STORED_MAX)).await.ok().flatten()
+        self.with_index(move |index| index.stored(&path, &stamp, page, at_most)).await.ok().flatten()
+    }
+
+    /// Returns true if the index has all that can be read of a file in its current state.
+    pub async fn is_complete(&self, path: &str, stamp: Stamp) -> bool {
+        let path = path.to_owned();
+        let known = self.with_index(move |index| index.file(&path)).await.ok().flatten();
+        known.is_some_and(|known| known.stamp == stamp && known.complete)
     }
 
     /// Returns the problem of a file, if it was tried in its current state and is not due for a retry.

@@ -557,3 +557,42 @@ async fn scans_are_read_again_when_more_languages_are_recognized() {
     assert!(!fixture.library.lacks_recognition().await);
     assert_eq!(fixture.search("apple").await.passages.len(), 1, "no passage is there twice");
 }
+
+#[tokio::test]
+async fn only_whole_pages_are_given() {
+    let fixture = Fixture::with(&[("a.zip", "an apple")]);
+    let pieces_of = |page: u32, count: usize| {
+        let piece = Piece { page: Some(page), lines: None, heading: None, text: format!("page {page}") };
+        vec![piece; count]
+    };
+    let pieces = [pieces_of(1, 3), pieces_of(2, 5), pieces_of(3, 1)].concat();
+    let batch = Batch { pieces, span: Some(Span { first: 1, last: 3, of: 3 }), ..Batch::default() };
+    let zip = ["/a.zip".to_owned()];
+    fixture.library.read_now(&zip, Duration::from_secs(5), |_| std::future::ready(Ok(batch.clone()))).await;
+    let stamp = Index::open(fixture.index.path()).unwrap().file("/a.zip").unwrap().unwrap().stamp;
+    for (page, at_most, given) in [
+        (1, 9, Some((9, 3))),
+        (1, 8, Some((8, 2))),
+        (1, 7, Some((3, 1))),
+        (1, 3, Some((3, 1))),
+        (1, 2, None),
+        (2, 5, Some((5, 2))),
+        (2, 4, None),
+        (3, 1, Some((1, 3))),
+    ] {
+        let stored = fixture.library.stored("/a.zip", stamp, page, at_most).await;
+        let stored = stored.map(|stored| (stored.pieces.len(), stored.through));
+        assert_eq!(stored, given, "{at_most} from page {page} on");
+    }
+}
+
+#[tokio::test]
+async fn a_document_that_was_read_stays_so_when_a_later_reader_has_too_little_time() {
+    let fixture = Fixture::with(&[("a.txt", "an apple")]);
+    fixture.search("apple").await;
+    let found = walk(fixture.workspace.path(), &[]).files.into_iter().next().unwrap();
+    let stamp = found.stamp;
+    fixture.library.store(found, Err(ExtractionProblem::too_slow(Duration::from_secs(20)))).await;
+    assert_eq!(fixture.library.problem("/a.txt", stamp).await, None);
+    assert!(fixture.library.is_complete("/a.txt", stamp).await);
+}

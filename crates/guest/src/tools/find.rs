@@ -15,7 +15,7 @@ use super::output::done;
 use super::path::{display_path, plain};
 use super::read::passage;
 use crate::documents::passages::{Piece, split};
-use crate::documents::{Bounds, extract_part};
+use crate::documents::{Bounds, Extracted, extract_part};
 
 /// The timeout of one call.
 const TIME_MAX: Duration = Duration::from_secs(20);
@@ -38,7 +38,10 @@ pub(crate) fn find(jail: &Jail, arguments: &FindArguments) -> Result<ToolOutput,
         Some(content) if content.len() > NEEDLE_MAX_BYTES => {
             return Err(format!("content is longer than {NEEDLE_MAX_BYTES} bytes"));
         }
-        Some(content) => Some(normalized(content)),
+        Some(content) => match normalized(content) {
+            needle if needle.is_empty() => return Err("content is blank".to_owned()),
+            needle => Some(needle),
+        },
     };
     let mut files: Vec<Entry> = Vec::new();
     let walked = walk(jail, Path::new("."), until, |entry| {
@@ -83,8 +86,8 @@ fn normalized(text: &str) -> String {
 fn containing(jail: &Jail, files: &[Entry], needle: &str, until: Instant) -> ToolOutput {
     let mut output = ToolOutput::default();
     let mut hits = Vec::new();
-    let mut unreadable = BTreeSet::new();
-    let mut searched = 0;
+    let (mut unreadable, mut partly) = (BTreeSet::new(), BTreeSet::new());
+    let (mut searched, mut whole) = (0, 0);
     for entry in files {
         if Instant::now() > until || output.passages.len() >= PASSAGES_MAX {
             break;
@@ -95,7 +98,14 @@ fn containing(jail: &Jail, files: &[Entry], needle: &str, until: Instant) -> Too
             continue;
         }
         let pieces = match matching_passages(jail, &entry.path, needle, until) {
-            Ok(pieces) => pieces,
+            Ok((pieces, None)) => {
+                whole += 1;
+                pieces
+            }
+            Ok((pieces, Some(why))) => {
+                partly.insert(format!("{} ({why})", display_path(&entry.path)));
+                pieces
+            }
             Err(why) => {
                 unreadable.insert(format!("{} ({})", display_path(&entry.path), plain(&why)));
                 continue;
@@ -109,7 +119,8 @@ fn containing(jail: &Jail, files: &[Entry], needle: &str, until: Instant) -> Too
         }
     }
     output.text = match hits.len() {
-        0 => format!("None of {searched} files contains it."),
+        0 if whole == searched => format!("None of {searched} files contains it."),
+        0 => format!("Not found; {whole} of {searched} files were searched whole."),
         count => {
             format!(
                 "{count} of {searched} files contain it, with the number of passages: {}.",
@@ -122,18 +133,23 @@ fn containing(jail: &Jail, files: &[Entry], needle: &str, until: Instant) -> Too
             .text
             .push_str(&format!("\n{} files were not searched; narrow the glob.", files.len() - searched));
     }
-    if !unreadable.is_empty() {
-        let count = unreadable.len();
-        let named: Vec<_> = unreadable.into_iter().take(UNREADABLE_MAX).collect();
-        output
-            .text
-            .push_str(&format!("\n{count} files without readable text, such as {}.", named.join("; ")));
+    for (files, what) in [(partly, "searched only in part"), (unreadable, "without readable text")] {
+        if !files.is_empty() {
+            let count = files.len();
+            let named: Vec<_> = files.into_iter().take(UNREADABLE_MAX).collect();
+            output.text.push_str(&format!("\n{count} files {what}, such as {}.", named.join("; ")));
+        }
     }
     output
 }
 
-/// Returns the passages of a file that contain the text.
-fn matching_passages(jail: &Jail, path: &Path, needle: &str, until: Instant) -> Result<Vec<Piece>, String> {
+/// Returns the passages of a file that contain the text, and why others may, too, that were not read.
+fn matching_passages(
+    jail: &Jail,
+    path: &Path,
+    needle: &str,
+    until: Instant,
+) -> Result<(Vec<Piece>, Option<String>), String> {
     let file = jail
         .at(path, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW, rustix::fs::Mode::empty())
         .map_err(|error| error.to_string())?;
@@ -141,5 +157,17 @@ fn matching_passages(jail: &Jail, path: &Path, needle: &str, until: Instant) -> 
     let document = extract_part(path, file.into(), &bounds).map_err(|error| error.to_string())?;
     let mut pieces = split(&document, PIECE_MAX_BYTES);
     pieces.retain(|piece| normalized(&piece.text).contains(needle));
-    Ok(pieces)
+    Ok((pieces, missing(&document)))
+}
+
+/// Describes the text of a document that was not read.
+fn missing(document: &Extracted) -> Option<String> {
+    let pictures = document.scans.len() + document.images.len() + document.unread_images.total() as usize;
+    match document.span {
+        Some(span) if span.last < span.of => Some(format!("up to page {} of {}", span.last, span.of)),
+        _ if document.truncated => Some("only its beginning".to_owned()),
+        _ if !document.unread_files.is_empty() => Some("without some of the files in it".to_owned()),
+        _ if pictures > 0 => Some("without text in pictures: use search".to_owned()),
+        _ => None,
+    }
 }

@@ -21,7 +21,7 @@ use super::request::Task;
 use super::{FILE_TIME_MAX, Limits, ocr, readers};
 use crate::documents::passages::Piece;
 use crate::documents::{Format, PAGES_MAX, Span};
-use crate::index::{Batch, ExtractionProblem, Found, Wanted};
+use crate::index::{Batch, ExtractionProblem, Found, Stored, Wanted};
 
 /// The timeout of reading all attached files, of one of them, and of reading those for the index that are not shown.
 const ATTACHED_TIME_MAX: Duration = Duration::from_secs(50);
@@ -29,6 +29,8 @@ const ATTACHED_FILE_TIME_MAX: Duration = Duration::from_secs(20);
 const ATTACHED_INDEX_TIME_MAX: Duration = Duration::from_secs(10);
 /// The pause before changes are looked for, in which more may come.
 const CHANGES_PAUSE: Duration = Duration::from_millis(50);
+/// The maximum number of passages that one call of `read` takes from the index.
+const STORED_MAX: usize = 200;
 /// A worker that exceeded its time has used at least this much of it.
 const FAIR_TIME: Duration = Duration::from_secs(5);
 
@@ -104,7 +106,7 @@ async fn stored(arguments: &ReadArguments, found: Option<&Found>, limits: &Limit
     if arguments.first_line.is_some() {
         return None;
     }
-    let stored = library.stored(&found.path, found.stamp, page).await?;
+    let stored = library.stored(&found.path, found.stamp, page, STORED_MAX).await?;
     let shown = Shown {
         name: found.path.clone(),
         path: PathBuf::from(found.path.trim_start_matches('/')),
@@ -116,8 +118,8 @@ async fn stored(arguments: &ReadArguments, found: Option<&Found>, limits: &Limit
         lines: None,
         next_page: (stored.through < stored.of).then_some(stored.through + 1),
         pieces: stored.pieces,
-        notes: Vec::new(),
-        truncated: false,
+        truncated: stored.problem.as_ref().is_some_and(|problem| problem.reason == UnreadReason::Long),
+        notes: stored.problem.into_iter().map(|problem| problem.text).collect(),
     };
     // An indexed range without text does not tell what follows it: the worker reads on.
     let output = read::output(shown, arguments).ok()?;
@@ -220,7 +222,7 @@ enum AttachedRead {
     Unread(ExtractionProblem),
     /// It cannot be read because of files in it, one of which ended the worker. What else is in it can be searched.
     PartlyRead(ExtractionProblem),
-    /// No time was left for it.
+    /// The time did not suffice to show it.
     OutOfTime,
 }
 
@@ -244,7 +246,10 @@ pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> 
                 add_problem(&mut output, path, &problem);
             }
             AttachedRead::OutOfTime => {
-                output.text.push_str(&format!("\n- {}: not looked at yet; use read", plain(path)));
+                output.text.push_str(&format!(
+                    "\n- {}: not shown, as time ran out: use search and read",
+                    plain(path)
+                ));
                 not_shown.push(path.clone());
             }
         }
@@ -306,8 +311,13 @@ async fn read_attached(path: &str, room: usize, until: Instant, limits: &Limits)
     }
     let reason = error.reason.unwrap_or(UnreadReason::Broken);
     let problem = ExtractionProblem { reason, text: error.text, passing: true };
-    if let (Some(library), Some(found), true) = (&limits.library, found, time >= FAIR_TIME) {
-        library.store(found, Err(problem.clone())).await;
+    if let (Some(library), Some(found)) = (&limits.library, found) {
+        if reason == UnreadReason::TooSlow && library.is_complete(&found.path, found.stamp).await {
+            return AttachedRead::OutOfTime;
+        }
+        if time >= FAIR_TIME {
+            library.store(found, Err(problem.clone())).await;
+        }
     }
     AttachedRead::Unread(problem)
 }
@@ -339,13 +349,18 @@ async fn with_recognized(mut result: ToolOutput, found: &Found, room: usize, lim
     if result.images.is_empty() {
         result.unread = unread.iter().map(FoundUnread::from).collect();
     }
-    let Some(stored) = library.stored(&found.path, found.stamp, 1).await else { return result };
-    let bytes: usize = stored.pieces.iter().map(|piece| piece.text.len()).sum();
-    let whole = stored.through >= stored.of && bytes <= room && stored.pieces.len() < OUTPUT_PASSAGES_MAX;
-    if whole && bytes > 0 {
-        let inside = PathBuf::from(found.path.trim_start_matches('/'));
-        result.text.push_str("; its recognized text is below");
-        result.passages = stored.pieces.into_iter().map(|piece| read::passage(&inside, piece)).collect();
+    let stored = library.stored(&found.path, found.stamp, 1, OUTPUT_PASSAGES_MAX).await;
+    let bytes = |stored: &Stored| stored.pieces.iter().map(|piece| piece.text.len()).sum::<usize>();
+    match stored.filter(|stored| stored.through >= stored.of && bytes(stored) <= room) {
+        Some(stored) if !stored.pieces.is_empty() => {
+            let inside = PathBuf::from(found.path.trim_start_matches('/'));
+            result.text.push_str("; its recognized text is below");
+            result.passages = stored.pieces.into_iter().map(|piece| read::passage(&inside, piece)).collect();
+        }
+        None if result.passages.is_empty() && result.images.is_empty() && result.unread.is_empty() => {
+            result.text.push_str("; its recognized text is too long to stand here: use search and read");
+        }
+        Some(_) | None => {}
     }
     result
 }

@@ -50,7 +50,7 @@ async fn add_recognized(preview: &mut Preview, path: &str, limits: &Limits) {
     }
     let (Some(library), Some((first, _))) = (&limits.library, shown.first_key_value()) else { return };
     let Some(found) = library::found(path, limits).await else { return };
-    let Some(stored) = library.stored(&found.path, found.stamp, *first).await else { return };
+    let Some(stored) = library.stored(&found.path, found.stamp, *first, TEXTS_MAX).await else { return };
     let used: usize = preview.texts.iter().map(|text| text.text.len()).sum();
     let mut room = TEXT_MAX_BYTES.saturating_sub(used);
     for piece in stored.pieces {
