@@ -267,7 +267,9 @@ pub fn unread_files_note(files: &[UnreadFile]) -> Option<String> {
         let _ = write!(out, "\n- {} {}.", name(&file.path), file.reason.phrase());
     }
     if files.len() > NAMED_MAX {
-        let _ = write!(out, "\n- {} more.", files.len() - NAMED_MAX);
+        // More than so many are not counted.
+        let least = if files.len() >= UNREAD_MAX { "at least " } else { "" };
+        let _ = write!(out, "\n- {least}{} more.", files.len() - NAMED_MAX);
     }
     Some(out)
 }

@@ -14,7 +14,7 @@ use plugins::{Agent, Library, Lookup, Skill};
 use serde::Deserialize;
 use store::turns::TurnRecord;
 
-use super::tool_selection::{self, is_named};
+use super::tool_selection::{self, PermittedTools, is_named};
 use super::web::{self, WebAccess};
 use crate::templates::{PromptTemplates, Section};
 
@@ -162,7 +162,7 @@ impl PromptContext {
     /// Adds tools of MCP servers, except those that the agent leaves out of the tools it names.
     pub(super) fn offer(&mut self, tools: Vec<ToolSpec>) {
         let (named, library) = (self.named.as_deref(), &self.library);
-        let offered = |tool: &ToolSpec| tool_selection::is_mcp_tool_named(named, library, tool);
+        let offered = |tool: &ToolSpec| tool_selection::is_mcp_tool_named(named, library, &tool.name);
         self.tools.extend(tools.into_iter().filter(offered));
     }
 
@@ -201,6 +201,13 @@ impl PromptContext {
             tools.insert(0, ToolSpec::from(MachineTool::Read.facts()));
         }
         tools
+    }
+
+    /// Returns the tools that a model may call.
+    pub(super) fn permitted(&self) -> PermittedTools {
+        let tools = [self.tools_for(true), self.tools_for(false)].concat();
+        let offered = |name: &str| tools.iter().any(|tool| tool.name == name);
+        PermittedTools::new(offered, self.named.as_deref(), &self.library)
     }
 
     /// Estimates the tokens of instructions and tools, which every request has.

@@ -15,6 +15,7 @@ use store::turns::delegations::Delegation;
 use store::turns::{ClaimedTurn, TurnRecord};
 
 use super::prompt_context::{PromptContext, PromptOptions};
+use super::tool_selection::PermittedTools;
 use super::web::Web;
 
 /// The divisor of the context that attached files may take.
@@ -122,7 +123,11 @@ fn base_setup(
         output_max_tokens,
         summary_instruction: prompt.summing_up().into(),
         steps_max: STEPS_MAX,
-        router: Arc::new(Router { web: hosted, library: prompt.library().clone() }),
+        router: Arc::new(Router {
+            web: hosted,
+            library: prompt.library().clone(),
+            permitted: prompt.permitted(),
+        }),
         attached: None,
         files: Vec::new(),
         sees_images: false,
@@ -168,18 +173,19 @@ pub(super) fn room(prompt: &PromptContext, model_limits: ModelLimits) -> (u64, u
     (overhead_tokens, room.max(TRANSCRIPT_TOKENS_MIN))
 }
 
-/// Routes the service's own tools and those of the operator's MCP servers to the host, and unknown ones, as the host knows which tools were
-/// offered; all others to the machine.
+/// Routes the service's own tools and those of the operator's MCP servers to the host, and those that may not be called, as the host knows
+/// which tools were offered; all others to the machine.
 #[derive(Debug)]
 struct Router {
     web: Web,
     library: Arc<Library>,
+    permitted: PermittedTools,
 }
 
 impl ToolRouter for Router {
     fn runs_on_host(&self, tool: &str) -> bool {
         let is_of_machine = MachineTool::named(tool).is_some() || mcp::server_of(tool).is_some();
-        self.web.runs(tool) || !is_of_machine
+        self.web.runs(tool) || !(is_of_machine && self.permitted.has(tool))
     }
 
     /// An unknown tool fails and changes nothing, but one with the name of an MCP tool may have been one.
@@ -200,10 +206,31 @@ mod tests {
 
     use super::*;
 
+    fn router(web: Web) -> Router {
+        let library = Arc::new(plugins::read(&[]));
+        let permitted = PermittedTools::new(|_| true, None, &library);
+        Router { web, library, permitted }
+    }
+
+    #[test]
+    fn what_an_agent_does_not_name_is_refused_by_the_host() {
+        let web = Web::new(egress::WebConfig::default()).expect("it holds");
+        let library = Arc::new(plugins::read(&[]));
+        let named = ["Read".to_owned(), "mcp__registry__note".to_owned()];
+        let permitted = PermittedTools::new(|tool| tool == "read", Some(&named), &library);
+        let router = Router { web, library, permitted };
+        for tool in ["read", "registry__note", ATTACHED_FILES] {
+            assert!(!router.runs_on_host(tool), "{tool} runs in the machine");
+        }
+        for tool in ["shell", "write", "registry__add", "other__note"] {
+            assert!(router.runs_on_host(tool), "the machine must not run {tool}");
+        }
+    }
+
     #[test]
     fn what_may_have_changed_something_does_not_run_again() {
         let web = Web::new(egress::WebConfig::default()).expect("it holds");
-        let router = Router { web, library: Arc::new(plugins::read(&[])) };
+        let router = router(web);
         for (tool, repeats) in [
             ("read", true),
             ("shell", false),
@@ -222,7 +249,7 @@ mod tests {
     #[test]
     fn every_tool_runs_where_the_table_says_and_by_its_effect() {
         let web = Web::new(egress::WebConfig::default()).expect("it holds");
-        let router = Router { web, library: Arc::new(plugins::read(&[])) };
+        let router = router(web);
         let of_machine = MachineTool::ALL.iter().map(|tool| (tool.facts(), false));
         for (tool, is_of_host) in of_machine.chain(HostTool::ALL.iter().map(|tool| (tool.facts(), true))) {
             assert_eq!(router.runs_on_host(tool.name), is_of_host, "{}", tool.name);

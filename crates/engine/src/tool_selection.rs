@@ -1,7 +1,9 @@
 //! Selects the tools that an agent may use, by the names in its `tools` line.
 
+use std::sync::Arc;
+
 use domain::step::ToolSpec;
-use domain::tool::{MachineTool, Offer, ToolFacts};
+use domain::tool::{HostTool, MachineTool, Offer, ToolFacts};
 use plugins::Library;
 
 /// Returns whether an agent that names its tools names this one; an agent that names none has all.
@@ -19,8 +21,45 @@ pub(super) fn of_machine(named: Option<&[String]>) -> Vec<ToolSpec> {
     if tools.is_empty() { offered().map(ToolSpec::from).collect() } else { tools }
 }
 
+/// The tools that a model may call in a turn. A model can call others, too, of which it knows from elsewhere.
+#[derive(Debug, Clone)]
+pub(super) struct PermittedTools {
+    /// The tools of the machine and of the host that are offered.
+    builtin: Vec<&'static str>,
+    /// The tools that the agent names.
+    named: Option<Vec<String>>,
+    library: Arc<Library>,
+}
+
+impl PermittedTools {
+    /// Creates the tools of a turn, of which those with `offered` are the machine's and the host's.
+    pub(super) fn new(
+        offered: impl Fn(&str) -> bool,
+        named: Option<&[String]>,
+        library: &Arc<Library>,
+    ) -> Self {
+        let machine = MachineTool::ALL.iter().map(|tool| tool.facts());
+        let host = HostTool::ALL.iter().map(|tool| tool.facts());
+        // The service itself calls those that are never offered.
+        let builtin = machine.chain(host).filter(|tool| tool.offer == Offer::Never || offered(tool.name));
+        Self {
+            builtin: builtin.map(|tool| tool.name).collect(),
+            named: named.map(<[String]>::to_vec),
+            library: library.clone(),
+        }
+    }
+
+    /// Returns true if the tool may be called. A tool of an MCP server may be one that is listed later.
+    pub(super) fn has(&self, tool: &str) -> bool {
+        match mcp::server_of(tool) {
+            Some(_) => is_mcp_tool_named(self.named.as_deref(), &self.library, tool),
+            None => self.builtin.contains(&tool),
+        }
+    }
+}
+
 /// Returns whether an agent names this tool of an MCP server.
-pub(super) fn is_mcp_tool_named(named: Option<&[String]>, library: &Library, tool: &ToolSpec) -> bool {
+pub(super) fn is_mcp_tool_named(named: Option<&[String]>, library: &Library, tool: &str) -> bool {
     let names = mcp_names(library, tool);
     is_any_named(named, |name| names.iter().any(|known| known == name))
 }
@@ -33,11 +72,11 @@ fn is_any_named(named: Option<&[String]>, is_known: impl Fn(&str) -> bool) -> bo
 
 /// Returns the names that agents may use for a tool of an MCP server, in small letters: its own, the one of other agent
 /// programs, and those that mean all tools of its server.
-fn mcp_names(library: &Library, tool: &ToolSpec) -> Vec<String> {
-    let own = tool.name.to_lowercase();
+fn mcp_names(library: &Library, tool: &str) -> Vec<String> {
+    let own = tool.to_lowercase();
     let Some((server, bare)) = own.split_once(mcp::DIVIDER) else { return vec![own] };
     let mut names = vec![format!("mcp__{own}"), format!("mcp__{server}"), format!("mcp__{server}__*")];
-    if let Some(server) = library.server_of(&tool.name) {
+    if let Some(server) = library.server_of(tool) {
         let called = format!("mcp__plugin_{}_{}", server.plugin, server.called).to_lowercase();
         names.extend([format!("{called}__{bare}"), format!("{called}__*"), called]);
     }

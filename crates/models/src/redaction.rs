@@ -15,7 +15,7 @@ const REMOVED: &str = "…";
 /// Redacts the errors of one step.
 pub(crate) struct Redaction {
     server: Server,
-    /// The last items of the conversation that was sent.
+    /// The last items of the conversation that was sent, from the last one on.
     items: Vec<Item>,
 }
 
@@ -24,10 +24,9 @@ impl Redaction {
     pub(crate) fn new(server: Server, transcript: &[Item]) -> Self {
         let mut room = COMPARED_MAX_BYTES;
         let last = transcript.iter().rev().take_while(|item| {
-            let bytes: usize = texts(item).iter().map(|text| text.len()).sum();
-            let fits = bytes <= room;
-            room = room.saturating_sub(bytes);
-            fits
+            let has_room = room > 0;
+            room = room.saturating_sub(texts(item).iter().map(|text| text.len()).sum());
+            has_room
         });
         Self { server, items: last.cloned().collect() }
     }
@@ -44,7 +43,12 @@ impl Redaction {
     }
 
     fn redacted(&self, reason: &str) -> String {
-        let texts: Vec<&str> = self.items.iter().flat_map(texts).collect();
+        let mut room = COMPARED_MAX_BYTES;
+        let mut texts: Vec<&str> = self.items.iter().flat_map(texts).collect();
+        for text in &mut texts {
+            *text = &text[..text.floor_char_boundary(text.len().min(room))];
+            room -= text.len();
+        }
         without_quotations(&self.server.redact(reason), &texts)
     }
 }

@@ -212,19 +212,22 @@ impl Vendor {
             let sending = self.server.client()?.send(Method::POST, &url, headers, body);
             let response = sending.await.map_err(error::connection)?;
             if response.status.is_success() {
+                // What does not help is not learned.
+                if retries > 0 {
+                    self.learn(&request.model, dialect);
+                }
                 return Ok(response);
             }
             let rejection = self.rejection(response).await;
             match dialect.fallback(&rejection) {
                 Some(fallback) if retries < DIALECTS_MAX => {
-                    tracing::debug!(
+                    tracing::info!(
                         model = request.model,
                         ?fallback,
                         "request parameter rejected, retrying in another dialect"
                     );
                     retries += 1;
                     dialect = fallback;
-                    self.learn(&request.model, fallback);
                 }
                 _ => return Err(rejection),
             }

@@ -14,13 +14,13 @@ const CZECH: &str = "\
     nebo take pouze jestli zda pokud podle mezi pred proc kde ze ve tento teto tato toto jejich vuci mela \
     mel mam bude budou neni smlouva smlouvy smlouve najem najemce den dnu mesicu mesice mesic koho komu cim \
     ceho behem dle jen jenom dlouho pristi vypovedni lhuta lhutu zamestnance reditel pronajimatel ucet dum \
-    domu ahoj dobry den dekuji diky prosim";
+    domu ahoj dobry den dekuji diky prosim je cem nem tom roce";
 /// Words (folded) that are Slovak and not Czech.
 const SLOVAK: &str = "\
     ako aky aka ake aku akej akeho akych akym akom kolko kolkych kto kedy co je su som sme ktory ktora ktore \
     ktori ktoru ktorej ktorych ktorym bol bola bolo boli moze mozu mozem musi smie jeho jej pre pri alebo \
     tiez iba ci ak podla medzi pred preco kde ze vo tento tejto tato toto ich voci mala mal mam bude budu \
-    nie zmluva zmluvy zmluve najom najomca den dni mesiacov mesiace mesiac koho komu cim coho pocas len dlho \
+    nie com nom zmluva zmluvy zmluve najom najomca den dni mesiacov mesiace mesiac koho komu cim coho pocas len dlho \
     vypovedna lehota lehotu zamestnanca riaditel prenajimatel ucet dom domu sa si aj ked vsetky sposob \
     zasadnutie zasadnutia konat uvadza mozno vyske vyska okrem spolocnosti odkedy dokedy dovolenky ahoj dobry dakujem vdaka prosim";
 /// Words that are English.
@@ -35,7 +35,7 @@ const GERMAN: &str = "\
     welche welcher welches welchen welchem wird werden wurde wurden kann konnen muss mussen darf durfen soll fur von \
     vom mit bei nach auf aus im zum zur uber unter nicht auch als hoch lange viel viele gilt gelten ich wir sie es \
     man oder wenn sich hat haben durch dass dieser dieses diese ihr ihre sein seine kein keine nur noch bis beim \
-    innerhalb wegen sowie hallo guten danke bitte";
+    innerhalb wegen sowie hallo guten danke bitte worum worauf wofur womit wozu woher wohin geht";
 
 /// Words (folded) of other languages: French, Spanish, Italian, Polish.
 const OTHER: &str = "\
@@ -69,8 +69,14 @@ const WORDS_MAX: usize = 2_000;
 pub fn detect_language(text: &str) -> Option<Language> {
     let mut scores = [0_u32; KINDS];
     let has_diacritics = text.chars().any(|c| c.is_alphabetic() && !c.is_ascii());
-    for token in tokens(text).iter().filter(|token| token.kind == Kind::Word).take(WORDS_MAX) {
+    let tokens = tokens(text);
+    let words = tokens.iter().filter(|token| token.kind == Kind::Word).take(WORDS_MAX);
+    for (at, token) in words.enumerate() {
         let folded = fold(token.text);
+        // At the beginning it is also the Czech and Slovak `and`: `A kauce?`
+        if at == 0 && folded == "a" {
+            continue;
+        }
         // With diacritics `čo` is Slovak and `co` Czech; without, it is either.
         if folded == "co" && has_diacritics {
             scores[usize::from(lower(token.text) != "co")] += 3;
@@ -147,12 +153,18 @@ mod tests {
             ("Guten Tag", Language::German),
             ("Kündigungsfrist", Language::German),
             ("výpovědní doba", Language::Czech),
+            ("O čem to je?", Language::Czech),
+            ("O čom to je?", Language::Slovak),
+            ("Worum geht es?", Language::German),
+            ("A v roce 2020?", Language::Czech),
         ] {
             assert_eq!(detect_language(question), Some(language), "{question}");
         }
         for unknown in [
             "12 500",
             "Hello",
+            "A kauce?",
+            "A v r. 2020?",
             "notice period",
             "Quelle est la durée du préavis ?",
             "Quel est le montant du loyer mensuel ?",

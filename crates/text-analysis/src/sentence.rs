@@ -170,8 +170,8 @@ fn ends_sentence(text: &str, at: usize, c: char) -> bool {
 }
 
 fn begins_line(text: &str, at: usize) -> bool {
-    let line = text[..at].rsplit('\n').next().unwrap_or_default();
-    line.trim_start_matches(['#', '(', ' ', '*']).is_empty()
+    let before = text[..at].trim_end_matches(['#', '(', ' ', '*']);
+    before.is_empty() || before.ends_with('\n')
 }
 
 #[cfg(test)]

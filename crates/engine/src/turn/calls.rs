@@ -61,21 +61,26 @@ impl TurnRunner {
                 return None;
             }
             (Some(HostTool::Agent), _) => local_calls::failed(self.prompt.no_such_agent()),
-            (Some(HostTool::WebSearch | HostTool::WebFetch), _) => {
+            (Some(HostTool::WebSearch | HostTool::WebFetch), _)
+                if self.prompt.permitted().has(&call.tool) =>
+            {
                 let web_call = self.web_call();
                 let work = |call: Call| async move { web_call.run(&call).await };
                 self.start(call, work);
                 return None;
             }
-            (None, _) if !self.store.shared.parts.web.runs(&call.tool) => {
-                let sees_images = self.model.as_ref().is_some_and(|model| model.entry.sees_images);
-                local_calls::failed(self.prompt.no_such_tool(&call.tool, sees_images))
-            }
             // A tool of an MCP server.
-            (None, _) => {
+            (None, _)
+                if self.store.shared.parts.web.runs(&call.tool)
+                    && self.prompt.permitted().has(&call.tool) =>
+            {
                 let web = self.store.shared.parts.web.clone();
                 self.start(call, |call: Call| async move { web.call(&call.tool, &call.arguments).await });
                 return None;
+            }
+            _ => {
+                let sees_images = self.model.as_ref().is_some_and(|model| model.entry.sees_images);
+                local_calls::failed(self.prompt.no_such_tool(&call.tool, sees_images))
             }
         };
         if let Purpose::Skill(skill) = &call.purpose

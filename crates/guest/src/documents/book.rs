@@ -7,11 +7,11 @@ use super::embedded_images::{LISTED_MAX, retain_recognizable};
 use super::{EmbeddedImage, Extracted, Format, OUTPUT_MAX_BYTES, PAGES_MAX, Segment};
 
 /// The maximum number of columns of a row.
-pub(super) const COLUMNS_MAX: u32 = 512;
-/// The maximum text of a cell, in bytes.
-pub(super) const CELL_MAX_BYTES: usize = 8 * 1024;
+pub(super) const COLUMNS_MAX: u32 = 2048;
+/// The maximum text of a cell, in bytes: the 32,767 characters that a cell of Excel may have.
+pub(super) const CELL_MAX_BYTES: usize = 128 * 1024;
 /// The maximum length of the context (the sheet's name and columns), in bytes.
-const HEADING_MAX_BYTES: usize = 200;
+pub(super) const HEADING_MAX_BYTES: usize = 200;
 
 /// Collects the sheets of a workbook within the bounds.
 #[derive(Default)]
@@ -27,8 +27,10 @@ pub(super) struct Book {
     row_number: u32,
     next_column: u32,
     bytes: usize,
-    /// True if something was left out.
+    /// True if nothing more is read.
     pub(super) truncated: bool,
+    /// True if parts of what was read were left out.
+    left_out: bool,
     images: Vec<EmbeddedImage>,
     /// The parts of the images.
     image_parts: HashSet<String>,
@@ -53,7 +55,11 @@ impl Book {
     pub(super) fn cell(&mut self, row: u32, column: u32, value: &str) -> bool {
         let value = value.trim();
         // A damaged workbook may have cells outside of its sheets.
-        if value.is_empty() || column >= COLUMNS_MAX || self.sheets == 0 {
+        if value.is_empty() || self.sheets == 0 {
+            return !self.truncated;
+        }
+        if column >= COLUMNS_MAX {
+            self.left_out = true;
             return !self.truncated;
         }
         let number = row.saturating_add(1);
@@ -72,6 +78,7 @@ impl Book {
         }
         self.next_column = column.max(self.next_column);
         let fitting = &value[..value.floor_char_boundary(value.len().min(CELL_MAX_BYTES))];
+        self.left_out |= fitting.len() < value.len();
         self.row.extend(fitting.chars().map(|c| if c.is_control() || c.is_whitespace() { ' ' } else { c }));
         !self.truncated
     }
@@ -180,7 +187,7 @@ impl Book {
         Extracted {
             segments: self.segments,
             pages: Some(self.sheets),
-            truncated: self.truncated,
+            truncated: self.truncated || self.left_out,
             images: self.images,
             ..Extracted::empty(Format::Workbook)
         }
@@ -225,5 +232,22 @@ mod tests {
         assert_eq!(extracted.segments[1].lines, Some((10, 10)));
         assert_eq!(extracted.segments[1].heading.as_deref(), Some("Ceník: Byt | Cena"));
         assert_eq!(extracted.pages, Some(1));
+    }
+
+    #[test]
+    fn a_workbook_of_which_parts_are_left_out_is_not_whole() {
+        let long = "x".repeat(CELL_MAX_BYTES);
+        for (column, value, whole) in [
+            (0, long.as_str(), true),
+            (COLUMNS_MAX - 1, "far", true),
+            (COLUMNS_MAX, "farther", false),
+            (0, &format!("{long}x"), false),
+        ] {
+            let mut book = Book::default();
+            assert!(book.begin("Log") && book.cell(0, column, value) && book.cell(1, 0, "below"));
+            let extracted = book.finish();
+            assert_eq!(!extracted.truncated, whole, "column {column}, {} bytes", value.len());
+            assert!(extracted.segments.iter().any(|segment| segment.text.ends_with("below")));
+        }
     }
 }

@@ -34,6 +34,7 @@ mod chart;
 mod clause;
 mod container;
 mod data_box;
+mod delimited;
 mod detect;
 mod djvu;
 mod drawn;
@@ -98,7 +99,7 @@ const PIXELS_MAX: u64 = 100_000_000;
 /// The line in place of a document that is not read.
 const TOO_DEEP: &str = "(not read: too many documents inside each other)";
 /// The version of the readers: documents that failed with another version are read again.
-pub const READER_VERSION: i64 = 11;
+pub const READER_VERSION: i64 = 12;
 /// The versions since which files of some extensions are read in another way, in ascending order: those that an earlier version
 /// has read are read again, too.
 const CHANGED_READERS: &[(i64, &[&str])] = &[
@@ -107,6 +108,7 @@ const CHANGED_READERS: &[(i64, &[&str])] = &[
     (9, &["pages", "numbers", "key", "fodt", "fods", "fodp", "fodg", "vsdx", "vsdm", "xps", "oxps"]),
     (10, &["emlx"]),
     (11, &["fb2", "mobi", "azw", "azw3", "prc", "pdb", "ipynb"]),
+    (12, &["pdf", "docx", "docm", "xlsx", "xlsm", "xls", "ods", "csv", "tsv"]),
 ];
 
 /// Returns the version since which a file of this name is read as it is now.

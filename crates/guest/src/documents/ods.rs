@@ -197,7 +197,7 @@ impl<'a> Sheets<'a> {
         let shown = date.unwrap_or(if text.trim().is_empty() { value } else { text });
         let end = self.column.saturating_add(count);
         if !shown.trim().is_empty() {
-            self.cells.extend((self.column..end.min(COLUMNS_MAX)).map(|column| (column, shown.clone())));
+            self.cells.extend((self.column..end.min(COLUMNS_MAX + 1)).map(|column| (column, shown.clone())));
         }
         self.column = end;
     }

@@ -3,6 +3,7 @@
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1250};
 
+use super::delimited;
 use super::{ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, Segment};
 
 /// The length of the sample that tells text from binary data and detects the encoding, in bytes.
@@ -21,20 +22,18 @@ pub(super) fn extract(bytes: &[u8], format: Format) -> Result<Extracted, Extract
     let (text, truncated) = clean(&decoded);
     let lines = u32::try_from(text.split('\n').count()).unwrap_or(u32::MAX);
     let empty = text.trim().is_empty();
-    let heading = (format == Format::Table).then(|| first_line(&text)).flatten();
-    let segment = Segment { page: None, lines: Some((1, lines)), heading, text, inner: None };
+    let rows = (format == Format::Table).then(|| delimited::segments(&text)).flatten();
+    let segments = match rows {
+        _ if empty => Vec::new(),
+        Some(rows) => rows,
+        None => vec![Segment { page: None, lines: Some((1, lines)), heading: None, text, inner: None }],
+    };
     Ok(Extracted {
-        segments: if empty { Vec::new() } else { vec![segment] },
+        segments,
         lines: Some(if empty { 0 } else { lines }),
         truncated,
         ..Extracted::empty(format)
     })
-}
-
-/// Returns the header line of a table.
-fn first_line(text: &str) -> Option<String> {
-    let line = text.lines().find(|line| !line.trim().is_empty())?;
-    Some(line[..line.floor_char_boundary(line.len().min(200))].to_owned())
 }
 
 /// Decodes content by its byte order mark, otherwise as UTF-8, otherwise by the encoding that its beginning declares after a mark,

@@ -197,7 +197,9 @@ struct Body {
     hidden: u32,
     has_pages: bool,
     page: u32,
-    page_pending: bool,
+    /// The page breaks in the cell that is being read, and the most in a cell of its row: after the row so many pages begin.
+    breaks_in_cell: u32,
+    breaks_in_row: u32,
 }
 
 impl Body {
@@ -229,7 +231,8 @@ impl Body {
             hidden: 0,
             has_pages,
             page: 1,
-            page_pending: false,
+            breaks_in_cell: 0,
+            breaks_in_row: 0,
         }
     }
 
@@ -368,6 +371,10 @@ impl Body {
                 if let Some(row) = self.rows.last_mut() {
                     row.push('\t');
                 }
+                if self.rows.len() == 1 {
+                    // The cells of a row stand beside each other.
+                    self.breaks_in_row = self.breaks_in_row.max(std::mem::take(&mut self.breaks_in_cell));
+                }
             }
             "tr" => self.row(),
             "tbl" => {
@@ -425,8 +432,9 @@ impl Body {
         for note in std::mem::take(&mut self.pending_notes) {
             self.writer.line(&note);
         }
-        if std::mem::take(&mut self.page_pending) {
-            self.page += 1;
+        let breaks = std::mem::take(&mut self.breaks_in_row).max(std::mem::take(&mut self.breaks_in_cell));
+        if breaks > 0 {
+            self.page = self.page.saturating_add(breaks);
             self.writer.page(self.page);
         }
     }
@@ -438,7 +446,7 @@ impl Body {
             return;
         }
         if !self.rows.is_empty() || self.paragraphs.len() != 1 {
-            self.page_pending = true;
+            self.breaks_in_cell = self.breaks_in_cell.saturating_add(1);
             return;
         }
         if let Some(paragraph) = self.paragraphs.last_mut() {

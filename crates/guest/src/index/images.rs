@@ -165,7 +165,8 @@ impl Library {
             return Ok(Turn::Done);
         };
         let path = self.workspace.join(file.path.trim_start_matches('/'));
-        let wanted = Wanted { file: path, pages: None, image: Some(image.clone()), time: time / 2 };
+        let wanted =
+            Wanted { file: path, pages: None, image: Some(image.clone()), time: time / 2, attempts: 0 };
         let began = Instant::now();
         let batch = match tokio::time::timeout(time, read(wanted)).await {
             Ok(outcome) => outcome.unwrap_or_else(|_| Batch::of_unread_image(UnreadImage::Failed)),

@@ -359,7 +359,8 @@ impl Library {
             return Ok(Turn::Over(todo));
         }
         let path = self.workspace.join(file.path.trim_start_matches('/'));
-        let wanted = Wanted { file: path, pages: todo.pages, image: None, time: time / 2 };
+        let wanted =
+            Wanted { file: path, pages: todo.pages, image: None, time: time / 2, attempts: todo.attempts };
         let outcome = match tokio::time::timeout(time, read(wanted)).await {
             Ok(outcome) => outcome,
             Err(_) if time < FAIR_TIME => return Ok(Turn::Over(todo)),

@@ -30,6 +30,8 @@ pub struct Wanted {
     pub image: Option<PendingImage>,
     /// The time after which no further page should be begun. Extraction is cancelled after twice this time.
     pub time: Duration,
+    /// The number of consecutive attempts that failed.
+    pub attempts: u32,
 }
 
 /// Passages of a document.

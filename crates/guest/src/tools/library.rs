@@ -138,7 +138,7 @@ pub(super) async fn extract(wanted: Wanted, limits: &Limits) -> Result<Batch, Ex
     if let Some(image) = wanted.image {
         return ocr::read_image(inside, image, limits).await;
     }
-    let (pages, time) = (wanted.pages, wanted.time);
+    let Wanted { pages, time, attempts, .. } = wanted;
     let began = Instant::now();
     let mut outcome = extract_pages(&inside, pages, time, limits).await;
     if let Err(error) = &outcome
@@ -151,7 +151,7 @@ pub(super) async fn extract(wanted: Wanted, limits: &Limits) -> Result<Batch, Ex
     let extracted = outcome.unwrap_or_else(|WorkerError { text, reason }| {
         Err(ExtractionProblem { reason: reason.unwrap_or(UnreadReason::Broken), text, passing: true })
     });
-    ocr::add_text(&inside, extracted, began, time, limits).await
+    ocr::add_text(&inside, extracted, (began, time, attempts), limits).await
 }
 
 /// Extracts passages of some pages in a worker.

@@ -25,6 +25,8 @@ const LANGUAGES_MAX: usize = 5;
 const MARGIN: Duration = Duration::from_secs(1);
 /// Half of the time that a page must have been given before it counts as one that cannot be recognized.
 const FAIR_TIME: Duration = Duration::from_millis(7_500);
+/// The attempts, minutes apart, after which a page that took too long counts as one that cannot be recognized.
+const ATTEMPTS_MAX: u32 = 3;
 /// No page is given less time.
 const PAGE_TIME_MIN: Duration = Duration::from_secs(2);
 /// The timeout of an image inside a document.
@@ -113,12 +115,12 @@ pub(super) async fn read_image(
 }
 
 /// Adds the recognized text of scanned pages, or of an image, to what was extracted within `time`. Pages for which the time
-/// does not suffice are left out together with those after them, so that reading goes on there.
+/// does not suffice are left out together with those after them, so that reading goes on there. The time may not suffice
+/// because the host is busy: a page counts as one that cannot be recognized after several attempts.
 pub(super) async fn add_text(
     path: &str,
     extracted: Result<Batch, ExtractionProblem>,
-    began: Instant,
-    time: Duration,
+    (began, time, attempts): (Instant, Duration, u32),
     limits: &Limits,
 ) -> Result<Batch, ExtractionProblem> {
     let is_image = matches!(&extracted, Err(problem) if problem.reason == UnreadReason::Image);
@@ -147,7 +149,7 @@ pub(super) async fn add_text(
             let Recognized { pieces, pages, .. } = match one(None, all).await {
                 Ok(recognized) => recognized,
                 Err(true) if time < FAIR_TIME => return std::future::pending().await,
-
+                Err(true) if attempts < ATTEMPTS_MAX => return Err(ExtractionProblem::too_slow(2 * time)),
                 Err(_) => return Err(problem),
             };
             if pieces.is_empty() {
@@ -163,7 +165,7 @@ pub(super) async fn add_text(
         let recognized = if is_over { Err(true) } else { one(Some(page), languages).await };
         match recognized {
             // The page is the first of the next call, which has more time for it.
-            Err(true) if index > 0 => {
+            Err(true) if index > 0 || batch.span.is_some_and(|span| page > span.first) => {
                 let last = page - 1;
                 batch.pieces.retain(|piece| piece.page.is_none_or(|page| page <= last));
                 batch.span = batch.span.map(|span| Span { last, ..span });
@@ -171,6 +173,7 @@ pub(super) async fn add_text(
             }
             // The caller ends it, and takes it for a document that is still to be read.
             Err(true) if time < FAIR_TIME => return std::future::pending().await,
+            Err(true) if attempts < ATTEMPTS_MAX => return Err(ExtractionProblem::too_slow(2 * time)),
             Ok(recognized) => {
                 languages = narrowed(all, detect_language(&recognized.text));
                 // The few letters beside the images stay.

@@ -29,6 +29,8 @@ const READ: &str = MachineTool::Read.name();
 const SEARCH_LIMIT: u32 = 20;
 /// Limits the searches of one answer. From the third on they only wait for files to be indexed.
 const SEARCHES_MAX: usize = 6;
+/// Limits the attached files that are tried, one after the other, to show the beginning of one.
+const READS_MAX: usize = 8;
 const QUOTES_MAX: usize = 4;
 /// Limits the passages that are shown when none answers the question.
 const CLOSEST_MAX: usize = 3;
@@ -98,15 +100,6 @@ fn next(request: &StepRequest, question: &Question) -> StepEvent {
             purpose: Purpose::Tool,
         })
     };
-    if question.words.is_empty() {
-        // There is nothing to search for, so show the beginning of the attachment.
-        return match question.attachments.first() {
-            Some(path) if question.results.is_empty() && offered(READ) => {
-                call(READ, serde_json::json!({ "path": path }))
-            }
-            _ => StepEvent::Text(beginning(question)),
-        };
-    }
     let search = |query: &str| {
         let mut arguments = serde_json::json!({ "query": query, "limit": SEARCH_LIMIT });
         if !question.attachments.is_empty() {
@@ -114,6 +107,19 @@ fn next(request: &StepRequest, question: &Question) -> StepEvent {
         }
         call(SEARCH, arguments)
     };
+    if question.words.is_empty() {
+        // There is nothing to search for, so show the beginning of an attachment. A search names those that cannot be read.
+        let reads: Vec<&CallResult> =
+            question.results.iter().filter(|result| result.tool == READ).map(AsRef::as_ref).collect();
+        let is_read = reads.iter().any(|result| !result.passages.is_empty());
+        return match question.attachments.get(reads.len()) {
+            Some(_) if searches.is_empty() && offered(SEARCH) => search(&question.text),
+            Some(path) if !is_read && reads.len() < READS_MAX && offered(READ) => {
+                call(READ, serde_json::json!({ "path": path }))
+            }
+            _ => StepEvent::Text(beginning(question, &reads)),
+        };
+    }
     let found = passages(question);
     let mut ranked = evidence::weigh(question, &found);
     // A passage that is not about the question never hides one that is.
@@ -218,10 +224,9 @@ fn quotes<'a>(ranked: impl Iterator<Item = &'a Evidence<'a>>) -> Vec<Quote<'a>> 
     ranked.map(quote).collect()
 }
 
-/// Quotes the beginning of the attached file, for a question without search words.
-fn beginning(question: &Question) -> String {
-    let first = question.results.iter().flat_map(|result| &result.passages).next();
-    match first {
+/// Quotes the beginning of the attached file that was read, for a question without search words.
+fn beginning(question: &Question, reads: &[&CallResult]) -> String {
+    match reads.iter().flat_map(|result| &result.passages).next() {
         Some(passage) => compose::quotes(question.language, &[Quote::whole(passage)]),
         None => compose::nothing(question.language, None, &[]),
     }

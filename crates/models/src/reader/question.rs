@@ -71,6 +71,8 @@ impl Word {
 /// A user's question.
 #[derive(Debug, Clone)]
 pub(super) struct Question {
+    /// As asked, at most [`QUESTION_MAX_BYTES`].
+    pub(super) text: String,
     /// The language of the answer.
     pub(super) language: Language,
     /// The kind of the expected answer.
@@ -125,6 +127,7 @@ impl Question {
             .collect();
         let counted = counted(text, &words);
         let mut question = Self {
+            text: text.to_owned(),
             language,
             focus: Focus::of(text),
             words,

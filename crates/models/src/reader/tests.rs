@@ -200,10 +200,32 @@ fn earlier_answers_are_not_taken_for_this_one() {
 }
 
 #[test]
-fn a_question_without_words_reads_what_is_attached() {
-    let question = asked("Co to je?", &["/uploads/lease.pdf"]);
-    let (_, tool, arguments) = call_of(&step(&request(vec![question])));
-    assert_eq!((tool.as_str(), &arguments["path"]), ("read", &serde_json::json!("/uploads/lease.pdf")));
+fn a_question_without_words_names_what_cannot_be_read_and_reads_the_first_file_that_can() {
+    let mut transcript = vec![asked("What does it say?", &["/a.7z", "/b.txt", "/c.txt"])];
+    let (_, tool, arguments) = call_of(&step(&request(transcript.clone())));
+    assert_eq!((tool.as_str(), &arguments["query"]), ("search", &"What does it say?".into()));
+    assert_eq!(arguments["paths"], serde_json::json!(["/a.7z", "/b.txt", "/c.txt"]));
+    transcript.extend(searched("1", "", vec![passage(1, "/c.txt", "It says nothing.")]));
+    for (path, passages) in [("/a.7z", vec![]), ("/b.txt", vec![passage(2, "/b.txt", "The rent is 900.")])] {
+        let (id, tool, arguments) = call_of(&step(&request(transcript.clone())));
+        assert_eq!((tool.as_str(), arguments), ("read", serde_json::json!({ "path": path })));
+        let [call, Item::Result(result)] = searched(&id, "", passages) else { panic!("a result") };
+        let result = CallResult { tool: "read".to_owned(), ..(*result).clone() };
+        transcript.extend([call, Item::Result(Arc::new(result))]);
+    }
+    let answer = text_of(&step(&request(transcript)));
+    assert!(answer.contains("The rent is 900.") && !answer.contains("It says nothing"), "{answer}");
+}
+
+#[test]
+fn a_short_question_is_about_what_the_one_before_was_in_its_language() {
+    let mut transcript = vec![asked("Jaký byl zisk společnosti v roce 2019?", &[])];
+    transcript.extend(searched("1", "", vec![passage(1, "/a.txt", "Zisk v roce 2019 byl 5 mil.")]));
+    transcript.push(asked("A v roce 2020?", &[]));
+    let request = request(transcript);
+    let question = Question::of(&request).expect("a question");
+    assert_eq!(question.language, Language::Czech);
+    assert!(question.query().contains("zisk"), "{}", question.query());
 }
 
 #[test]

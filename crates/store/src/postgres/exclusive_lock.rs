@@ -4,7 +4,7 @@
 //! ```text
 //! waiting ──acquired──▶ held ──connection broke──▶ regaining ──acquired──▶ held
 //!    │                                                 │
-//!    └─timeout─▶ refused                               └─another session held it for FOREIGN_MAX─▶ lost
+//!    └─timeout─▶ refused                               └─another session holds it─▶ lost
 //! ```
 //! The server releases the lock with the session, so a dead process leaves nothing behind. A process that
 //! cannot reach the server loses the lock without noticing. Its answers are protected by their leases and
@@ -26,9 +26,6 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
-/// The time after which a foreign holder means that the lock is lost. Until then, the server may still hold
-/// it for this process's broken session.
-const FOREIGN_MAX: Duration = Duration::from_secs(30);
 
 /// Tries to acquire the lock and returns whether it did. The table's number identifies the database, because
 /// several may share one server by their search path. The server detects a dead client within half a minute.
@@ -38,6 +35,25 @@ const TAKE: &str =
 const LOOK: &str = "SELECT 1";
 /// The text form of `true`.
 const TRUE: &str = "t";
+/// Identifies the session that holds the lock, also after the server has given its process's number to another one.
+const HOLDER: &str =
+    "SELECT concat_ws(' ', pid, backend_start) FROM pg_locks JOIN pg_stat_activity USING (pid)
+    WHERE locktype = 'advisory' AND classid = 1129268051 AND objid = 'commits'::regclass::oid AND objsubid = 2
+        AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+
+/// The outcome of an attempt to acquire the lock.
+enum Attempt {
+    Acquired(Holder),
+    /// Another session holds it, or has until now.
+    Foreign(Option<String>),
+}
+
+/// The session that holds the lock.
+struct Holder {
+    link: PgConnection,
+    /// See [`HOLDER`].
+    session: Option<String>,
+}
 
 /// A receiver that reports the loss of the lock, and a sender that releases it when dropped.
 pub(crate) type Acquired = (watch::Receiver<bool>, oneshot::Sender<()>);
@@ -51,25 +67,25 @@ pub(crate) fn acquire_lock(address: Address, max_wait: Duration) -> Result<Acqui
         .enable_all()
         .build()
         .map_err(|error| StoreError::Engine(error.to_string()))?;
-    let link = runtime.block_on(wait(&address, max_wait))?;
+    let holder = runtime.block_on(wait(&address, max_wait))?;
     let (report_lost, lost) = watch::channel(false);
     let (hold, released) = oneshot::channel();
     std::thread::Builder::new()
         .name("store-lock".to_owned())
-        .spawn(move || runtime.block_on(hold_lock(&address, link, &report_lost, released)))
+        .spawn(move || runtime.block_on(hold_lock(&address, holder, &report_lost, released)))
         .map_err(|error| StoreError::Engine(error.to_string()))?;
     Ok((lost, hold))
 }
 
-async fn wait(address: &Address, max_wait: Duration) -> Result<PgConnection> {
+async fn wait(address: &Address, max_wait: Duration) -> Result<Holder> {
     let begun = Instant::now();
     let mut logged = false;
     loop {
         match take(address).await {
-            Ok(Some(link)) => return Ok(link),
-            Ok(None) if begun.elapsed() >= max_wait => return Err(StoreError::Taken),
-            Ok(None) if logged => {}
-            Ok(None) => {
+            Ok(Attempt::Acquired(holder)) => return Ok(holder),
+            Ok(Attempt::Foreign(_)) if begun.elapsed() >= max_wait => return Err(StoreError::Taken),
+            Ok(Attempt::Foreign(_)) if logged => {}
+            Ok(Attempt::Foreign(_)) => {
                 tracing::info!(?max_wait, "database lock held by another service; waiting");
                 logged = true;
             }
@@ -83,26 +99,28 @@ async fn wait(address: &Address, max_wait: Duration) -> Result<PgConnection> {
     }
 }
 
-/// Opens a session and acquires the lock in it. Returns `None` when another session holds it.
-async fn take(address: &Address) -> Result<Option<PgConnection>, PgError> {
+/// Opens a session and tries to acquire the lock in it.
+async fn take(address: &Address) -> Result<Attempt, PgError> {
     let link = PgConnection::open(address).await?;
-    let acquired =
-        timeout(CHECK_TIMEOUT, link.query_text(TAKE)).await.unwrap_or_else(|_| Err(PgError::silent()))?;
-    if acquired.as_deref() == Some(TRUE) {
-        return Ok(Some(link));
+    let ask = async |sql| {
+        timeout(CHECK_TIMEOUT, link.query_text(sql)).await.unwrap_or_else(|_| Err(PgError::silent()))
+    };
+    let is_acquired = ask(TAKE).await?.as_deref() == Some(TRUE);
+    let session = ask(HOLDER).await?;
+    if is_acquired {
+        return Ok(Attempt::Acquired(Holder { link, session }));
     }
     link.close().await;
-    Ok(None)
+    Ok(Attempt::Foreign(session))
 }
 
 async fn hold_lock(
     address: &Address,
-    link: PgConnection,
+    Holder { link, mut session }: Holder,
     report_lost: &watch::Sender<bool>,
     mut released: oneshot::Receiver<()>,
 ) {
     let mut held = Some(link);
-    let mut foreign_since: Option<Instant> = None;
     loop {
         let pause = if held.is_some() { CHECK_INTERVAL } else { RETRY_INTERVAL };
         if timeout(pause, &mut released).await.is_ok() {
@@ -117,16 +135,18 @@ async fn hold_lock(
             continue;
         }
         match take(address).await {
-            Ok(Some(link)) => {
+            Ok(Attempt::Acquired(holder)) => {
                 tracing::info!("database lock reacquired");
-                (held, foreign_since) = (Some(link), None);
+                held = Some(holder.link);
+                session = holder.session;
             }
-            Ok(None) if foreign_since.get_or_insert_with(Instant::now).elapsed() >= FOREIGN_MAX => {
+            // The server may still hold it for this process's broken session.
+            Ok(Attempt::Foreign(holder)) if holder.is_none() || holder == session => {}
+            Ok(Attempt::Foreign(_)) => {
                 report_lost.send_replace(true);
                 return;
             }
-            Ok(None) => {}
-            Err(_) => foreign_since = None,
+            Err(_) => {}
         }
     }
     if let Some(link) = held {

@@ -151,6 +151,26 @@ async fn the_lock_is_reacquired_after_a_crash_of_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_another_process_has_taken_is_lost_at_once() {
+    let server = Server::own();
+    let fixture = Fixture::at(server.new_database(), Options::default());
+    let beside = fixture.beside().expect("it can be opened beside");
+    let first = fixture.store.lock_exclusively(Duration::ZERO).await.expect("nobody has it");
+    let mut waiting = tokio::spawn(async move { beside.lock_exclusively(Duration::from_secs(60)).await });
+    let end_session = "SELECT pg_terminate_backend(pid) FROM pg_locks
+        WHERE locktype = 'advisory' AND classid = 1129268051 AND granted";
+    let taken = loop {
+        server.sql(end_session);
+        // The first one may be faster.
+        if let Ok(taken) = tokio::time::timeout(Duration::from_secs(5), &mut waiting).await {
+            break taken.expect("no panic").expect("it was given up");
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), first.lost()).await.expect("it is told");
+    drop(taken);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn over_a_network_it_is_as_secret_as_asked() {
     let server = Server::secret();
     let port = server.port().expect("it listens");

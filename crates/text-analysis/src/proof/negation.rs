@@ -47,6 +47,9 @@ const VERB_MIN_CHARS: usize = 3;
 struct Sentence {
     /// The stems of each word in each language.
     words: Vec<Vec<String>>,
+    /// The stems of these words, and those without the `ne` that negates them.
+    stems: HashSet<String>,
+    positives: HashSet<String>,
     /// The stems of all words, also of those without content, such as `platí`.
     all: HashSet<String>,
     negated: HashSet<String>,
@@ -103,8 +106,12 @@ impl Sentence {
                 terms[..at].iter().rev().filter(is_content).take(usize::from(holds(BACKWARD, folded)));
             negated.extend(after.chain(before).flat_map(|(_, folded)| stems(folded)));
         }
+        let words: Vec<Vec<String>> =
+            terms.iter().filter(is_content).map(|(_, folded)| stems(folded)).collect();
         Self {
-            words: terms.iter().filter(is_content).map(|(_, folded)| stems(folded)).collect(),
+            stems: words.iter().flatten().cloned().collect(),
+            positives: words.iter().filter_map(|word| positive(word)).flatten().collect(),
+            words,
             all: terms.iter().flat_map(|(_, folded)| stems(folded)).collect(),
             negated,
             excepting: terms.iter().any(|(_, folded)| holds(EXCEPTING, folded)),
@@ -122,14 +129,12 @@ impl Sentence {
     }
 
     fn has(&self, word: &[String]) -> bool {
-        self.words.iter().any(|own| own.iter().any(|stem| word.contains(stem)))
+        word.iter().any(|stem| self.stems.contains(stem))
     }
 
     /// Returns true if the sentence contains the verb with `ne` before it.
     fn has_negative(&self, word: &[String]) -> bool {
-        self.words
-            .iter()
-            .any(|own| positive(own).is_some_and(|own| own.iter().any(|stem| word.contains(stem))))
+        word.iter().any(|stem| self.positives.contains(stem))
     }
 
     fn is_contrary_to(&self, other: &Self) -> bool {
@@ -144,8 +149,7 @@ impl Sentence {
 
     /// Returns true if it negates words of the other sentence, of which that one negates none.
     fn negates_what_stands_in(&self, other: &Self) -> bool {
-        let stands = |stem: &String| other.words.iter().any(|word| word.contains(stem));
-        self.negated.iter().any(stands) && self.negated.is_disjoint(&other.negated)
+        self.negated.iter().any(|stem| other.stems.contains(stem)) && self.negated.is_disjoint(&other.negated)
     }
 
     /// Returns true if it contains a verb with `ne` that the other sentence contains without it.
@@ -163,9 +167,10 @@ impl Sentence {
 fn positive(word: &[String]) -> Option<Vec<String>> {
     let stems: Vec<String> = word
         .iter()
-        .filter(|stem| !NE_WORDS.split_whitespace().any(|start| stem.starts_with(start)))
-        .filter_map(|stem| stem.strip_prefix("ne"))
-        .filter(|stem| stem.chars().count() >= VERB_MIN_CHARS)
+        .filter_map(|stem| Some((stem, stem.strip_prefix("ne")?)))
+        .filter(|(_, rest)| rest.chars().count() >= VERB_MIN_CHARS)
+        .filter(|(stem, _)| !NE_WORDS.split_whitespace().any(|start| stem.starts_with(start)))
+        .map(|(_, rest)| rest)
         .map(str::to_owned)
         .collect();
     (!stems.is_empty()).then_some(stems)

@@ -1,0 +1,133 @@
+//! Tables of values that a comma, a semicolon, a bar or a tab separates (CSV, TSV): rows as lines with tabs between the cells.
+
+use super::Segment;
+use super::book::HEADING_MAX_BYTES;
+
+/// The characters that may separate values.
+const SEPARATORS: &[u8] = b",;\t|";
+/// The rows by which the separator is chosen, and the minimum share of them that have as many values as most.
+const SAMPLE_ROWS: usize = 50;
+const ALIKE_MIN: f64 = 0.7;
+
+/// Returns the rows of a table as lines, in segments of rows on consecutive lines; `None` if no character separates its values.
+pub(super) fn segments(text: &str) -> Option<Vec<Segment>> {
+    let separator = separator(text)?;
+    let mut found: Vec<Segment> = Vec::new();
+    let mut heading: Option<String> = None;
+    for Row { text: row, lines: (line, last_line), .. } in rows(text, separator) {
+        let heading = heading.get_or_insert_with(|| {
+            let columns = row.trim().replace('\t', " | ");
+            columns[..columns.floor_char_boundary(columns.len().min(HEADING_MAX_BYTES))].to_owned()
+        });
+        match found.last_mut() {
+            Some(Segment { lines: Some((_, last)), text, .. }) if *last + 1 == line && last_line == line => {
+                *last = line;
+                text.push('\n');
+                text.push_str(&row);
+            }
+            _ => found.push(Segment {
+                page: None,
+                lines: Some((line, last_line)),
+                heading: Some(heading.clone()),
+                text: row,
+                inner: None,
+            }),
+        }
+    }
+    Some(found)
+}
+
+struct Row {
+    text: String,
+    values: usize,
+    /// The first and the last line.
+    lines: (u32, u32),
+}
+
+/// Returns the rows that are not empty.
+fn rows(text: &str, separator: u8) -> impl Iterator<Item = Row> {
+    let mut reader = csv::ReaderBuilder::new()
+        .delimiter(separator)
+        .has_headers(false)
+        .flexible(true)
+        .from_reader(text.as_bytes());
+    let mut record = csv::StringRecord::new();
+    std::iter::from_fn(move || {
+        loop {
+            if !reader.read_record(&mut record).ok()? {
+                return None;
+            }
+            let cell = |value: &str| value.trim().replace(char::is_whitespace, " ");
+            let row = record.iter().map(cell).collect::<Vec<_>>().join("\t");
+            let row = row.trim_end();
+            if row.trim_start().is_empty() {
+                continue;
+            }
+            let line = u32::try_from(record.position()?.line()).ok()?;
+            let breaks = record.iter().map(|value| value.matches('\n').count()).sum::<usize>();
+            let lines = (line, line.saturating_add(u32::try_from(breaks).ok()?));
+            return Some(Row { text: row.to_owned(), values: record.len(), lines });
+        }
+    })
+}
+
+/// Returns the character that separates the values: the one with which most rows have equally many.
+fn separator(text: &str) -> Option<u8> {
+    let of = |separator: &u8| {
+        let counts: Vec<usize> = rows(text, *separator).take(SAMPLE_ROWS).map(|row| row.values).collect();
+        let alike = |count: usize| counts.iter().filter(|other| **other == count).count();
+        let usual = counts.iter().copied().max_by_key(|count| (alike(*count), *count))?;
+        #[expect(clippy::cast_precision_loss, reason = "a few dozen rows")]
+        let share = alike(usual) as f64 / counts.len() as f64;
+        (usual > 1 && share >= ALIKE_MIN).then_some((share, usual, *separator))
+    };
+    let best = SEPARATORS
+        .iter()
+        .filter_map(of)
+        .max_by(|one, other| one.0.total_cmp(&other.0).then_with(|| one.1.cmp(&other.1)));
+    best.map(|(.., separator)| separator)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_lines_whatever_separates_their_values() {
+        for separator in [",", ";", "\t", "|"] {
+            let text = "Name,Age,City\nAnna,21,Leeds\nPeter,24,York\n".replace(',', separator);
+            let found = segments(&text).expect("a table");
+            assert_eq!(found.len(), 1, "{separator:?}");
+            assert_eq!(found[0].text, "Name\tAge\tCity\nAnna\t21\tLeeds\nPeter\t24\tYork");
+            assert_eq!(found[0].lines, Some((1, 3)));
+            assert_eq!(found[0].heading.as_deref(), Some("Name | Age | City"));
+        }
+    }
+
+    #[test]
+    fn quoted_values_keep_what_separates_others_and_rows_their_lines() {
+        let text = "Item;Price\n\"Bread; \"\"dark\"\"\";1,20\n\n\"two\nlines\";3,50\nLast;4,00\n";
+        let found = segments(text).expect("a table");
+        let rows: Vec<_> = found.iter().map(|segment| (segment.text.as_str(), segment.lines)).collect();
+        assert_eq!(
+            rows,
+            [
+                ("Item\tPrice\nBread; \"dark\"\t1,20", Some((1, 2))),
+                ("two lines\t3,50", Some((4, 5))),
+                ("Last\t4,00", Some((6, 6))),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_text_is_no_table() {
+        for text in [
+            "",
+            "\n\n",
+            "one column\nof words\n",
+            "First, a line.\nThen another one\nand, well, more, of it.\n",
+        ] {
+            assert_eq!(segments(text).map(|found| found.len()), None, "{text:?}");
+        }
+    }
+}
