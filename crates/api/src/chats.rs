@@ -305,7 +305,7 @@ fn idempotency(headers: &HeaderMap, body: &str) -> ApiResult<Option<Idempotency>
 
 fn whole_number(name: &str, text: Option<&str>, default: u64, least: u64) -> ApiResult<u64> {
     let Some(text) = text else { return Ok(default) };
-    let number = text.parse::<u64>().ok().filter(|number| *number >= least && *number <= i64::MAX as u64);
+    let number = digits(text).map(|number| number.min(i64::MAX as u64)).filter(|number| *number >= least);
     number.ok_or_else(|| {
         ApiError::bad_request(format!("{name} is a whole number from {least} on, not {}", Excerpt(text)))
     })

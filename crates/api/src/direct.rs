@@ -89,8 +89,8 @@ impl Direct {
             Call::Collect(..) => self.collect,
             Call::Download => self.download,
         });
-        let oversize = http_common::oversize(&head.uri, &head.headers);
-        let admitted = self.layer.admit(Some(address), &head.headers, asked, oversize).await;
+        let is_target_too_long = http_common::is_target_too_long(&head.uri);
+        let admitted = self.layer.admit(Some(address), &head.headers, asked, is_target_too_long).await;
         let (mut response, holder, shares) = match admitted {
             Err(refusal) => (refusal, None, [None, None]),
             Ok((principal, shares)) => {

@@ -12,7 +12,7 @@ use control::access::AccessError;
 use control::{Authenticator, Principal, PublicCode, UseCaseError};
 use domain::scope::Permission;
 use http_common::limits::TARGET_MAX_BYTES;
-use http_common::{BudgetExceeded, HeadTooLarge, HeldShares, Holder, RateLimiter, Share};
+use http_common::{BudgetExceeded, HeldShares, Holder, RateLimiter, Share};
 use telemetry::trace::SpanContext;
 
 use crate::error::{ApiError, Code};
@@ -39,10 +39,10 @@ pub(crate) async fn authenticate(
 ) -> Response {
     let began = Instant::now();
     let operation = operation_of(&request);
-    let oversize = http_common::oversize(request.uri(), request.headers());
+    let is_target_too_long = http_common::is_target_too_long(request.uri());
     let traced = request.extensions().get::<SpanContext>().is_some();
     let address = layer.guard.address(request.extensions(), request.headers());
-    let mut response = match layer.admit(address, request.headers(), operation, oversize).await {
+    let mut response = match layer.admit(address, request.headers(), operation, is_target_too_long).await {
         Ok((principal, shares)) => {
             let holder = Holder::Account(principal.account());
             request.extensions_mut().insert(principal);
@@ -132,13 +132,10 @@ impl AuthLayer {
         address: Option<IpAddr>,
         headers: &HeaderMap,
         asked: Asked,
-        oversize: Option<HeadTooLarge>,
+        is_target_too_long: bool,
     ) -> Result<(Principal, [Option<Share>; 2]), Response> {
         if let Some(address) = address {
             self.guard.by_address(address).map_err(too_many)?;
-        }
-        if oversize == Some(HeadTooLarge::Head) {
-            return Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response());
         }
         let key = shown(headers);
         let principal = match self.access.resolve_cached(key) {
@@ -148,7 +145,7 @@ impl AuthLayer {
         if let Some(key) = principal.key_id() {
             self.guard.by_key(key).map_err(too_many)?;
         }
-        if oversize == Some(HeadTooLarge::Target) {
+        if is_target_too_long {
             let message = format!("path and query are longer than {TARGET_MAX_BYTES} bytes");
             return Err(ApiError::new(Code::TargetTooLong, message).into_response());
         }

@@ -9,7 +9,7 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use control::owner::{LEDGER_PAGE_MAX, LedgerEntry};
+use control::owner::LedgerEntry;
 use control::{Owner, Principal, UseCaseError};
 use domain::credits::PostingKind;
 use domain::id::KeyId;
@@ -88,19 +88,18 @@ pub(crate) async fn csv(State(account): State<Account>, user: User) -> Result<Re
     let principal = user.signed_in.principal.clone();
     let names = key_names(&account.owner, &principal).await.map_err(|error| user.failed(error))?;
     let owner = account.owner.clone();
-    let pages = stream::try_unfold((Some(0), names), move |(from, names)| {
+    let pages = stream::try_unfold((Some(None), names), move |(from, names)| {
         let (owner, principal) = (owner.clone(), principal.clone());
         async move {
-            let Some(from) = from else { return Ok::<_, UseCaseError>(None) };
-            let mut page = owner.ledger(&principal, from, LEDGER_PAGE_MAX).await?;
-            order(&mut page);
-            let mut text = if from == 0 { COLUMNS.to_owned() } else { String::new() };
-            for entry in &page {
-                write_line(&mut text, &names, entry);
-            }
-            let is_full = page.len() == LEDGER_PAGE_MAX as usize;
-            let next = is_full.then(|| from + u64::from(LEDGER_PAGE_MAX));
-            Ok(Some((Bytes::from(text), (next, names))))
+            let Some(before) = from else { return Ok::<_, UseCaseError>(None) };
+            let mut text = if before.is_none() { COLUMNS.to_owned() } else { String::new() };
+            let page = owner.ledger_page(&principal, before).await?;
+            let next = page.and_then(|mut page| {
+                order(&mut page.entries);
+                page.entries.iter().for_each(|entry| write_line(&mut text, &names, entry));
+                page.next
+            });
+            Ok(Some((Bytes::from(text), (next.map(Some), names))))
         }
     });
     let revoked = account.access.clone().revoked(user.signed_in.principal.clone());

@@ -105,8 +105,8 @@ impl VisitLayer {
         if let Some(address) = address {
             self.guard.by_address(address).map_err(|_| limited(texts))?;
         }
-        if http_common::oversize(request.uri(), request.headers()).is_some() {
-            return Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response());
+        if http_common::is_target_too_long(request.uri()) {
+            return Err(StatusCode::URI_TOO_LONG.into_response());
         }
         if !origin::is_own(request.method(), request.uri(), request.headers()) {
             return Err(error::page(texts, StatusCode::FORBIDDEN, &texts.get("error-foreign-origin")));

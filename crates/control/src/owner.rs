@@ -2,7 +2,7 @@
 
 use domain::audit::AuditAction;
 use domain::credits::Balance;
-use domain::id::KeyId;
+use domain::id::{KeyId, PostingId};
 use domain::key::SecretKey;
 use domain::time::Timestamp;
 use store::accounts::{self, Account};
@@ -165,6 +165,44 @@ impl Owner {
         let account = principal.account();
         Ok(self.store.read(move |tx| credits::ledger(tx, account, offset, limit)).await?)
     }
+
+    /// Returns the most recent postings of the account's ledger before one of them, newest first: [`LEDGER_PAGE_MAX`], without those at its
+    /// end whose transaction the next page completes. `None` after the last one.
+    ///
+    /// # Errors
+    /// [`UseCaseError`].
+    pub async fn ledger_page(
+        &self,
+        principal: &Principal,
+        before: Option<(Timestamp, PostingId)>,
+    ) -> Result<Option<LedgerPage>, UseCaseError> {
+        signed_in(principal)?;
+        let account = principal.account();
+        let mut entries = self
+            .store
+            .read(move |tx| match before {
+                None => credits::ledger(tx, account, 0, LEDGER_PAGE_MAX),
+                Some(before) => credits::ledger_before(tx, account, before, LEDGER_PAGE_MAX),
+            })
+            .await?;
+        let is_full = entries.len() == LEDGER_PAGE_MAX as usize;
+        // The postings of a transaction have one time.
+        if is_full && let Some(at) = entries.last().map(|entry| entry.at) {
+            let whole = entries.iter().take_while(|entry| entry.at != at).count();
+            entries.truncate(if whole > 0 { whole } else { entries.len() });
+        }
+        let next = entries.last().filter(|_| is_full).map(|entry| (entry.at, entry.id));
+        Ok((!entries.is_empty()).then_some(LedgerPage { entries, next }))
+    }
+}
+
+/// A page of the ledger.
+#[derive(Debug)]
+pub struct LedgerPage {
+    /// Newest first.
+    pub entries: Vec<LedgerEntry>,
+    /// The posting before which the next page begins.
+    pub next: Option<(Timestamp, PostingId)>,
 }
 
 /// Requires a session. A key must not create, list or revoke keys, whatever its scope.

@@ -41,7 +41,7 @@ pub use events::{Event, event_stream};
 pub use fair::{FairGate, Place};
 pub use flow_control::Stalled;
 pub use gcra::{GcraLimiter, InvalidRate, Rate};
-pub use head::{HeadTooLarge, oversize};
+pub use head::is_target_too_long;
 pub use holder::{Bounds, Holder};
 pub use json::json_escape_into;
 pub use list_header::list_header;

@@ -144,7 +144,7 @@ struct Form<'a> {
     workspace: &'a Workspace,
     size_max_bytes: Option<u64>,
     file: Option<(Staged, FileName)>,
-    destination: Option<Option<AskedPath>>,
+    destination: Option<Result<Option<AskedPath>, UploadError>>,
     temporary: Option<bool>,
 }
 
@@ -176,28 +176,39 @@ impl<'a> Form<'a> {
             b"temporary" => {
                 let text = text(part).await?;
                 self.temporary = Some(boolean(&text).ok_or(UploadError::InvalidTemporary)?);
-                Ok(())
+                self.check_exclusion()
             }
             _ => skip(part).await,
         }
     }
 
     async fn take_file(&mut self, part: Field<'_>) -> Result<(), UploadError> {
+        // Before a long upload.
+        if let Some(Err(error)) = self.destination.take_if(|destination| destination.is_err()) {
+            return Err(error);
+        }
         self.file = Some(receive_file(self.workspace, part, self.size_max_bytes).await?);
         Ok(())
     }
 
     async fn take_destination(&mut self, text: &str) -> Result<(), UploadError> {
-        self.destination = Some(checked_destination(self.workspace, text).await?);
-        Ok(())
+        self.destination = Some(checked_destination(self.workspace, text).await);
+        self.check_exclusion()
+    }
+
+    /// Fails if the file is temporary and has a destination, whether that exists or not.
+    fn check_exclusion(&self) -> Result<(), UploadError> {
+        match (self.temporary, &self.destination) {
+            (Some(true), Some(Ok(Some(_)) | Err(_))) => Err(UploadError::TemporaryWithDestination),
+            _ => Ok(()),
+        }
     }
 
     fn finish(self) -> Result<UploadForm, UploadError> {
-        let destination = match (self.temporary.unwrap_or(false), self.destination.flatten()) {
-            (true, Some(_)) => return Err(UploadError::TemporaryWithDestination),
-            (true, None) => Destination::Temporary,
-            (false, Some(folder)) => Destination::Folder(folder),
-            (false, None) => Destination::Uploads,
+        let destination = match self.destination.transpose()?.flatten() {
+            Some(folder) => Destination::Folder(folder),
+            None if self.temporary == Some(true) => Destination::Temporary,
+            None => Destination::Uploads,
         };
         let (file, name) = self.file.ok_or(UploadError::FileMissing)?;
         Ok(UploadForm { file, name, destination })

@@ -96,6 +96,26 @@ pub fn ledger(tx: &mut dyn Sql, account: AccountId, offset: u64, limit: u32) -> 
     )
 }
 
+/// Returns the next page of the account's postings, newest first: those before the posting of this time and identifier.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn ledger_before(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    (at, id): (Timestamp, PostingId),
+    limit: u32,
+) -> Result<Vec<LedgerEntry>> {
+    tx.all(
+        "SELECT id, created_at, kind, amount, balance, reserved, conversation_id, answer_id, key_id, model, step,
+            input_tokens, cached_tokens, output_tokens, reasoning_tokens, estimated
+         FROM postings WHERE account_id = $1 AND (created_at, id) < ($2, $3)
+         ORDER BY created_at DESC, id DESC LIMIT $4",
+        params![account, at, id, limit.min(LEDGER_PAGE_MAX)],
+        read_posted,
+    )
+}
+
 /// Sums up the account's postings. A result other than [`balance`] means that the ledger is damaged.
 ///
 /// # Errors

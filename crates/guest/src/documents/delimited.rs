@@ -63,8 +63,12 @@ fn rows(text: &str, separator: u8) -> impl Iterator<Item = Row> {
             if row.trim_start().is_empty() {
                 continue;
             }
-            let line = u32::try_from(record.position()?.line()).ok()?;
+            // The position is that of the empty lines before it.
+            let position = record.position()?;
+            let rest = text.as_bytes().get(usize::try_from(position.byte()).ok()?..)?;
+            let empty = rest.iter().take_while(|byte| **byte == b'\n').count();
             let breaks = record.iter().map(|value| value.matches('\n').count()).sum::<usize>();
+            let line = u32::try_from(position.line()).ok()?.saturating_add(u32::try_from(empty).ok()?);
             let lines = (line, line.saturating_add(u32::try_from(breaks).ok()?));
             return Some(Row { text: row.to_owned(), values: record.len(), lines });
         }

@@ -156,6 +156,18 @@ async fn check(fixture: &Fixture, account: AccountId, key: KeyId) {
     assert!(spent <= Credits(SPENDING_LIMIT));
     let newest_first =
         fixture.store.read(move |tx| credits::ledger(tx, account, 0, 1000)).await.expect("a read");
+    let paged = fixture.store.read(move |tx| {
+        let mut paged = credits::ledger(tx, account, 0, 3)?;
+        while let Some(last) = paged.last().map(|entry| (entry.at, entry.id)) {
+            let page = credits::ledger_before(tx, account, last, 3)?;
+            if page.is_empty() {
+                break;
+            }
+            paged.extend(page);
+        }
+        Ok(paged)
+    });
+    assert_eq!(paged.await.expect("a read"), newest_first, "in pages");
     let mut replayed = Balance::default();
     let mut posted: Vec<_> = newest_first.into_iter().map(|one| (one.kind, one.amount)).collect();
     // Postings of one moment have no defined order; the sums do not depend on it.
