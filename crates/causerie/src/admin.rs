@@ -29,7 +29,7 @@ pub(crate) fn become_owner(at: &Where) -> Result<(), CliError> {
 }
 
 /// Reads the locations of data folder and database as the caller, who must be able to read the settings.
-fn places(at: &Where) -> Result<Places, CliError> {
+pub(crate) fn places(at: &Where) -> Result<Places, CliError> {
     let read = privileges::as_caller(|| {
         let sources = settings::sources(at.config.as_deref(), at.arguments());
         settings::places(sources).map_err(config::invalid)

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use control::backup::interrupted_restore;
-use control::data_folder::StartError;
+use control::data_folder::{SchemaVersion, StartError};
 use control::{Catalog, Check, CheckStatus, DiskReserve, Environment};
 use domain::catalog::ModelStatus;
 use egress::{Query, Search};
@@ -94,7 +94,7 @@ async fn of_settings(at: &Where, settings: &Settings) -> Vec<Check> {
     checks.push(disk(settings));
     checks.push(match interrupted_restore(&settings.data) {
         Some(left) => failed("database", StartError::RestoreInterrupted(left)),
-        None => database(at).await,
+        None => database(at, service.is_some()).await,
     });
     checks.extend(machines(settings).await);
     checks.push(programs(settings));
@@ -145,15 +145,36 @@ fn disk_at(folder: &Path, settings: &Settings) -> Check {
     }
 }
 
-async fn database(at: &Where) -> Check {
-    match admin::carry_out_at(at, Request::ListMachines).await {
-        Ok(answer) => {
-            let machines = answer["machines"].as_array().map_or(0, Vec::len);
-            passed("database", format_args!("answers, {}", counted(machines, "machine")))
+/// Asks the service for the database; without one, reads the version of its schema alone.
+async fn database(at: &Where, is_served: bool) -> Check {
+    if is_served {
+        return match admin::carry_out_at(at, Request::ListMachines).await {
+            Ok(answer) => {
+                let machines = answer["machines"].as_array().map_or(0, Vec::len);
+                passed("database", format_args!("answers, {}", counted(machines, "machine")))
+            }
+            Err(error) => failed("database", error),
+        };
+    }
+    let places = match admin::places(at) {
+        Ok(places) => places,
+        Err(error) => return failed("database", error),
+    };
+    if places.database.is_none() && !places.data.join(data::DATABASE).exists() {
+        return warned(
+            "database",
+            "there is none yet: `causerie account create` or the first start makes it",
+        );
+    }
+    match control::data_folder::schema(&places.data, places.database.as_ref()).await {
+        Ok(SchemaVersion { found, known }) if found > known => failed(
+            "database",
+            format_args!("of a later program: its schema is {found}, this one knows {known}"),
+        ),
+        Ok(SchemaVersion { found, known }) if found < known => {
+            passed("database", format_args!("answers; the next start migrates it from {found} to {known}"))
         }
-        Err(error) if error.code == "NO_DATABASE" => {
-            warned("database", "there is none yet: `causerie account create` or the first start makes it")
-        }
+        Ok(SchemaVersion { found, .. }) => passed("database", format_args!("answers, schema {found}")),
         Err(error) => failed("database", error),
     }
 }

@@ -9,6 +9,7 @@ use engine::PluginsError;
 use engine::templates::TemplateError;
 use machine::{MachineError, MachineFolders};
 use models::VendorConfigError;
+pub use store::SchemaVersion;
 use store::{DatabaseUrl, Options, Store, StoreError};
 use workspace::{Quota, Workspaces};
 
@@ -103,6 +104,17 @@ pub async fn open_store(
             opened => return Ok(opened?),
         }
     }
+}
+
+/// Returns the version of the schema of the data folder's database, or of the one at the URL. Changes nothing.
+///
+/// # Errors
+/// [`StartError::Store`].
+pub async fn schema(data: &Path, database: Option<&DatabaseUrl>) -> Result<SchemaVersion, StartError> {
+    let (own, database) = (data.join(DATABASE), database.cloned());
+    database.as_ref().map(DatabaseUrl::check).transpose()?;
+    let url = move || Store::schema(&own, database.as_ref().map(DatabaseUrl::reveal));
+    Ok(off_thread(url).await?)
 }
 
 async fn off_thread<T: Send + 'static>(

@@ -51,6 +51,7 @@ pub mod usage;
 pub use copy::{ChunkSink, Exporter, Importer};
 pub use error::StoreError;
 pub use metrics::{QueueDepths, StoreMetrics};
+pub use migrations::SchemaVersion;
 pub use options::Options;
 pub use sql::{Result, Row, RowExt, Sql, SqlExt, Value};
 pub use store::{ExclusiveLock, Store};

@@ -7,6 +7,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use crate::error::StoreError;
 use crate::sql::Result;
+use crate::sqlite::engine;
 
 /// All migrations. The version of a database is the number of its newest.
 pub(crate) const MIGRATIONS: [&str; 19] = [
@@ -33,6 +34,29 @@ pub(crate) const MIGRATIONS: [&str; 19] = [
 
 pub(crate) const JOURNAL: &str =
     "CREATE TABLE IF NOT EXISTS migrations (version BIGINT NOT NULL PRIMARY KEY\n);\n";
+
+/// The version of a database's schema: the number of its newest migration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SchemaVersion {
+    /// 0 for a database without a schema.
+    pub found: i64,
+    /// The one that this program uses.
+    pub known: i64,
+}
+
+impl SchemaVersion {
+    pub(crate) const fn of(found: i64) -> Self {
+        Self { found, known: MIGRATIONS.len() as i64 }
+    }
+}
+
+/// Returns the version of the schema.
+pub(crate) fn version(connection: &Connection) -> Result<SchemaVersion> {
+    let exists = connection.table_exists(None, "migrations").map_err(engine)?;
+    let found = "SELECT COALESCE(MAX(version), 0) FROM migrations";
+    let found = if exists { connection.query_row(found, [], |row| row.get(0)).map_err(engine)? } else { 0 };
+    Ok(SchemaVersion::of(found))
+}
 
 /// Applies the missing migrations.
 pub(crate) fn migrate(connection: &mut Connection) -> Result<()> {

@@ -14,6 +14,7 @@ use crate::copy::{self, Exporter};
 use crate::error::StoreError;
 use crate::job::{Job, JobCall};
 use crate::metrics::{QueueDepths, StoreMetrics};
+use crate::migrations::SchemaVersion;
 use crate::options::Options;
 #[cfg(feature = "postgres")]
 use crate::postgres;
@@ -111,6 +112,30 @@ impl Store {
     /// [`StoreError::TooNew`] if a later version of the program wrote it, otherwise an error of the engine.
     pub fn open(path: &Path) -> Result<Self> {
         Self::open_with(path, Options::default())
+    }
+
+    /// Returns the version of the schema of the database in a file, or of the one at a URL with `postgres:`. Changes nothing.
+    ///
+    /// # Errors
+    /// As [`Store::open`] and [`Store::connect`].
+    pub fn schema(path: &Path, url: Option<&str>) -> Result<SchemaVersion> {
+        match url {
+            None => migrations::version(&sqlite::open_reader(path)?),
+            Some(url) => Self::schema_of_server(url),
+        }
+    }
+
+    #[cfg(not(feature = "postgres"))]
+    fn schema_of_server(_: &str) -> Result<SchemaVersion> {
+        Err(StoreError::Rule("this program was built without PostgreSQL"))
+    }
+
+    #[cfg(feature = "postgres")]
+    fn schema_of_server(url: &str) -> Result<SchemaVersion> {
+        let address = postgres::Address::parse(url)?;
+        // The caller may be inside a runtime.
+        let looking = spawn("store-schema".to_owned(), move || postgres::version(&address))?;
+        looking.join().unwrap_or(Err(StoreError::Panicked))
     }
 
     /// Opens a database like [`Store::open`], with the operator's options.

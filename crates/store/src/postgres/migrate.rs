@@ -6,7 +6,7 @@ use super::address::Address;
 use super::connection::PgConnection;
 use super::error::{PgError, reason};
 use crate::error::StoreError;
-use crate::migrations::{JOURNAL, MIGRATIONS};
+use crate::migrations::{JOURNAL, MIGRATIONS, SchemaVersion};
 use crate::sql::Result;
 
 /// One process at a time applies migrations; others wait and then find them applied. Deletes rows of
@@ -18,8 +18,28 @@ pub(crate) const MIGRATING: &str = "BEGIN; SET LOCAL lock_timeout = '60s'; SET L
     ) WITH (fillfactor = 50);
     DELETE FROM commits WHERE at < now() - INTERVAL '7 days'";
 
+/// Returns the version of the schema.
+pub(crate) fn version(address: &Address) -> Result<SchemaVersion> {
+    let read = async |link: &PgConnection| {
+        let exists = link.query_text("SELECT to_regclass('migrations')").await?.is_some();
+        if !exists {
+            return Ok(None);
+        }
+        link.query_text("SELECT COALESCE(MAX(version), 0) FROM migrations").await
+    };
+    within_session(address, async |link| {
+        let found = read(link).await.map_err(PgError::into_error)?;
+        Ok(SchemaVersion::of(found.and_then(|found| found.parse().ok()).unwrap_or(0)))
+    })
+}
+
 /// Applies the missing migrations and returns a name that is unique among stores.
 pub(crate) fn migrate(address: &Address) -> Result<String> {
+    within_session(address, async |link| apply(link.client()).await)
+}
+
+/// Works in a session of its own. Blocks; must not run on a runtime's thread.
+fn within_session<T>(address: &Address, work: impl AsyncFnOnce(&PgConnection) -> Result<T>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -29,9 +49,9 @@ pub(crate) fn migrate(address: &Address) -> Result<String> {
             PgError::Lost(reason) => StoreError::Unreachable(reason),
             other @ (PgError::Conflict(_) | PgError::Fatal(_)) => other.into_error(),
         })?;
-        let name = apply(link.client()).await;
+        let done = work(&link).await;
         link.close().await;
-        name
+        done
     })
 }
 

@@ -28,7 +28,7 @@ pub(crate) use connection::PgConnection;
 pub(crate) use error::PgError;
 pub(crate) use exclusive_lock::acquire_lock;
 pub(crate) use health::ServerHealth;
-pub(crate) use migrate::{MIGRATING, migrate};
+pub(crate) use migrate::{MIGRATING, migrate, version};
 pub(crate) use worker::{Worker, read_loop, write_loop};
 
 #[cfg(doc)]

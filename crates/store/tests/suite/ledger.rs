@@ -5,7 +5,7 @@ use domain::id::{AccountId, KeyId, PostingId};
 use proptest::prelude::*;
 use store::questions::AskedThrough;
 use store::turns::{ClaimOptions, Fence};
-use store::{RowExt, SqlExt, conversations, credits, turns};
+use store::{RowExt, SqlExt, StoreError, conversations, credits, turns};
 
 use crate::fixture::{Engine, Fixture, START, claim_options, done};
 
@@ -165,7 +165,7 @@ async fn check(fixture: &Fixture, account: AccountId, key: KeyId) {
             }
             paged.extend(page);
         }
-        Ok(paged)
+        Ok::<_, StoreError>(paged)
     });
     assert_eq!(paged.await.expect("a read"), newest_first, "in pages");
     let mut replayed = Balance::default();

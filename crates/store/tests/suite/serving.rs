@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use store::{Options, RowExt, Sql, SqlExt, Store, StoreError};
+use store::{Options, RowExt, SchemaVersion, Sql, SqlExt, Store, StoreError};
 use test_support::postgres::Server;
 
 use crate::fixture::{Engine, Fixture};
@@ -148,6 +148,25 @@ async fn the_lock_is_reacquired_after_a_crash_of_the_server() {
     }
     assert!(fixture.store.ready(Duration::from_secs(30)).await);
     drop(lock);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_version_of_a_schema_is_read_without_a_change() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("causerie.db");
+    std::fs::write(&file, "").expect("an empty database");
+    let server = Server::own();
+    let url = server.new_database();
+    for url in [None, Some(url.as_str())] {
+        for found in [0, 0] {
+            assert_eq!(Store::schema(&file, url).expect("it is read").found, found, "{url:?}");
+        }
+        let store = url.map_or_else(|| Store::open(&file), Store::connect).expect("it is migrated");
+        let SchemaVersion { found, known } = Store::schema(&file, url).expect("it is read");
+        assert!(found == known && known > 0, "{url:?}");
+        store.close().await;
+    }
+    assert!(Store::schema(&folder.path().join("none.db"), None).is_err(), "none is created");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
