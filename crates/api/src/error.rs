@@ -49,7 +49,7 @@ impl Code {
     ];
 
     /// Every code, in the order of the schema.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::UseCase(PublicCode::BadRequest),
         Self::UseCase(PublicCode::UnknownModel),
         Self::UseCase(PublicCode::UnknownSetting),
@@ -73,6 +73,7 @@ impl Code {
         Self::UseCase(PublicCode::ModelUnavailable),
         Self::UseCase(PublicCode::IdempotencyMismatch),
         Self::UseCase(PublicCode::AlreadyExists),
+        Self::UseCase(PublicCode::AmbiguousPath),
         Self::UseCase(PublicCode::NotEmpty),
         Self::UseCase(PublicCode::TooManyEntries),
         Self::UseCase(PublicCode::QuotaExceeded),

@@ -116,7 +116,7 @@ pub(crate) async fn send(
     method: &Method,
     headers: &HeaderMap,
 ) -> ApiResult<Response> {
-    let path = asked(url_path, FILES)?;
+    let path = asked(url_path, FILES);
     let file = Box::pin(files.of(principal)?.open_file(&path)).await?;
     let response = match http_common::download_response(&file, method, headers) {
         Ok(mut response) => {
@@ -156,7 +156,8 @@ pub(crate) struct Deletion {
 operation! {
     /// Delete a file or a folder
     ///
-    /// Deleting a link deletes the link, wherever it leads. With a temporary file goes its own folder.
+    /// Deleting a link deletes the link, wherever it leads. With a temporary file goes its own folder. Where the path as it is
+    /// written and the decoded one both exist, nothing is deleted.
     delete_file = delete "/api/v1/files/{path}" as "deleteFile" => delete;
     routes: ["/api/v1/files/{*path}", "/api/v1/files/"];
     needs: &[Permission::Files];
@@ -178,7 +179,7 @@ pub(crate) async fn delete(
             ApiError::bad_request(format!("recursive is neither true nor false: {}", Excerpt(text)))
         })?,
     };
-    files.of(&principal)?.delete(&asked(uri.path(), FILES)?, recursive).await?;
+    files.of(&principal)?.delete(&asked(uri.path(), FILES), recursive).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -225,7 +226,7 @@ pub(crate) async fn list(
 ) -> ApiResult<Response> {
     // A folder may have very many entries. Their JSON is charged to the account once it exists.
     let _place = budgets.made.enter(Holder::Account(principal.account())).await;
-    let listing = files.of(&principal)?.list(&asked(uri.path(), FOLDERS)?).await?;
+    let listing = files.of(&principal)?.list(&asked(uri.path(), FOLDERS)).await?;
     let indexing = files.indexing(&principal, &listing.path).await?;
     let listing = Listing::of(listing, &indexing);
     Ok(json_body(serde_json::to_vec(&listing).map_err(ApiError::internal)?))
@@ -249,16 +250,15 @@ pub(crate) async fn create_folder(
     Extension(principal): Extension<Principal>,
     OriginalUri(uri): OriginalUri,
 ) -> ApiResult<(StatusCode, Json<CreatedFolder>)> {
-    let path = files.of(&principal)?.create_folder(&asked(uri.path(), FOLDERS)?).await?;
+    let path = files.of(&principal)?.create_folder(&asked(uri.path(), FOLDERS)).await?;
     let path = path.to_string();
     let name = path.rsplit('/').next().unwrap_or_default().to_owned();
     Ok((StatusCode::CREATED, Json(CreatedFolder { name, path })))
 }
 
 /// Returns the workspace path in a URL, as it was sent.
-fn asked(url_path: &str, prefix: &str) -> ApiResult<AskedPath> {
-    let raw = url_path.strip_prefix(prefix).unwrap_or_default();
-    AskedPath::from_url(raw).map_err(|error| workspace::WorkspaceError::from(error).into())
+fn asked(url_path: &str, prefix: &str) -> AskedPath {
+    AskedPath::from_url(url_path.strip_prefix(prefix).unwrap_or_default())
 }
 
 impl From<UploadError> for ApiError {

@@ -80,6 +80,7 @@ pub(crate) fn text(texts: Texts, error: &UseCaseError) -> String {
         | PublicCode::OutsideWorkspace
         | PublicCode::IdempotencyMismatch
         | PublicCode::AlreadyExists
+        | PublicCode::AmbiguousPath
         | PublicCode::NotEmpty
         | PublicCode::TooManyEntries
         | PublicCode::QuotaExceeded => texts.with("error-invalid", "reason", error.to_string()),

@@ -77,7 +77,7 @@ pub(crate) async fn show(
 ) -> Result<Response, Response> {
     let failed = |error: WorkspaceError| user.failed(error);
     let raw = uri.path().strip_prefix(paths::FILES).unwrap_or_default();
-    let path = AskedPath::from_url(raw).map_err(|error| failed(error.into()))?;
+    let path = AskedPath::from_url(raw);
     let workspace = pages.files.of(&user.signed_in.principal).map_err(|error| user.failed(error))?;
     match Box::pin(workspace.open_file(&path)).await {
         Ok(file) if shown.view.is_some() => {

@@ -112,6 +112,8 @@ public_codes! {
     IdempotencyMismatch = "IDEMPOTENCY_MISMATCH": Conflict,
     /// The path is taken.
     AlreadyExists = "ALREADY_EXISTS": Conflict,
+    /// Two entries can be meant by the path of a deletion.
+    AmbiguousPath = "AMBIGUOUS_PATH": Conflict,
     /// The folder is not empty.
     NotEmpty = "NOT_EMPTY": Conflict,
     /// The folder has more entries than can be listed.
@@ -276,6 +278,7 @@ impl From<WorkspaceError> for UseCaseError {
             WorkspaceError::IsFolder => PublicCode::IsFolder,
             WorkspaceError::NotAFolder => PublicCode::NotAFolder,
             WorkspaceError::AlreadyExists => PublicCode::AlreadyExists,
+            WorkspaceError::AmbiguousPath => PublicCode::AmbiguousPath,
             WorkspaceError::NotEmpty => PublicCode::NotEmpty,
             WorkspaceError::TooManyEntries(_) => PublicCode::TooManyEntries,
             WorkspaceError::QuotaExceeded => PublicCode::QuotaExceeded,

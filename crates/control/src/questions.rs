@@ -479,12 +479,10 @@ impl Questions {
             if path.is_empty() {
                 return Err(AskError::NoSuchAttachment(String::new()));
             }
-            let failed = |error| AskError::Attachment { path: path.clone(), error };
-            let asked = AskedPath::from_text(path).map_err(|error| failed(error.into()))?;
-            match workspace.find(&asked).await {
+            match workspace.find(&AskedPath::from_text(path)).await {
                 Ok(found) => attachments.push(found.path.to_string()),
                 Err(WorkspaceError::NotFound) => return Err(AskError::NoSuchAttachment(path.clone())),
-                Err(error) => return Err(failed(error)),
+                Err(error) => return Err(AskError::Attachment { path: path.clone(), error }),
             }
         }
         Ok(attachments)

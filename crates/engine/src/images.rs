@@ -124,7 +124,7 @@ fn newest(transcript: &[Item]) -> impl Iterator<Item = &ImageRef> {
 
 /// Returns an image if its file has not changed since it entered the exchange.
 async fn read(workspace: &Workspace, of: &ImageRef) -> Option<Image> {
-    let file = workspace.open_file(&AskedPath::from_text(&of.path).ok()?).await.ok()?;
+    let file = workspace.open_file(&AskedPath::from_text(&of.path)).await.ok()?;
     if file.size > IMAGE_MAX_BYTES as u64 {
         return None;
     }

@@ -354,7 +354,7 @@ impl WebCall {
 
     async fn store(&self, document: Document) -> Result<String, WorkspaceError> {
         let workspace = self.workspaces.of(self.account);
-        let folder = AskedPath::from_text(FOLDER).map_err(WorkspaceError::from)?;
+        let folder = AskedPath::from_text(FOLDER);
         match workspace.create_folder(&folder).await {
             Ok(_) | Err(WorkspaceError::AlreadyExists) => {}
             Err(error) => return Err(error),

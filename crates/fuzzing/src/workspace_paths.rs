@@ -28,9 +28,9 @@ pub fn try_input(data: &[u8]) {
             assert_clean(path);
             assert_eq!(WorkspacePath::parse(path.as_bytes()).as_ref(), Ok(path), "read again");
             let leads_back = |asked: AskedPath| asked.candidates().any(|candidate| candidate == path);
-            assert!(AskedPath::from_text(&path.to_string()).is_ok_and(leads_back), "as it is shown: {path}");
+            assert!(leads_back(AskedPath::from_text(&path.to_string())), "as it is shown: {path}");
             let encoded: String = path.as_bytes().iter().map(|byte| format!("%{byte:02X}")).collect();
-            assert!(AskedPath::from_url(&encoded).is_ok_and(leads_back), "encoded: {path}");
+            assert!(leads_back(AskedPath::from_url(&encoded)), "encoded: {path}");
         }
         Err(PathError::Outside) => assert!(climbs(data)),
         Err(PathError::Nul) => assert!(data.contains(&0)),
@@ -106,7 +106,7 @@ impl Host {
     /// Asserts that only the file inside is ever opened.
     fn assert_inside(&self, data: &[u8]) {
         let Ok(text) = std::str::from_utf8(data) else { return };
-        for asked in [AskedPath::from_url(text), AskedPath::from_text(text)].into_iter().flatten() {
+        for asked in [AskedPath::from_url(text), AskedPath::from_text(text)] {
             asked.candidates().for_each(assert_clean);
             if let Ok(file) = self.runtime.block_on(self.workspace.open_file(&asked)) {
                 assert_eq!(file.size, INSIDE, "{text:?} leads out");

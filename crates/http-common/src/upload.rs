@@ -254,7 +254,7 @@ pub(crate) async fn checked_destination(
     if text.is_empty() {
         return Ok(None);
     }
-    let asked = AskedPath::from_text(text).map_err(WorkspaceError::from)?;
+    let asked = AskedPath::from_text(text);
     let found = workspace.find(&asked).await?;
     if found.kind == EntryKind::Folder { Ok(Some(asked)) } else { Err(WorkspaceError::NotAFolder.into()) }
 }

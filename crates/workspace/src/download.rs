@@ -68,22 +68,16 @@ impl Workspace {
     /// of the file system.
     pub async fn open_file(&self, asked: &AskedPath) -> Result<OpenFile, WorkspaceError> {
         // The blocking lookup meets and reports all other errors again.
-        let preferred = asked.preferred();
-        if let Ok(file) = self.open_at_hand(preferred, FILE_FLAGS)
-            && let Ok(file) = OpenFile::new(file, preferred)
+        if let Some(first) = asked.candidates().next()
+            && let Ok(file) = self.open_at_hand(first, FILE_FLAGS)
+            && let Ok(file) = OpenFile::new(file, first)
         {
             return Ok(file);
         }
         let (workspace, asked) = (self.clone(), asked.clone());
         let found = off_thread(move || {
             let home = workspace.home()?;
-            for path in asked.candidates() {
-                match open(&home, path) {
-                    Err(WorkspaceError::NotFound) => {}
-                    found => return found,
-                }
-            }
-            Err(WorkspaceError::NotFound)
+            asked.first_found(|path| open(&home, path))
         });
         match found.await? {
             Found::Open(file) => Ok(file),

@@ -33,6 +33,12 @@ pub enum WorkspaceError {
     /// A folder cannot be created or replaced because something exists (409).
     #[error("the path is taken already")]
     AlreadyExists,
+    /// The path of a deletion is that of one entry as written, and that of another decoded (409).
+    #[error(
+        "two entries can be meant by the path, one as it is written and one decoded; percent-encode every byte of the one that is \
+         meant"
+    )]
+    AmbiguousPath,
     /// A folder to be deleted is not empty (409).
     #[error("the folder is not empty")]
     NotEmpty,

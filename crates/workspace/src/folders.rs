@@ -36,16 +36,17 @@ enum Extent {
 }
 
 impl Workspace {
-    /// Creates a folder; its parent must exist. Uses only the preferred candidate path.
+    /// Creates a folder; its parent must exist. Its path is what the requested one means by its rule.
     ///
     /// # Errors
     /// [`WorkspaceError::AlreadyExists`], [`WorkspaceError::NotFound`] for the parent, [`WorkspaceError::Outside`],
     /// [`WorkspaceError::InvalidName`], [`WorkspaceError::QuotaExceeded`], and errors of the file system.
     pub async fn create_folder(&self, asked: &AskedPath) -> Result<WorkspacePath, WorkspaceError> {
+        let path = asked.meant()?.clone();
         self.usage().await?;
         let mut room = ReservedSpace::new(self.books.clone());
         self.take(&mut room, Usage { bytes: 0, files: 1 }).await?;
-        let (workspace, path) = (self.clone(), asked.preferred().clone());
+        let workspace = self.clone();
         off_thread(move || {
             create(&workspace.home()?, &path)?;
             room.used(Usage::default());
@@ -59,8 +60,8 @@ impl Workspace {
     /// that has started continues when this future is dropped.
     ///
     /// # Errors
-    /// [`WorkspaceError::NotFound`], [`WorkspaceError::NotEmpty`], [`WorkspaceError::HomeFolder`],
-    /// [`WorkspaceError::Outside`], [`WorkspaceError::Denied`], and errors of the file system.
+    /// [`WorkspaceError::NotFound`], [`WorkspaceError::AmbiguousPath`], [`WorkspaceError::NotEmpty`],
+    /// [`WorkspaceError::HomeFolder`], [`WorkspaceError::Outside`], [`WorkspaceError::Denied`], and errors of the file system.
     pub async fn delete(&self, asked: &AskedPath, recursive: bool) -> Result<(), WorkspaceError> {
         self.delete_extent(asked, if recursive { Extent::Tree } else { Extent::Entry }).await
     }
@@ -77,19 +78,12 @@ impl Workspace {
         let (workspace, asked) = (self.clone(), asked.clone());
         off_thread(move || {
             let home = workspace.home()?;
-            for path in asked.candidates() {
-                match delete(&home, path, extent) {
-                    Err(WorkspaceError::NotFound) => {}
-                    done => {
-                        match &done {
-                            Ok(Some(usage)) => workspace.books.removed(*usage),
-                            Ok(None) | Err(_) => workspace.books.forget(),
-                        }
-                        return done.map(drop);
-                    }
-                }
+            let deleted = delete(&home, only_found(&home, &asked)?, extent);
+            match &deleted {
+                Ok(Some(usage)) => workspace.books.removed(*usage),
+                Ok(None) | Err(_) => workspace.books.forget(),
             }
-            Err(WorkspaceError::NotFound)
+            deleted.map(drop)
         })
         .await
     }
@@ -136,6 +130,24 @@ fn create(home: &Home, path: &WorkspacePath) -> Result<(), WorkspaceError> {
     }
     home.adopt_folder(parent.as_fd(), name)?;
     Ok(fs::fsync(&parent)?)
+}
+
+/// Returns the candidate that exists, or whose look-up fails otherwise; an error if that is not exactly one.
+fn only_found<'path>(home: &Home, asked: &'path AskedPath) -> Result<&'path WorkspacePath, WorkspaceError> {
+    let is_there = |path: &&WorkspacePath| !matches!(look_up(home, path), Err(WorkspaceError::NotFound));
+    let mut found = asked.candidates().filter(is_there);
+    let path = found.next().ok_or_else(|| asked.not_found())?;
+    match found.next() {
+        Some(_) => Err(WorkspaceError::AmbiguousPath),
+        None => Ok(path),
+    }
+}
+
+fn look_up(home: &Home, path: &WorkspacePath) -> Result<(), WorkspaceError> {
+    if let Some((folder, name)) = path.split() {
+        entry_stat(home.open_beneath(&folder, FOLDER_FLAGS)?.as_fd(), name)?;
+    }
+    Ok(())
 }
 
 /// Deletes an entry and returns the freed space if it is known.

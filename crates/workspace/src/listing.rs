@@ -72,13 +72,7 @@ impl Workspace {
         let (workspace, asked) = (self.clone(), asked.clone());
         off_thread(move || {
             let home = workspace.home()?;
-            for path in asked.candidates() {
-                match list(&home, path, ENTRIES_MAX) {
-                    Err(WorkspaceError::NotFound) => {}
-                    done => return done,
-                }
-            }
-            Err(WorkspaceError::NotFound)
+            asked.first_found(|path| list(&home, path, ENTRIES_MAX))
         })
         .await
     }
@@ -91,16 +85,10 @@ impl Workspace {
         let (workspace, asked) = (self.clone(), asked.clone());
         off_thread(move || {
             let home = workspace.home()?;
-            for path in asked.candidates() {
-                match home.open_beneath(path, OFlags::PATH).map_err(Into::into) {
-                    Err(WorkspaceError::NotFound) => {}
-                    opened => {
-                        let (kind, size) = kind_and_size(&fstat(opened?)?);
-                        return Ok(Found { path: path.clone(), kind, size });
-                    }
-                }
-            }
-            Err(WorkspaceError::NotFound)
+            asked.first_found(|path| {
+                let (kind, size) = kind_and_size(&fstat(home.open_beneath(path, OFlags::PATH)?)?);
+                Ok(Found { path: path.clone(), kind, size })
+            })
         })
         .await
     }

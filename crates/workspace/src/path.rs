@@ -6,6 +6,8 @@ use std::fmt;
 
 use percent_encoding::percent_decode;
 
+use crate::error::WorkspaceError;
+
 /// The kernel's limit of a path, without its closing NUL.
 pub const PATH_MAX_BYTES: usize = 4095;
 
@@ -166,66 +168,108 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
     text
 }
 
-/// A requested path, which may mean one of several candidates: the existing one counts.
+/// A requested path, which can be read in several ways: as the entry that exists.
 ///
-/// Readers try the preferred path first, and the others if it does not exist. Writers use only the preferred path.
+/// Readers take the first candidate that exists. Creation takes what the path means by its rule, and deletion refuses a path
+/// of which two candidates exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskedPath {
-    preferred: WorkspacePath,
-    others: Vec<WorkspacePath>,
+    /// The path by the rule of its constructor.
+    meant: Result<WorkspacePath, PathError>,
+    candidates: Vec<WorkspacePath>,
 }
 
 impl AskedPath {
-    /// Parses the raw, undecoded text of a URL after `/api/v1/files` or `/api/v1/directories`. Prefers the text decoded
-    /// once, then verbatim; an invalid `%` is literal. Listings show a path that is not UTF-8 percent-encoded, and a
-    /// client encodes it again: so the last candidate is decoded twice, if that is not UTF-8.
-    ///
-    /// # Errors
-    /// [`PathError`] of the text decoded once, unless it is too long and must be decoded twice.
-    pub fn from_url(raw: &str) -> Result<Self, PathError> {
-        let once = decoded(raw.as_bytes());
-        let twice = Some(decoded(&once)).filter(|twice| str::from_utf8(twice).is_err());
-        let twice = twice.and_then(|twice| WorkspacePath::parse(twice).ok());
-        match (WorkspacePath::parse(once), twice) {
-            (Err(PathError::TooLong), Some(twice)) => Ok(twice.into()),
-            (preferred, twice) => Ok(Self::new(preferred?, [WorkspacePath::parse(raw).ok(), twice])),
-        }
-    }
-
-    /// Parses a field of a body (`destination`, `filePaths`). Prefers the verbatim text, then decoded, because listings
-    /// show names percent-encoded that are not UTF-8. A text that is too long verbatim must be decoded.
-    ///
-    /// # Errors
-    /// [`PathError`] of the verbatim text.
-    pub fn from_text(text: &str) -> Result<Self, PathError> {
-        let otherwise = WorkspacePath::parse(decoded(text.as_bytes()));
-        match WorkspacePath::parse(text) {
-            Err(PathError::TooLong) => otherwise.map(Self::from),
-            written => Ok(Self::new(written?, [otherwise.ok()])),
-        }
-    }
-
-    /// Returns the first candidate, which is the only one for writers.
+    /// Parses the raw, undecoded text of a URL after `/api/v1/files` or `/api/v1/directories`. It means the text decoded
+    /// once; an invalid `%` is literal. The next candidate is the text as written, which comes first where decoding makes `..`
+    /// or `.` of a name. Listings show a path that is not UTF-8 percent-encoded, and a client encodes it again: so the last
+    /// candidate is decoded twice, if that is not UTF-8.
     #[must_use]
-    pub fn preferred(&self) -> &WorkspacePath {
-        &self.preferred
+    pub fn from_url(raw: &str) -> Self {
+        let once = decoded(raw.as_bytes());
+        let meant = WorkspacePath::parse(&once);
+        let (plain, written) = (meant.clone().ok(), WorkspacePath::parse(raw).ok());
+        let twice = non_utf8(decoded(&once));
+        match (meant, twice) {
+            (Err(PathError::TooLong), Some(twice)) => twice.into(),
+            (meant, twice) if dots(&once) > dots(raw.as_bytes()) => Self::new(meant, [written, plain, twice]),
+            (meant, twice) => Self::new(meant, [plain, written, twice]),
+        }
     }
 
-    /// Returns the candidates in order.
+    /// Parses a field of a body (`destination`, `filePaths`). It means the text as written. The other candidate is the text
+    /// decoded once, if that is not UTF-8, because listings show such names percent-encoded. A text that is too long as
+    /// written must be decoded.
+    #[must_use]
+    pub fn from_text(text: &str) -> Self {
+        let meant = WorkspacePath::parse(text);
+        let once = non_utf8(decoded(text.as_bytes()));
+        match (meant, once) {
+            (Err(PathError::TooLong), Some(once)) => once.into(),
+            (meant, once) => Self::new(meant.clone(), [meant.ok(), once]),
+        }
+    }
+
+    /// Returns what the path means by its rule, the only one for creation.
+    ///
+    /// # Errors
+    /// [`PathError`].
+    pub fn meant(&self) -> Result<&WorkspacePath, PathError> {
+        self.meant.as_ref().map_err(|error| *error)
+    }
+
+    /// Returns the candidates in the order in which readers try them.
     pub fn candidates(&self) -> impl Iterator<Item = &WorkspacePath> {
-        std::iter::once(&self.preferred).chain(&self.others)
+        self.candidates.iter()
     }
 
-    fn new(preferred: WorkspacePath, others: impl IntoIterator<Item = Option<WorkspacePath>>) -> Self {
-        let others = others.into_iter().flatten().filter(|other| *other != preferred).collect();
-        Self { preferred, others }
+    /// Returns what `open` finds at the first candidate that exists.
+    pub(crate) fn first_found<T>(
+        &self,
+        mut open: impl FnMut(&WorkspacePath) -> Result<T, WorkspaceError>,
+    ) -> Result<T, WorkspaceError> {
+        for path in &self.candidates {
+            match open(path) {
+                Err(WorkspaceError::NotFound) => {}
+                done => return done,
+            }
+        }
+        Err(self.not_found())
+    }
+
+    /// Returns the error if no candidate exists.
+    pub(crate) fn not_found(&self) -> WorkspaceError {
+        self.meant().err().map_or(WorkspaceError::NotFound, WorkspaceError::from)
+    }
+
+    fn new(
+        meant: Result<WorkspacePath, PathError>,
+        candidates: impl IntoIterator<Item = Option<WorkspacePath>>,
+    ) -> Self {
+        let mut distinct = Vec::new();
+        for candidate in candidates.into_iter().flatten() {
+            if !distinct.contains(&candidate) {
+                distinct.push(candidate);
+            }
+        }
+        Self { meant, candidates: distinct }
     }
 }
 
 impl From<WorkspacePath> for AskedPath {
-    fn from(preferred: WorkspacePath) -> Self {
-        Self { preferred, others: Vec::new() }
+    fn from(path: WorkspacePath) -> Self {
+        Self { meant: Ok(path.clone()), candidates: vec![path] }
     }
+}
+
+/// Returns the path if it is valid and not UTF-8.
+fn non_utf8(path: Vec<u8>) -> Option<WorkspacePath> {
+    Some(path).filter(|path| str::from_utf8(path).is_err()).and_then(|path| WorkspacePath::parse(path).ok())
+}
+
+/// Returns the number of components that are `.` or `..`.
+fn dots(path: &[u8]) -> usize {
+    path.split(|byte| *byte == b'/').filter(|component| matches!(*component, b"." | b"..")).count()
 }
 
 fn decoded(text: &[u8]) -> Vec<u8> {
@@ -339,9 +383,9 @@ mod tests {
         for text in ["..", "/../etc/passwd", "a/../../a", "nothing/here/../../../x"] {
             assert_eq!(parsed(text), Err(PathError::Outside));
         }
-        assert_eq!(AskedPath::from_url("/%2e%2e/x"), Err(PathError::Outside));
-        assert_eq!(AskedPath::from_url("/..%2fx"), Err(PathError::Outside));
-        assert_eq!(AskedPath::from_url("/a%00b"), Err(PathError::Nul));
+        assert_eq!(AskedPath::from_url("/%2e%2e/x").meant(), Err(PathError::Outside));
+        assert_eq!(AskedPath::from_url("/..%2fx").meant(), Err(PathError::Outside));
+        assert_eq!(AskedPath::from_url("/a%00b").meant(), Err(PathError::Nul));
         assert_eq!(parsed(&"a/".repeat(3000)), Err(PathError::TooLong));
     }
 
@@ -360,7 +404,7 @@ mod tests {
     #[test]
     fn a_url_is_decoded_once() {
         let tried = |raw: &str| -> Vec<String> {
-            AskedPath::from_url(raw).unwrap().candidates().map(ToString::to_string).collect()
+            AskedPath::from_url(raw).candidates().map(ToString::to_string).collect()
         };
         assert_eq!(tried("/a%20b"), ["/a b", "/a%20b"]);
         assert_eq!(tried("/a%2520b"), ["/a%20b", "/a%2520b"]);
@@ -368,6 +412,15 @@ mod tests {
         assert_eq!(tried("/5%zz"), ["/5%zz"]);
         assert_eq!(tried("/p\u{159}\u{ed}loha"), ["/p\u{159}\u{ed}loha"]);
         assert_eq!(tried("/a%2Fb/../../c"), ["/c"]);
+        assert_eq!(tried("/a/%2e%2e"), ["/a/%2e%2e", "/"]);
+        assert_eq!(tried("/%2e%2e/x"), ["/%2e%2e/x"]);
+    }
+
+    #[test]
+    fn a_text_is_decoded_only_to_a_name_that_listings_show_encoded() {
+        let tried = |text: &str| AskedPath::from_text(text).candidates().cloned().collect::<Vec<_>>();
+        assert_eq!(tried("/a%20b"), [WorkspacePath::parse("/a%20b").unwrap()]);
+        assert_eq!(tried("/a%FF").last(), Some(&WorkspacePath::parse(b"/a\xff").unwrap()));
     }
 
     #[test]
@@ -378,10 +431,10 @@ mod tests {
         let longer = WorkspacePath::parse([b'/', 0xff].repeat(1500)).unwrap();
         assert!(longer.to_string().len() > PATH_MAX_BYTES);
         for path in [path, longer] {
-            let asked = AskedPath::from_text(&path.to_string()).unwrap();
+            let asked = AskedPath::from_text(&path.to_string());
             assert!(asked.candidates().any(|candidate| *candidate == path));
         }
-        assert_eq!(AskedPath::from_text(&"a/".repeat(3000)), Err(PathError::TooLong));
+        assert_eq!(AskedPath::from_text(&"a/".repeat(3000)).meant(), Err(PathError::TooLong));
     }
 
     #[test]
@@ -391,13 +444,13 @@ mod tests {
         let encoded =
             percent_encoding::utf8_percent_encode(&shown, percent_encoding::NON_ALPHANUMERIC).to_string();
         for raw in [shown, encoded] {
-            let asked = AskedPath::from_url(&raw).unwrap();
+            let asked = AskedPath::from_url(&raw);
             assert!(asked.candidates().any(|candidate| *candidate == path), "{raw}");
         }
         let long = WorkspacePath::parse([b'/', 0xff].repeat(1_100)).unwrap().to_string();
         let encoded = long.replace('%', "%25");
-        assert!(AskedPath::from_url(&encoded).unwrap().candidates().any(|path| path.to_string() == long));
-        assert_eq!(AskedPath::from_url("/%252e%252e%25ff/%252e%252e/%252e%252e/x").map(|_| ()), Ok(()));
+        assert!(AskedPath::from_url(&encoded).candidates().any(|path| path.to_string() == long));
+        assert!(AskedPath::from_url("/%252e%252e%25ff/%252e%252e/%252e%252e/x").meant().is_ok());
     }
 
     #[test]
@@ -458,9 +511,7 @@ mod tests {
             if let Ok(path) = WorkspacePath::parse(&bytes) {
                 let shown = path.to_string();
                 for asked in [AskedPath::from_url(&shown), AskedPath::from_text(&shown)] {
-                    let found = asked.is_ok_and(|asked| asked.candidates().any(|tried| *tried == path));
-                    // Decoding a name such as `%2e%2e` may lead upwards; then the client has to encode it.
-                    prop_assert!(found || shown.contains('%') && str::from_utf8(&bytes).is_ok());
+                    prop_assert!(asked.candidates().any(|tried| *tried == path));
                 }
             }
         }

@@ -103,7 +103,7 @@ impl Workspace {
             return Err(WorkspaceError::Empty);
         }
         if let Some(folder) = &announced.folder {
-            self.find(&AskedPath::from_text(folder)?).await?;
+            self.find(&AskedPath::from_text(folder)).await?;
         }
         let (workspace, wanted) = (self.clone(), announced.clone());
         if let Some(found) = off_thread(move || workspace.same_unfinished(&wanted)).await? {
@@ -403,7 +403,7 @@ impl UnfinishedUpload {
     fn place(&self, content: File) -> Result<Uploaded, WorkspaceError> {
         let destination = match &self.announced.folder {
             None => Destination::Uploads,
-            Some(folder) => Destination::Folder(AskedPath::from_text(folder)?),
+            Some(folder) => Destination::Folder(AskedPath::from_text(folder)),
         };
         let home = self.workspace.home()?;
         home.adopt(content.as_fd(), FILE_MODE)?;

@@ -335,13 +335,7 @@ fn uploads(home: &Home) -> Result<OwnedFd, WorkspaceError> {
 }
 
 fn existing(home: &Home, asked: &AskedPath) -> Result<(WorkspacePath, OwnedFd), WorkspaceError> {
-    for path in asked.candidates() {
-        match home.open_folder(path) {
-            Err(WorkspaceError::NotFound) => {}
-            done => return Ok((path.clone(), done?)),
-        }
-    }
-    Err(WorkspaceError::NotFound)
+    asked.first_found(|path| Ok((path.clone(), home.open_folder(path)?)))
 }
 
 /// Checks that the disk keeps its minimum of free space when `bytes` more are written to the file.

@@ -62,7 +62,7 @@ refusals! {
     /// Downloading a file.
     Download: KeyScope, BadRequest, IsFolder, OutsideWorkspace, Forbidden, NotFound, RangeNotSatisfiable;
     /// Deleting a file or folder.
-    DeleteFile: KeyScope, BadRequest, OutsideWorkspace, Forbidden, NotFound, NotEmpty;
+    DeleteFile: KeyScope, BadRequest, OutsideWorkspace, Forbidden, NotFound, AmbiguousPath, NotEmpty;
     /// Listing a folder.
     ListFolder: KeyScope, BadRequest, NotAFolder, OutsideWorkspace, Forbidden, NotFound, TooManyEntries;
     /// Listing the home folder.
@@ -238,6 +238,11 @@ const fn use_case_meaning(code: PublicCode) -> (&'static str, &'static str) {
             "the idempotency key was used with another body",
         ),
         PublicCode::AlreadyExists => ("something is there already", "the path is taken already"),
+        PublicCode::AmbiguousPath => (
+            "two entries can be meant by the path: one as it is written, one decoded",
+            "two entries can be meant by the path, one as it is written and one decoded; percent-encode every byte of the one that \
+             is meant",
+        ),
         PublicCode::NotEmpty => ("the folder is not empty", "the folder is not empty"),
         PublicCode::TooManyEntries => {
             ("the folder has more entries than can be listed", "the folder has more than 100000 entries")

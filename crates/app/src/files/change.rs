@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Json, Redirect, Response};
 use control::UseCaseError;
 use http_common::UploadError;
 use serde::{Deserialize, Serialize};
-use workspace::{AskedPath, FileName, NameError, Uploaded, Workspace, WorkspaceError};
+use workspace::{AskedPath, FileName, NameError, Uploaded, Workspace, WorkspaceError, WorkspacePath};
 
 use super::FilePages;
 use super::folder::{RefusedFolder, folder_href};
@@ -168,8 +168,7 @@ pub(crate) async fn create_folder(
         Ok(path) if accepts_json(&headers) => Ok((StatusCode::CREATED, Json(Made { path })).into_response()),
         Ok(path) => Ok(Redirect::to(&folder_href(&path)).into_response()),
         Err(error) => {
-            let folder = AskedPath::from_text(&new.folder)
-                .map_err(|error| user.failed(WorkspaceError::from(error)))?;
+            let folder = AskedPath::from_text(&new.folder);
             let (status, reason) = refused(texts, error);
             let refused = RefusedFolder { status, reason, name: new.name };
             pages.folder(&user, &workspace, &folder, 1, Some(refused)).await
@@ -183,7 +182,7 @@ async fn make_folder(workspace: &Workspace, new: &NewFolder) -> Result<String, W
         return Err(NameError::NotAllowed.into());
     }
     let name = FileName::from_upload(name)?;
-    let folder = workspace.find(&AskedPath::from_text(&new.folder)?).await?.path;
+    let folder = workspace.find(&AskedPath::from_text(&new.folder)).await?.path;
     let path = AskedPath::from(folder.in_folder(&name));
     Ok(workspace.create_folder(&path).await?.to_string())
 }
@@ -204,8 +203,7 @@ pub(crate) async fn delete(
     Form(deletion): Form<Deletion>,
 ) -> Result<Response, Response> {
     let workspace = pages.files.of(&user.signed_in.principal).map_err(|error| user.failed(error))?;
-    let asked =
-        AskedPath::from_text(&deletion.path).map_err(|error| user.failed(WorkspaceError::from(error)))?;
+    let asked = AskedPath::from_text(&deletion.path);
     let deleted = if deletion.if_empty.is_none() {
         workspace.delete(&asked, true).await
     } else {
@@ -215,6 +213,6 @@ pub(crate) async fn delete(
         }
     };
     deleted.map_err(|error| user.failed(error))?;
-    let folder = asked.preferred().split().map_or_else(|| "/".to_owned(), |(folder, _)| folder.to_string());
-    Ok(Redirect::to(&folder_href(&folder)).into_response())
+    let folder = asked.meant().ok().and_then(WorkspacePath::split).map(|(folder, _)| folder);
+    Ok(Redirect::to(&folder_href(&folder.unwrap_or(WorkspacePath::home()).to_string())).into_response())
 }

@@ -51,8 +51,7 @@ pub(crate) async fn states(
     let asked = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "file").take(FILES_MAX);
     let (mut known, mut found) = (HashMap::new(), Vec::new());
     for (_, path) in asked {
-        let Ok(path) = AskedPath::from_text(&path) else { continue };
-        let Ok(file) = Box::pin(workspace.open_file(&path)).await else { continue };
+        let Ok(file) = Box::pin(workspace.open_file(&AskedPath::from_text(&path))).await else { continue };
         let folder = file.path.split().map_or_else(|| file.path.clone(), |(folder, _)| folder);
         let text = folder.to_string();
         if !known.contains_key(&text) {

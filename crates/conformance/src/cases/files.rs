@@ -17,6 +17,7 @@ pub(super) const CASES: &[Case] = cases![
     the_folders_in_a_file_name_are_dropped,
     odd_names_survive,
     a_decoded_name_goes_before_the_name_as_written,
+    nothing_is_deleted_by_a_path_of_two_entries,
     paths_that_climb_out_are_forbidden,
     downloads_of_what_is_no_file_are_refused,
     downloads_answer_ranges_conditions_and_head,
@@ -192,6 +193,17 @@ fn a_decoded_name_goes_before_the_name_as_written(api: &Api) {
     path_of(api.upload("a b.txt", b"decoded"));
     assert_eq!(api.download("/uploads/a%20b.txt").expect_status(200).body, b"decoded");
     assert_eq!(api.download("/uploads/a%2520b.txt").expect_status(200).body, b"written");
+}
+
+fn nothing_is_deleted_by_a_path_of_two_entries(api: &Api) {
+    for name in ["a%20b.txt", "a b.txt"] {
+        path_of(api.upload(name, name.as_bytes()));
+    }
+    api.delete_file("/uploads/a%20b.txt").expect_code(409, "AMBIGUOUS_PATH");
+    assert_eq!(names_in(api, "/uploads"), ["a b.txt", "a%20b.txt"]);
+    api.delete_file("/uploads/a%2520b.txt").expect_status(204);
+    api.delete_file("/uploads/a%20b.txt").expect_status(204);
+    assert!(names_in(api, "/uploads").is_empty());
 }
 
 fn paths_that_climb_out_are_forbidden(api: &Api) {

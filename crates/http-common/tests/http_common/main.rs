@@ -42,7 +42,7 @@ impl Host {
 }
 
 fn asked(path: &str) -> AskedPath {
-    AskedPath::from_url(path).unwrap()
+    AskedPath::from_url(path)
 }
 
 async fn bytes(body: Body) -> Vec<u8> {

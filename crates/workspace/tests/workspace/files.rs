@@ -194,7 +194,7 @@ async fn names_that_are_hard_to_say_work_as_they_are_listed() {
         let content = host.read(&shown).await.unwrap();
         assert!(names.contains(&&*content));
         // The path in a body and its encoding in a URL lead to the same file.
-        let found = host.workspace.find(&AskedPath::from_text(&shown).unwrap()).await.unwrap();
+        let found = host.workspace.find(&AskedPath::from_text(&shown)).await.unwrap();
         assert_eq!(found.path, entry.path);
         let encoded: String = entry.path.as_bytes().iter().map(|byte| format!("%{byte:02X}")).collect();
         assert_eq!(host.read(&encoded).await.unwrap(), content);

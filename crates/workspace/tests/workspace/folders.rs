@@ -3,7 +3,7 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use domain::id::AccountId;
-use workspace::{Quota, WorkspaceError, Workspaces};
+use workspace::{AskedPath, Quota, WorkspaceError, Workspaces};
 
 use crate::{Host, asked, chunks};
 
@@ -47,6 +47,44 @@ async fn only_recursive_deletes_what_is_not_empty() {
     let home = host.workspace.delete(&asked("/x/.."), true).await;
     assert!(matches!(home, Err(WorkspaceError::HomeFolder)), "{home:?}");
     assert_eq!(host.workspace.usage().await.unwrap(), workspace::Usage { bytes: 0, files: 1 });
+}
+
+#[tokio::test]
+async fn nothing_is_deleted_by_a_path_that_two_entries_can_be_meant_by() {
+    let host = Host::new().await;
+    for name in ["a b", "a%20b"] {
+        host.upload("/uploads", name, name).await.unwrap();
+    }
+    let refused = host.workspace.delete(&asked("/uploads/a%20b"), true).await;
+    assert!(matches!(refused, Err(WorkspaceError::AmbiguousPath)), "{refused:?}");
+    assert!(host.at("uploads/a b").exists() && host.at("uploads/a%20b").exists());
+    // Encoded to the last byte, it is the one; encoded once more, the other.
+    host.workspace.delete(&asked("/uploads/%61%20%62"), false).await.unwrap();
+    assert!(!host.at("uploads/a b").exists() && host.at("uploads/a%20b").exists());
+    host.upload("/uploads", "a b", "a b").await.unwrap();
+    host.workspace.delete(&asked("/uploads/a%2520b"), false).await.unwrap();
+    assert!(host.at("uploads/a b").exists() && !host.at("uploads/a%20b").exists());
+    // A field of a body is what it says.
+    let gone = host.workspace.delete(&AskedPath::from_text("/uploads/a%20b"), true).await;
+    assert!(matches!(gone, Err(WorkspaceError::NotFound)), "{gone:?}");
+    host.workspace.delete(&asked("/uploads/a%20b"), false).await.unwrap();
+}
+
+#[tokio::test]
+async fn encoded_dots_are_a_name_where_there_is_one() {
+    let host = Host::new().await;
+    for name in ["%2e%2e", "%2E"] {
+        std::fs::write(host.at("uploads").join(name), name).unwrap();
+        assert_eq!(host.read(&format!("/uploads/{name}")).await.unwrap(), name.as_bytes());
+        let refused = host.workspace.delete(&asked(&format!("/uploads/{name}")), true).await;
+        assert!(matches!(refused, Err(WorkspaceError::AmbiguousPath)), "{refused:?}");
+        host.workspace.delete(&asked(&format!("/uploads/{}", name.replace('%', "%25"))), true).await.unwrap();
+    }
+    std::fs::write(host.at("%2e%2e"), "x").unwrap();
+    assert_eq!(host.read("/%2e%2e").await.unwrap(), b"x");
+    assert!(matches!(host.read("/%2e%2e/x").await, Err(WorkspaceError::Outside)));
+    let refused = host.workspace.create_folder(&asked("/%2e%2e/x")).await;
+    assert!(matches!(refused, Err(WorkspaceError::Outside)), "{refused:?}");
 }
 
 #[tokio::test]

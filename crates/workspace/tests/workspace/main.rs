@@ -73,7 +73,7 @@ impl Host {
 }
 
 fn asked(path: &str) -> AskedPath {
-    AskedPath::from_url(path).unwrap()
+    AskedPath::from_url(path)
 }
 
 fn path(text: &str) -> WorkspacePath {

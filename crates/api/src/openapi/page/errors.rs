@@ -93,6 +93,7 @@ const fn use_case_remedy(code: PublicCode) -> &'static str {
         PublicCode::ModelUnavailable => "ask again later, or name another model of the catalog",
         PublicCode::IdempotencyMismatch => "use a new key for each question",
         PublicCode::AlreadyExists => "choose another name, or delete what is there",
+        PublicCode::AmbiguousPath => "percent-encode every byte of the path that is meant",
         PublicCode::NotEmpty => "delete what is in it, or add `recursive=true`",
         PublicCode::TooManyEntries => "delete or move entries, or use the paths that you know",
         PublicCode::QuotaExceeded => "delete files, or ask the operator for a larger quota",
