@@ -46,6 +46,8 @@ fn decode(
         match decoder.push(piece, &mut ready) {
             Ok(Next::More) => {}
             Ok(Next::End) => return (ready.into(), None),
+            // Another request continues the step.
+            Ok(Next::Pause) => return (ready.into(), Some(StepError::TooLong)),
             Err(error) => return (ready.into(), Some(error)),
         }
     }

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use domain::step::{Item, StepError, StepEvent, StepRequest};
 use futures_util::Stream;
-use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 use crate::client::Response;
 use crate::decoder::Decoder;
 use crate::error;
 use crate::output::Next;
+use crate::pause::Pause;
 use crate::redaction::Redaction;
 
 /// Bounds the silence of a server, before its first byte and between later ones.
@@ -47,15 +48,21 @@ impl Default for Timeouts {
     }
 }
 
-/// Streams the step whose response `opening` requests. Does nothing until the stream is polled.
-pub(crate) fn stream(
-    opening: impl Future<Output = Result<(Response, Decoder), StepError>> + Send + 'static,
+/// Streams the step whose responses `open` requests: the first one, and one for each pause. `decoder` is told whether the
+/// response is a document. Does nothing until the stream is polled.
+pub(crate) fn stream<O: Future<Output = Result<Response, StepError>> + Send + 'static>(
+    open: impl Fn(Pause) -> O + Send + 'static,
+    decoder: impl FnOnce(bool) -> Decoder + Send + 'static,
     timeouts: Timeouts,
     redaction: Redaction,
 ) -> StepStream {
-    let stage = Stage::Opening(Box::pin(begin(opening, timeouts)));
-    Box::pin(Attempt { redaction, timeouts, stage, ready: VecDeque::new() })
+    let stage = Stage::Opening(Box::pin(begin(open(Pause::default()), decoder, timeouts)));
+    let open: Open = Box::new(move |pause| Box::pin(open(pause)));
+    Box::pin(Attempt { open, redaction, timeouts, stage, ready: VecDeque::new() })
 }
+
+type Opening<T> = Pin<Box<dyn Future<Output = Result<T, StepError>> + Send>>;
+type Open = Box<dyn Fn(Pause) -> Opening<Response> + Send>;
 
 /// Collects the identifiers of the calls in a request's transcript.
 pub(crate) fn call_ids(request: &StepRequest) -> HashSet<String> {
@@ -67,6 +74,7 @@ pub(crate) fn call_ids(request: &StepRequest) -> HashSet<String> {
 }
 
 struct Attempt {
+    open: Open,
     redaction: Redaction,
     timeouts: Timeouts,
     stage: Stage,
@@ -74,7 +82,7 @@ struct Attempt {
 }
 
 enum Stage {
-    Opening(Pin<Box<dyn Future<Output = Result<Streaming, StepError>> + Send>>),
+    Opening(Opening<Streaming>),
     Streaming(Box<Streaming>),
     /// Nothing is left but the error, if the attempt failed.
     Ended(Option<StepError>),
@@ -116,6 +124,11 @@ impl Stream for Attempt {
             match progress {
                 Ok(Next::More) => {}
                 Ok(Next::End) => this.stage = Stage::Ended(None),
+                Ok(Next::Pause) => {
+                    if let Stage::Streaming(paused) = std::mem::replace(&mut this.stage, Stage::Ended(None)) {
+                        this.stage = Stage::Opening(Box::pin(resume(*paused, &this.open, this.timeouts)));
+                    }
+                }
                 // Events that were decoded before the error are yielded first.
                 Err(error) => this.stage = Stage::Ended(Some(error)),
             }
@@ -141,15 +154,38 @@ fn next_ready(ready: &mut VecDeque<StepEvent>) -> Option<StepEvent> {
 }
 
 async fn begin(
-    opening: impl Future<Output = Result<(Response, Decoder), StepError>>,
+    opening: impl Future<Output = Result<Response, StepError>>,
+    decoder: impl FnOnce(bool) -> Decoder,
     timeouts: Timeouts,
 ) -> Result<Streaming, StepError> {
     let deadline = Instant::now() + timeouts.step;
-    let opened = timeout(timeouts.stall, opening).await;
-    let (response, decoder) = opened.map_err(|_| error::unavailable("it did not answer in time"))??;
+    let response = opened(opening, deadline.min(Instant::now() + timeouts.stall)).await?;
+    let decoder = decoder(response.is_json());
     let last_read = Instant::now();
     let stall_timer = Box::pin(sleep_until(deadline.min(last_read + timeouts.stall)));
     Ok(Streaming { response, decoder, deadline, last_read, done_since: None, stall_timer })
+}
+
+/// Continues a paused step by another request, within the same deadline.
+fn resume(
+    mut paused: Streaming,
+    open: &Open,
+    timeouts: Timeouts,
+) -> impl Future<Output = Result<Streaming, StepError>> + Send + use<> {
+    let opening = open(paused.decoder.resume());
+    async move {
+        let response = opened(opening, paused.deadline.min(Instant::now() + timeouts.stall)).await?;
+        let last_read = Instant::now();
+        let stall_timer = Box::pin(sleep_until(paused.deadline.min(last_read + timeouts.stall)));
+        Ok(Streaming { response, last_read, stall_timer, ..paused })
+    }
+}
+
+async fn opened(
+    opening: impl Future<Output = Result<Response, StepError>>,
+    until: Instant,
+) -> Result<Response, StepError> {
+    timeout_at(until, opening).await.map_err(|_| error::unavailable("it did not answer in time"))?
 }
 
 impl Streaming {
@@ -172,10 +208,13 @@ impl Streaming {
                 Poll::Pending => return self.poll_stalled(timeouts, ready, context),
             };
             read_bytes += chunk.len();
-            if self.decoder.push(&chunk, ready)? == Next::End {
-                // The end of the body usually arrives with the last frame; reading it frees the connection for reuse.
-                let _end = self.response.poll_chunk(context);
-                return Poll::Ready(Ok(Next::End));
+            match self.decoder.push(&chunk, ready)? {
+                Next::More => {}
+                next @ (Next::Pause | Next::End) => {
+                    // The end of the body usually arrives with the last frame; reading it frees the connection for reuse.
+                    let _end = self.response.poll_chunk(context);
+                    return Poll::Ready(Ok(next));
+                }
             }
         }
         self.last_read = Instant::now();

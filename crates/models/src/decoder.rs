@@ -6,7 +6,9 @@ use domain::step::{StepError, StepEvent};
 
 use crate::format::Format;
 use crate::output::Next;
+use crate::pause::Pause;
 use crate::sse::{Frame, Frames};
+use crate::surrogates::Surrogates;
 use crate::{anthropic, chat_completions, error, gemini, responses};
 
 /// Limits a step's response body.
@@ -48,11 +50,12 @@ impl Fold {
     }
 }
 
-/// Decodes one response, in chunks of any size. Buffers one frame at most, or one document.
+/// Decodes the response to a step, in chunks of any size. Buffers one frame at most, or one document.
 #[derive(Debug)]
 pub struct Decoder {
     frames: Frames,
     fold: Fold,
+    surrogates: Surrogates,
     read_bytes: usize,
     /// The body of a server that does not stream: one JSON document.
     document: Option<Vec<u8>>,
@@ -70,7 +73,7 @@ impl Decoder {
             Format::Gemini => Fold::Gemini(gemini::Fold::new(taken)),
             Format::Responses => Fold::Responses(responses::Fold::new(taken)),
         };
-        Self { frames: Frames::default(), fold, read_bytes: 0, document }
+        Self { frames: Frames::default(), fold, surrogates: Surrogates::default(), read_bytes: 0, document }
     }
 
     /// Returns true when the model is done and only usage and the end marker are missing.
@@ -99,11 +102,21 @@ impl Decoder {
         }
         self.frames.push(bytes);
         while let Some(frame) = self.frames.next().map_err(|error| error::unavailable(error.to_string()))? {
-            if let Next::End = self.fold.frame(&frame, ready)? {
-                return Ok(Next::End);
+            match self.frame(frame, ready)? {
+                Next::More => {}
+                next => return Ok(next),
             }
         }
         Ok(Next::More)
+    }
+
+    /// Takes what a paused step is continued with. The next bytes are those of the response to that.
+    pub(crate) fn resume(&mut self) -> Pause {
+        self.frames = Frames::default();
+        match &mut self.fold {
+            Fold::Anthropic(fold) => fold.resume(&self.surrogates),
+            Fold::ChatCompletions(_) | Fold::Gemini(_) | Fold::Responses(_) => Pause::default(),
+        }
     }
 
     /// Handles the end of the body.
@@ -114,12 +127,13 @@ impl Decoder {
         if let Some(document) = self.document.take() {
             self.fold.document(&document, ready)?;
         }
-        if let Some(frame) = self.frames.rest()
-            && let Next::End = self.fold.frame(&frame, ready)?
-        {
-            return Ok(Next::End);
+        if let Some(frame) = self.frames.rest() {
+            match self.frame(frame, ready)? {
+                Next::More => {}
+                next => return Ok(next),
+            }
         }
-        self.fold.end(ready)
+        self.cut(ready)
     }
 
     /// Handles a broken or silent connection. Finishes the step if the model is done.
@@ -127,7 +141,18 @@ impl Decoder {
     /// # Errors
     /// Fails when the model is not done.
     pub fn cut(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
-        self.fold.end(ready)
+        let from = ready.len();
+        let next = self.fold.end(ready);
+        self.surrogates.join(ready, from);
+        next
+    }
+
+    fn frame(&mut self, mut frame: Frame, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+        self.surrogates.replace(&mut frame.data);
+        let from = ready.len();
+        let next = self.fold.frame(&frame, ready);
+        self.surrogates.join(ready, from);
+        next
     }
 }
 
@@ -138,13 +163,13 @@ mod tests {
     use super::*;
 
     /// Decodes a stream and returns its text, and whether it reports usage.
-    fn decode(format: Format, frames: &[Value]) -> Result<(String, bool), StepError> {
+    fn decode(format: Format, frames: &[impl ToString]) -> Result<(String, bool), StepError> {
         let mut decoder = Decoder::new(format, false, HashSet::new());
         let (mut text, mut finished, mut ready) = (String::new(), None, VecDeque::new());
         let mut next = Next::More;
         for frame in frames {
             if next == Next::More {
-                next = decoder.push(format!("data: {frame}\n\n").as_bytes(), &mut ready)?;
+                next = decoder.push(format!("data: {}\n\n", frame.to_string()).as_bytes(), &mut ready)?;
             }
         }
         if next == Next::More {
@@ -228,6 +253,24 @@ mod tests {
             assert_eq!(decoder.push(stream.as_bytes(), &mut ready), Ok(Next::More), "{format:?}");
             decoder.ended(&mut ready).expect("it was finished");
             assert_eq!(ready.front(), Some(&StepEvent::Text("Hi".to_owned())), "{format:?}");
+        }
+    }
+
+    #[test]
+    fn a_character_is_joined_whose_halves_come_in_two_frames() {
+        for format in Format::ALL {
+            let mut frames = Vec::new();
+            for frame in stream(format, &Value::Null) {
+                let frame = frame.to_string();
+                if frame.contains("\"Hi\"") {
+                    frames.extend(
+                        [r#""H\ud83d""#, r#""\uDE00i\ud83d""#].map(|half| frame.replace("\"Hi\"", half)),
+                    );
+                } else {
+                    frames.push(frame);
+                }
+            }
+            assert_eq!(decode(format, &frames).unwrap().0, "H😀i\u{fffd}", "{format:?}");
         }
     }
 }

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::format::Format;
 use crate::listing::Listing;
+use crate::pause::Pause;
 use crate::{anthropic, chat_completions, gemini, options, responses};
 
 /// The request parameters that a server accepts for one model, learned from its rejections.
@@ -65,17 +66,20 @@ impl Dialect {
         }
     }
 
-    /// Builds the request's body, including the operator's options for the model.
+    /// Builds the request's body, which continues a pause, and adds the operator's options for the model.
     ///
     /// # Errors
     /// Fails when the format cannot express the request.
     pub(crate) fn body(
         self,
         request: &StepRequest,
+        pause: &Pause,
         options: &Map<String, Value>,
     ) -> Result<Vec<u8>, StepError> {
         match self {
-            Self::Anthropic(dialect) => options::body(&anthropic::body(request, dialect)?, options),
+            Self::Anthropic(dialect) => {
+                options::body(&anthropic::body(request, dialect)?.continuing(pause), options)
+            }
             Self::ChatCompletions(dialect) => {
                 options::body(&chat_completions::body(request, dialect)?, options)
             }

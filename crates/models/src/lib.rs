@@ -32,6 +32,7 @@ mod listing;
 mod names;
 mod options;
 mod output;
+mod pause;
 mod probe;
 mod provider;
 pub mod reader;
@@ -40,6 +41,7 @@ mod replay;
 mod responses;
 mod server;
 mod sse;
+mod surrogates;
 mod vendor;
 
 pub use attempt::{STALL_TIMEOUT, STEP_TIMEOUT, StepStream, Timeouts, USAGE_TIMEOUT};

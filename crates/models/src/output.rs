@@ -18,6 +18,8 @@ const CALL_ID_MAX_BYTES: usize = 128;
 pub enum Next {
     /// The stream continues.
     More,
+    /// The vendor paused the step; another request continues it.
+    Pause,
     /// The step is finished.
     End,
 }
@@ -148,6 +150,11 @@ impl Output {
         }
         self.emit(call, ready)?;
         Ok(true)
+    }
+
+    /// Returns true when the step has calls.
+    pub(crate) fn has_calls(&self) -> bool {
+        self.calls > 0
     }
 
     /// Returns true when the step has reached a limit.

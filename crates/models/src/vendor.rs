@@ -24,6 +24,7 @@ use crate::error;
 use crate::format::Format;
 use crate::listing::{Discovered, Listing};
 use crate::options::Options;
+use crate::pause::Pause;
 use crate::probe::Failure;
 use crate::redaction::Redaction;
 use crate::server::{Server, VendorError};
@@ -95,14 +96,15 @@ impl Vendor {
     /// Makes one attempt at a step; see [`crate::Provider::step`].
     #[must_use]
     pub fn step(&self, request: StepRequest) -> StepStream {
-        let vendor = self.clone();
+        let (format, taken) = (self.format, attempt::call_ids(&request));
         let redaction = Redaction::new(self.server.clone(), &request.transcript);
-        let opening = async move {
-            let response = vendor.open(&request).await?;
-            let decoder = Decoder::new(vendor.format, response.is_json(), attempt::call_ids(&request));
-            Ok((response, decoder))
+        let (vendor, request) = (self.clone(), Arc::new(request));
+        let open = move |pause| {
+            let (vendor, request) = (vendor.clone(), request.clone());
+            async move { vendor.open(&request, &pause).await }
         };
-        attempt::stream(opening, self.timeouts, redaction)
+        let decoder = move |is_document| Decoder::new(format, is_document, taken);
+        attempt::stream(open, decoder, self.timeouts, redaction)
     }
 
     /// Returns the server's address. It contains no key.
@@ -198,8 +200,9 @@ impl Vendor {
         error::of_status(status, retry_after, &self.server.redact(&String::from_utf8_lossy(&body)))
     }
 
-    /// Sends the request, in other dialects if the server rejects a parameter, and returns the response.
-    async fn open(&self, request: &StepRequest) -> Result<Response, StepError> {
+    /// Sends the request, continued after a pause, in other dialects if the server rejects a parameter, and returns the
+    /// response.
+    async fn open(&self, request: &StepRequest, pause: &Pause) -> Result<Response, StepError> {
         let mut dialect = self.dialect(&request.model);
         let mut retries = 0;
         let (path, query) = self.format.step_path(&request.model);
@@ -207,7 +210,7 @@ impl Vendor {
             let mut headers = self.headers();
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
             headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
-            let body = dialect.body(request, &self.options.of(&request.model))?;
+            let body = dialect.body(request, pause, &self.options.of(&request.model))?;
             let url = self.server.url(&path, query);
             let sending = self.server.client()?.send(Method::POST, &url, headers, body);
             let response = sending.await.map_err(error::connection)?;

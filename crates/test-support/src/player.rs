@@ -123,6 +123,7 @@ fn act(encoder: &mut dyn VendorStream, action: &Action, pace_ms: u64, ops: &mut 
         Action::Say(text) => words(text, |encoder, word| encoder.say(word), ops),
         Action::Think(text) => words(text, |encoder, word| encoder.think(word), ops),
         Action::ThinkHidden => push(encoder.think_hidden(), ops),
+        Action::Search(query) => push(encoder.search(query), ops),
         Action::Refuse(text) => words(text, |encoder, word| encoder.refuse(word), ops),
         Action::Tokens { count, every_ms, stamp } => {
             for number in 0..*count {

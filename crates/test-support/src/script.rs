@@ -97,6 +97,8 @@ pub enum Action {
         #[serde(default)]
         id: Option<String>,
     },
+    /// Searches the web by the vendor's own tool, whose call must be sent back after a pause; only in Messages.
+    Search(String),
     /// Cites a source for the text since the last citation or the start of the text.
     Cite(Cite),
     /// Waits.

@@ -81,6 +81,10 @@ pub(crate) trait VendorStream: Send {
     fn refuse(&mut self, text: &str) -> Vec<Bytes>;
     /// Encodes adjacent calls.
     fn call(&mut self, calls: &[ToolUse], interleave: bool) -> Vec<Bytes>;
+    /// Encodes a search by the vendor's own tool, if the format has it.
+    fn search(&mut self, _query: &str) -> Vec<Bytes> {
+        Vec::new()
+    }
     /// Encodes a citation of the text since the last one.
     fn cite(&mut self, cite: &Cite) -> Vec<Bytes>;
     /// Prepares a token: returns the frames before it, and its position.

@@ -6,17 +6,23 @@ use domain::citation::{CITED_MAX, Cited};
 use domain::step::{StepError, StepEvent, StopReason, Usage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::cited;
 use crate::error;
 use crate::format::Format;
 use crate::lenient;
 use crate::output::{Next, Output, VendorCall};
+use crate::pause::Pause;
 use crate::sse::Frame;
+use crate::surrogates::Surrogates;
 
 /// Limits how many blocks of a message are open at once; the format has one.
 const OPEN_MAX: usize = 64;
+/// Limits how often a paused step is continued.
+const PAUSES_MAX: usize = 8;
+/// Limits the content that is sent back to continue a step.
+const PAUSED_MAX_BYTES: usize = 8 * 1024 * 1024;
 
 #[derive(Deserialize)]
 struct Event<'a> {
@@ -38,6 +44,14 @@ struct Event<'a> {
 struct Message {
     #[serde(default, deserialize_with = "lenient::or_default")]
     usage: Option<WireUsage>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    container: Option<Container>,
+}
+
+/// The place in which the vendor's own tools run.
+#[derive(Deserialize)]
+struct Container {
+    id: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -56,6 +70,8 @@ struct Delta {
     citation: Value,
     #[serde(deserialize_with = "lenient::or_default")]
     stop_reason: Option<String>,
+    #[serde(deserialize_with = "lenient::or_default")]
+    container: Option<Container>,
 }
 
 /// Counts cover the whole message; a later event replaces the values of an earlier one.
@@ -113,8 +129,11 @@ impl WireUsage {
 /// A block that has not been closed.
 #[derive(Debug)]
 enum Open {
-    /// Text, and the citations that support it.
-    Text(Vec<Value>),
+    /// Text: its start in the whole text, and the citations that support it.
+    Text {
+        start: usize,
+        cited: Vec<Value>,
+    },
     /// The block to be sent back, and the fields that grow with each delta.
     Thinking {
         block: Map<String, Value>,
@@ -123,8 +142,11 @@ enum Open {
     },
     Redacted(String),
     Tool(VendorCall),
-    /// A block of an unknown kind.
-    Other,
+    /// A block of another kind, such as a call of a vendor's own tool, whose input arrives in deltas.
+    Other {
+        json: String,
+        input: String,
+    },
 }
 
 /// The state of a step's stream.
@@ -134,6 +156,12 @@ pub(crate) struct Fold {
     open: HashMap<u64, Open>,
     stop: Option<StopReason>,
     usage: WireUsage,
+    is_paused: bool,
+    /// The usage of the messages that ended with a pause.
+    earlier: Vec<Option<Usage>>,
+    /// What a pause is continued with, and the size of its content.
+    pause: Pause,
+    pause_bytes: usize,
 }
 
 impl Fold {
@@ -162,24 +190,40 @@ impl Fold {
         };
         match event.r#type.as_str() {
             "message_start" => {
-                self.usage.take_over(event.message.and_then(|message| message.usage).unwrap_or_default());
+                let message = event.message.unwrap_or(Message { usage: None, container: None });
+                self.usage.take_over(message.usage.unwrap_or_default());
+                self.take_container(message.container);
             }
             "content_block_start" => self.begin(event.index, event.content_block, ready)?,
             "content_block_delta" => self.delta(event.index, event.delta.unwrap_or_default(), ready),
             "content_block_stop" => self.close(event.index, ready)?,
             "message_delta" => self.message(event.delta.unwrap_or_default(), event.usage),
+            "message_stop" if self.can_continue() => {
+                self.earlier.push(std::mem::take(&mut self.usage).read());
+                return Ok(Next::Pause);
+            }
             "message_stop" => {
                 let stop = self.stop.unwrap_or(StopReason::Done);
-                return self.output.finish(stop, self.usage.read(), ready);
+                return self.output.finish(stop, self.whole_usage(), ready);
             }
             "error" => return Err(error::in_stream(data)),
             // Pings and unknown events.
             _ => {}
         }
         if self.output.is_full() {
-            return self.output.finish(StopReason::OutputFull, self.usage.read(), ready);
+            return self.output.finish(StopReason::OutputFull, self.whole_usage(), ready);
         }
         Ok(Next::More)
+    }
+
+    /// Prepares for the response that continues a paused step, and returns what to request it with.
+    pub(crate) fn resume(&mut self, surrogates: &Surrogates) -> Pause {
+        self.open.clear();
+        self.stop = None;
+        self.is_paused = false;
+        let content = self.pause.content.iter();
+        let joined = content.map(|json| surrogates.whole(json.get())).map(RawValue::from_string);
+        Pause { content: joined.flatten().collect(), container: self.pause.container.clone() }
     }
 
     /// Handles the end of the stream. Always an error, because a complete stream ends with an event.
@@ -201,12 +245,13 @@ impl Fold {
         };
         let open = match text(&fields, "type").as_str() {
             "text" => {
+                let start = self.output.written().len();
                 self.output.text(text(&fields, "text"), ready);
                 let cited = fields.remove("citations").and_then(|cited| match cited {
                     Value::Array(cited) => Some(cited),
                     _ => None,
                 });
-                Open::Text(cited.unwrap_or_default())
+                Open::Text { start, cited: cited.unwrap_or_default() }
             }
             "thinking" => {
                 let thinking = text(&fields, "thinking");
@@ -226,7 +271,10 @@ impl Fold {
                     arguments: whole.map(Value::to_string).unwrap_or_default(),
                 })
             }
-            _ => Open::Other,
+            _ => {
+                self.output.count(json.len());
+                Open::Other { json: json.to_owned(), input: String::new() }
+            }
         };
         if self.open.len() >= OPEN_MAX {
             return Err(error::unavailable("its stream has too many open blocks"));
@@ -237,8 +285,8 @@ impl Fold {
 
     fn delta(&mut self, index: u64, delta: Delta, ready: &mut VecDeque<StepEvent>) {
         match (self.open.get_mut(&index), delta.r#type.as_str()) {
-            (Some(Open::Text(_)), "text_delta") => self.output.text(delta.text, ready),
-            (Some(Open::Text(cited)), "citations_delta") if cited.len() < CITED_MAX => {
+            (Some(Open::Text { .. }), "text_delta") => self.output.text(delta.text, ready),
+            (Some(Open::Text { cited, .. }), "citations_delta") if cited.len() < CITED_MAX => {
                 cited.push(delta.citation);
             }
             (Some(Open::Thinking { thinking, .. }), "thinking_delta") => {
@@ -253,6 +301,10 @@ impl Fold {
                 self.output.count(delta.partial_json.len());
                 call.arguments.push_str(&delta.partial_json);
             }
+            (Some(Open::Other { input, .. }), "input_json_delta") => {
+                self.output.count(delta.partial_json.len());
+                input.push_str(&delta.partial_json);
+            }
             _ => {}
         }
     }
@@ -262,35 +314,95 @@ impl Fold {
             Some(Open::Thinking { mut block, thinking, signature }) if !signature.is_empty() => {
                 block.insert("thinking".to_owned(), thinking.into());
                 block.insert("signature".to_owned(), signature.into());
-                self.output.opaque(Format::Anthropic, Value::Object(block).to_string(), ready);
+                let json = Value::Object(block).to_string();
+                self.keep(json.clone());
+                self.output.opaque(Format::Anthropic, json, ready);
             }
-            Some(Open::Redacted(json)) => self.output.opaque(Format::Anthropic, json, ready),
+            Some(Open::Redacted(json)) => {
+                self.keep(json.clone());
+                self.output.opaque(Format::Anthropic, json, ready);
+            }
             Some(Open::Tool(call)) => {
                 self.output.call(call, ready)?;
             }
-            Some(Open::Text(cited)) => {
-                let at = self.output.written().len();
+            Some(Open::Text { start, cited }) => {
+                let text = &self.output.written()[start..];
+                let at = start + text.len();
+                // The vendor rejects empty text.
+                if !text.trim().is_empty() {
+                    let mut block = json!({"type": "text", "text": text});
+                    if !cited.is_empty() {
+                        block["citations"] = Value::from(cited.as_slice());
+                    }
+                    self.keep(block.to_string());
+                }
                 for citation in cited {
                     self.output.cited(source(&citation, at), ready);
                 }
             }
+            Some(Open::Other { json, input }) => self.keep(with_input(json, &input)),
             // The vendor rejects an unsigned thinking block.
-            Some(Open::Thinking { .. } | Open::Other) | None => {}
+            Some(Open::Thinking { .. }) | None => {}
         }
         Ok(())
     }
 
+    /// Keeps a block as what a pause is continued with.
+    fn keep(&mut self, json: String) {
+        self.pause_bytes += json.len();
+        if self.pause_bytes <= PAUSED_MAX_BYTES {
+            self.pause.content.extend(RawValue::from_string(json));
+        }
+    }
+
+    /// Returns true for a pause that another request can continue. Calls of the service's tools are answered first.
+    fn can_continue(&self) -> bool {
+        self.is_paused
+            && !self.output.has_calls()
+            && !self.pause.content.is_empty()
+            && self.pause_bytes <= PAUSED_MAX_BYTES
+            && self.earlier.len() < PAUSES_MAX
+    }
+
+    /// Returns the usage of all messages of the step, `None` if it is unknown of one.
+    fn whole_usage(&self) -> Option<Usage> {
+        let messages = self.earlier.iter().copied().chain([self.usage.read()]);
+        messages.reduce(|sum, next| Some(sum?.plus(next?))).flatten()
+    }
+
+    fn take_container(&mut self, container: Option<Container>) {
+        if let Some(container) = container {
+            self.pause.container = Some(container.id);
+        }
+    }
+
     fn message(&mut self, delta: Delta, usage: Option<WireUsage>) {
         self.usage.take_over(usage.unwrap_or_default());
+        self.take_container(delta.container);
         if let Some(reason) = delta.stop_reason {
+            self.is_paused = reason == "pause_turn";
             self.stop = Some(match reason.as_str() {
-                "max_tokens" | "model_context_window_exceeded" => StopReason::OutputFull,
+                // A pause that is not continued leaves the text incomplete.
+                "max_tokens" | "model_context_window_exceeded" | "pause_turn" => StopReason::OutputFull,
                 "refusal" => StopReason::Refused,
                 "tool_use" => StopReason::Calls,
-                // `pause_turn` belongs to the vendor's own tools, which are not offered.
                 _ => StopReason::Done,
             });
         }
+    }
+}
+
+/// Returns a block with the input that arrived in deltas.
+fn with_input(json: String, input: &str) -> String {
+    if input.trim().is_empty() {
+        return json;
+    }
+    match (serde_json::from_str::<Map<String, Value>>(&json), serde_json::from_str(input)) {
+        (Ok(mut block), Ok(input)) => {
+            block.insert("input".to_owned(), input);
+            Value::Object(block).to_string()
+        }
+        (Err(_), _) | (_, Err(_)) => json,
     }
 }
 

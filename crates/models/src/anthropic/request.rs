@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::error;
 use crate::format::Format;
+use crate::pause::Pause;
 use crate::replay::{self, ModelPiece, Turn, UserPiece};
 
 /// The vendor's minimum thinking budget.
@@ -103,6 +104,8 @@ pub(crate) struct Body<'a> {
     thinking: Option<ThinkingConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_config: Option<OutputConfig>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    container: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -205,7 +208,20 @@ pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, 
         tool_choice,
         thinking,
         output_config: effort.filter(|_| dialect.effort).map(|effort| OutputConfig { effort }),
+        container: None,
     })
+}
+
+impl<'a> Body<'a> {
+    /// Appends the content of a paused step as it stands: the model goes on from there.
+    pub(crate) fn continuing(mut self, pause: &'a Pause) -> Self {
+        if !pause.content.is_empty() {
+            let content = pause.content.iter().map(|block| Block::Opaque(block)).collect();
+            self.messages.push(Message { role: "assistant", content });
+            self.container = pause.container.as_deref();
+        }
+        self
+    }
 }
 
 fn system(request: &StepRequest, dialect: Dialect) -> Vec<Block<'_>> {

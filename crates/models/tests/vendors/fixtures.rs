@@ -180,7 +180,7 @@ fn decode(format: Format, pieces: &[&[u8]]) -> StepResult {
         take(&mut result, &mut ready);
         match next {
             Ok(Next::More) => {}
-            Ok(Next::End) => return result,
+            Ok(Next::End | Next::Pause) => return result,
             Err(error) => {
                 result.take(Err(error));
                 return result;

@@ -6,6 +6,7 @@ mod connections;
 mod faults;
 mod fixtures;
 mod images;
+mod pauses;
 mod replay;
 mod stage;
 

@@ -61,18 +61,25 @@ pub(super) fn read(body: &[u8]) -> Result<Read, Refusal> {
         .collect();
     let mut open: HashSet<String> = HashSet::new();
     let mut role = "assistant";
-    for message in &wire.messages {
+    for (at, message) in wire.messages.iter().enumerate() {
+        let is_last = at + 1 == wire.messages.len();
         if message.content.is_empty() || message.role == role {
             return Err(Refusal::invalid("messages: roles must alternate, and messages must have content"));
         }
         role = &message.role;
         match message.role.as_str() {
             "user" => user(&message.content, &mut open, &mut messages)?,
-            "assistant" => messages.push(assistant(&message.content, &mut open)?),
+            "assistant" => {
+                // Each search ended a request of its own by a pause.
+                let pauses = if is_last { searches(&message.content) } else { 0 };
+                messages.extend((1..pauses).map(|_| Message::new("assistant", "")));
+                messages.push(assistant(&message.content, &mut open)?);
+            }
             _ => return Err(Refusal::invalid("messages: unexpected role")),
         }
     }
-    if role != "user" {
+    let goes_on = wire.messages.last().is_some_and(|message| searches(&message.content) > 0);
+    if role != "user" && !goes_on {
         return Err(Refusal::invalid("This model does not support assistant message prefill."));
     }
     if wire.tools.is_empty() && messages.iter().any(|message| !message.tool_calls.is_empty()) {
@@ -110,6 +117,11 @@ fn user(content: &[Value], open: &mut HashSet<String>, messages: &mut Vec<Messag
     }
 }
 
+/// Returns the number of searches by the vendor's own tool in a message.
+fn searches(content: &[Value]) -> usize {
+    content.iter().filter(|block| block["type"] == "server_tool_use").count()
+}
+
 fn assistant(content: &[Value], open: &mut HashSet<String>) -> Result<Message, Refusal> {
     let mut message = Message { role: "assistant".to_owned(), ..Message::default() };
     let mut thought = false;
@@ -123,6 +135,13 @@ fn assistant(content: &[Value], open: &mut HashSet<String>) -> Result<Message, R
             "thinking" | "redacted_thinking" => {
                 return Err(Refusal::invalid("Invalid `signature` in `thinking` block"));
             }
+            "server_tool_use" if block["input"]["query"].is_string() => {
+                open.insert(text_of(block, "id")?.to_owned());
+            }
+            "web_search_tool_result"
+                if open.remove(text_of(block, "tool_use_id")?)
+                    && block["content"][0]["encrypted_content"]
+                        == seal(block["content"][0]["title"].as_str().unwrap_or("")).as_str() => {}
             "tool_use" => {
                 let id = text_of(block, "id")?;
                 let plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');

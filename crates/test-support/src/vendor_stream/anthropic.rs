@@ -144,6 +144,29 @@ impl VendorStream for Messages {
         frames
     }
 
+    fn search(&mut self, query: &str) -> Vec<Bytes> {
+        let mut frames = self.close();
+        let id = format!("srvtoolu_{}_{}", self.seed, self.blocks);
+        let input = json!({"query": query}).to_string();
+        let (start, end) = input.split_at(input.len() / 2);
+        frames.push(
+            self.begin_block(
+                &json!({"type": "server_tool_use", "id": id, "name": "web_search", "input": {}}),
+            ),
+        );
+        for piece in ["", start, end] {
+            frames.push(self.delta(&json!({"type": "input_json_delta", "partial_json": piece})));
+        }
+        frames.push(self.stop_block());
+        let found = json!([{"type": "web_search_result", "url": "https://found.example/", "title": query,
+            "encrypted_content": seal(query), "page_age": null}]);
+        frames.push(
+            self.begin_block(&json!({"type": "web_search_tool_result", "tool_use_id": id, "content": found})),
+        );
+        frames.push(self.stop_block());
+        frames
+    }
+
     fn cite(&mut self, cite: &Cite) -> Vec<Bytes> {
         let mut frames = if self.block == Block::Text { Vec::new() } else { self.text_block() };
         self.cited = true;

@@ -46,7 +46,7 @@ fn every_reason_for_stopping_has_its_meaning() {
     for (reason, meaning) in [
         ("end_turn", StopReason::Done),
         ("stop_sequence", StopReason::Done),
-        ("pause_turn", StopReason::Done),
+        ("pause_turn", StopReason::OutputFull),
         ("tool_use", StopReason::Done),
         ("max_tokens", StopReason::OutputFull),
         ("model_context_window_exceeded", StopReason::OutputFull),
