@@ -192,7 +192,11 @@ fn typed_password(input: impl Read) -> Result<Secret, CliError> {
     let mut line = Vec::new();
     // One byte more than the longest password with its line end shows that it is too long.
     let mut input = BufReader::new(input.take(PASSWORD_MAX_BYTES as u64 + 3));
-    input.read_until(b'\n', &mut line).map_err(|error| wrong(format!("standard input: {error}")))?;
+    let unreadable = |error| wrong(format!("standard input: {error}"));
+    input.read_until(b'\n', &mut line).map_err(unreadable)?;
+    if line.ends_with(b"\n") && !input.fill_buf().map_err(unreadable)?.is_empty() {
+        return Err(wrong("the standard input has more than one line".to_owned()));
+    }
     let line =
         line.strip_suffix(b"\n").map_or(line.as_slice(), |line| line.strip_suffix(b"\r").unwrap_or(line));
     let text = str::from_utf8(line).map_err(|_| wrong("the password is not UTF-8".to_owned()))?;
@@ -255,14 +259,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_the_first_line_and_no_more() {
+    fn a_password_is_one_line() {
         let typed = |input: &[u8]| typed_password(input).map(|secret| secret.0);
-        assert_eq!(typed(b"correct horse\nand more"), Ok("correct horse".to_owned()));
+        assert_eq!(typed(b"correct horse\n"), Ok("correct horse".to_owned()));
         assert_eq!(typed(b"correct horse\r\n"), Ok("correct horse".to_owned()));
         assert_eq!(typed("tajné heslo".as_bytes()), Ok("tajné heslo".to_owned()));
         assert_eq!(typed(&[b'x'; 1024]).map(|text| text.len()), Ok(1024));
-        for wrong in [&b""[..], b"\n", b"short\n", b"correct\0horse\n", b"\xff\xfe and more\n", &[b'x'; 1025]]
-        {
+        for wrong in [
+            &b""[..],
+            b"\n",
+            b"short\n",
+            b"correct horse\nand more",
+            b"correct horse\r\n\r\n",
+            b"correct\0horse\n",
+            b"\xff\xfe and more\n",
+            &[b'x'; 1025],
+        ] {
             let refused = typed(wrong).expect_err("refused");
             assert!(!refused.message.contains("horse"), "{refused}");
         }

@@ -149,6 +149,24 @@ impl Authenticator {
         }
     }
 
+    /// Carries out a change of keys or licences to its end, also if the caller is dropped, and empties the cache after it.
+    ///
+    /// # Errors
+    /// Those of the change.
+    pub(crate) async fn change<T: Send + 'static, E: From<StoreError> + Send + 'static>(
+        &self,
+        change: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Result<T, E> {
+        let this = self.clone();
+        let changing = self.tasks.spawn(async move {
+            let changed = change.await;
+            // Also after a failure: the outcome of a commit may be unknown.
+            this.invalidate();
+            changed
+        });
+        changing.await.unwrap_or_else(|_| Err(StoreError::Panicked.into()))
+    }
+
     /// Empties the cache, after a key was revoked or a licence changed.
     pub fn invalidate(&self) {
         let mut cache = self.cache();

@@ -386,13 +386,15 @@ impl Admin {
     pub async fn revoke_key(&self, key: KeyId) -> Result<(), AdminError> {
         let now = self.environment.now();
         let noted = self.entry(None, AuditAction::RevokeKey, &key.to_string(), "");
-        let revoked = self.store.write(move |tx| {
-            let account = Some(keys::revoke(tx, None, key, now)?);
-            Ok::<_, KeyError>(audit::append(tx, &audit::AuditEntry { account, ..noted.clone() })?)
-        });
-        revoked.await?;
-        self.invalidate_keys();
-        Ok(())
+        let store = self.store.clone();
+        let revoking = async move {
+            let revoked = store.write(move |tx| {
+                let account = Some(keys::revoke(tx, None, key, now)?);
+                Ok::<_, KeyError>(audit::append(tx, &audit::AuditEntry { account, ..noted.clone() })?)
+            });
+            revoked.await
+        };
+        Ok(self.change_keys(revoking).await?)
     }
 
     /// Sets the end of the account's licence; a time in the past ends it.
@@ -404,17 +406,20 @@ impl Admin {
         let id = account.id;
         let end = until.map_or_else(|| "none".to_owned(), |until| until.to_string());
         let noted = self.entry(Some(id), AuditAction::SetLicence, &account.email, &end);
-        let set = self.store.write(move |tx| {
-            accounts::set_licence(tx, id, until)?;
-            Ok::<_, AccountError>(audit::append(tx, &noted)?)
-        });
-        set.await.map_err(|error| match error {
+        let store = self.store.clone();
+        let setting = async move {
+            let set = store.write(move |tx| {
+                accounts::set_licence(tx, id, until)?;
+                Ok::<_, AccountError>(audit::append(tx, &noted)?)
+            });
+            set.await
+        };
+        self.change_keys(setting).await.map_err(|error| match error {
             AccountError::Store(error) => AdminError::Store(error),
             AccountError::NotFound | AccountError::EmailTaken => {
                 AdminError::NoSuchAccount(account.email.clone())
             }
         })?;
-        self.invalidate_keys();
         self.account(&id.to_string()).await
     }
 
@@ -490,9 +495,14 @@ impl Admin {
         Ok(written)
     }
 
-    fn invalidate_keys(&self) {
-        if let Some(running) = &self.running {
-            running.access.invalidate();
+    /// Carries out a change of keys or licences, after which the running service asks for them anew.
+    async fn change_keys<T: Send + 'static, E: From<StoreError> + Send + 'static>(
+        &self,
+        change: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Result<T, E> {
+        match &self.running {
+            Some(running) => running.access.change(change).await,
+            None => change.await,
         }
     }
 

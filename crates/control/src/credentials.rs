@@ -208,7 +208,9 @@ pub(crate) fn checked_email(text: &str) -> Option<String> {
     let email = text.trim();
     let (name, host) = email.rsplit_once('@')?;
     let is_plain = !email.chars().any(|c| c.is_whitespace() || c.is_control());
-    (is_plain && !name.is_empty() && !host.is_empty() && email.len() <= EMAIL_MAX_BYTES)
+    // A quoted name may contain the sign.
+    let is_one = !name.contains('@') || name.len() > 2 && name.starts_with('"') && name.ends_with('"');
+    (is_plain && is_one && !name.is_empty() && !host.is_empty() && email.len() <= EMAIL_MAX_BYTES)
         .then(|| email.to_owned())
 }
 
@@ -221,9 +223,20 @@ mod tests {
         for right in ["ada@example.org", "a@b", "žofie.n+x@example.org", "\"a@b\"@example.org"] {
             assert_eq!(checked_email(&format!(" {right}\n")).as_deref(), Some(right));
         }
-        for wrong in ["", "@", "ada", "@example.org", "ada@", "a da@example.org", "ada@example.org\n.x"]
-            .into_iter()
-            .chain(["a@b\u{7}", "a@b\0", "a\u{a0}@b", &"x@".repeat(161)])
+        for wrong in [
+            "",
+            "@",
+            "ada",
+            "a@@x",
+            "a@b@example.org",
+            "@@",
+            "@example.org",
+            "ada@",
+            "a da@example.org",
+            "ada@example.org\n.x",
+        ]
+        .into_iter()
+        .chain(["a@b\u{7}", "a@b\0", "a\u{a0}@b", &"x@".repeat(161)])
         {
             assert_eq!(checked_email(wrong), None, "{wrong}");
         }

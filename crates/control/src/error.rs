@@ -281,7 +281,7 @@ impl From<WorkspaceError> for UseCaseError {
             WorkspaceError::AmbiguousPath => PublicCode::AmbiguousPath,
             WorkspaceError::NotEmpty => PublicCode::NotEmpty,
             WorkspaceError::TooManyEntries(_) => PublicCode::TooManyEntries,
-            WorkspaceError::QuotaExceeded => PublicCode::QuotaExceeded,
+            WorkspaceError::QuotaExceeded(_) => PublicCode::QuotaExceeded,
             // Temporary: the kernel revokes a lease that its holder does not give up.
             WorkspaceError::Leased => PublicCode::Unavailable,
             WorkspaceError::Io(source) => return Self::internal(source),
@@ -318,7 +318,7 @@ impl From<AskError> for UseCaseError {
                 AskRefused::NotFound | AskRefused::Gone => PublicCode::NotFound,
                 AskRefused::Busy | AskRefused::OtherModel(_) => PublicCode::ConversationBusy,
                 AskRefused::TooManyVersions => PublicCode::BadRequest,
-                AskRefused::Insufficient => PublicCode::InsufficientCredits,
+                AskRefused::Insufficient { .. } => PublicCode::InsufficientCredits,
                 AskRefused::SpendingLimit => PublicCode::SpendingLimit,
                 AskRefused::Mismatch => PublicCode::IdempotencyMismatch,
                 AskRefused::Store(error) => return error.into(),

@@ -103,14 +103,16 @@ impl Owner {
     pub async fn revoke_key(&self, principal: &Principal, key: KeyId) -> Result<(), UseCaseError> {
         signed_in(principal)?;
         let (account, now) = (principal.account(), self.environment.now());
-        let revoked = self.store.write(move |tx| {
-            keys::revoke(tx, Some(account), key, now)?;
-            let account = accounts::get(tx, account)?.ok_or(KeyError::NotFound)?;
-            Ok::<_, KeyError>(audit::append(tx, &entry(&account, now, AuditAction::RevokeKey, key, ""))?)
-        });
-        revoked.await.map_err(refused)?;
-        self.access.invalidate();
-        Ok(())
+        let store = self.store.clone();
+        let revoking = async move {
+            let revoked = store.write(move |tx| {
+                keys::revoke(tx, Some(account), key, now)?;
+                let account = accounts::get(tx, account)?.ok_or(KeyError::NotFound)?;
+                Ok::<_, KeyError>(audit::append(tx, &entry(&account, now, AuditAction::RevokeKey, key, ""))?)
+            });
+            revoked.await
+        };
+        self.access.change(revoking).await.map_err(refused)
     }
 
     /// Returns the available and reserved credits.

@@ -28,7 +28,7 @@ use machine::simulated::Simulated;
 use machine::{Driver, DriverError};
 use models::{VendorConfig, VendorsConfig};
 use store::turns::{self, ClaimOptions};
-use store::{Store, credits};
+use store::{Store, StoreError, credits};
 use telemetry::trace::{SpanContext, SpanQueue, Tracer};
 use tempfile::TempDir;
 use workspace::Quota;
@@ -179,6 +179,37 @@ async fn a_question_whose_caller_has_gone_is_worked_on_all_the_same() {
         (status == MachineStatus::Starting).then_some(())
     })
     .await;
+    service.shutdown().await;
+}
+
+/// The caller is dropped while the revocation waits for the database.
+#[tokio::test]
+async fn a_key_whose_revocation_nobody_waits_for_counts_no_longer() {
+    let Stage { data, service, .. } = stage().await;
+    let key = service.admin.create_key(EMAIL, "tool", KeyRestrictions::default()).await.expect("a key");
+    let secret = key.key.reveal().to_owned();
+    service.access.resolve(&secret).await.expect("it is valid");
+    let (held, release) = std::sync::mpsc::channel::<()>();
+    let store = Store::open(&data.path().join("causerie.db")).expect("the database");
+    let (begun, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
+    let holding = tokio::spawn(async move {
+        store
+            .write(move |tx| {
+                tx.execute("UPDATE keys SET name = name", &[])?;
+                begun.send(()).expect("the test waits");
+                let _released = release.recv();
+                Ok::<_, StoreError>(())
+            })
+            .await
+    });
+    has_begun.recv().await.expect("it holds the database");
+    let mut revoking = Box::pin(service.admin.revoke_key(key.id));
+    assert!(futures_util::poll!(&mut revoking).is_pending());
+    drop(revoking);
+    drop(held);
+    holding.await.expect("no panic").expect("a write");
+    until(async || service.access.resolve_cached(&secret).is_none().then_some(())).await;
+    assert!(service.access.resolve(&secret).await.is_err());
     service.shutdown().await;
 }
 

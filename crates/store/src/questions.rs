@@ -160,8 +160,8 @@ pub enum AskRefused {
     #[error("the conversation goes on with the model {0} meanwhile")]
     OtherModel(String),
     /// The balance does not cover the first step.
-    #[error("not enough credits")]
-    Insufficient,
+    #[error("not enough credits: the question needs {needed}, and the account has {available}", needed = needed.0, available = available.0)]
+    Insufficient { needed: Credits, available: Credits },
     /// The key has reached its spending limit, or the first step would exceed it.
     #[error("the key has reached its spending limit")]
     SpendingLimit,
@@ -325,12 +325,13 @@ fn reserve_credits(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Option<(Balanc
 
 /// Returns the reason why [`reserve_credits`] failed. A missing or busy conversation takes precedence.
 fn reservation_error(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskRefused> {
-    let account = "SELECT id FROM accounts WHERE id = $1 AND closed_at IS NULL";
-    if tx.one(account, params![new.account], |_| Ok(()))?.is_none() {
+    let account = "SELECT balance, reserved FROM accounts WHERE id = $1 AND closed_at IS NULL";
+    let Some(balance) = tx.one(account, params![new.account], read_balance)? else {
         return Ok(AskRefused::NotFound);
-    }
+    };
+    let insufficient = AskRefused::Insufficient { needed: new.reserve, available: balance.available };
     if matches!(new.target, Target::New(_)) {
-        return Ok(AskRefused::Insufficient);
+        return Ok(insufficient);
     }
     let open = tx.one(
         "SELECT (SELECT a.id FROM answers a WHERE a.conversation_id = c.id AND a.completed_at IS NULL)
@@ -341,7 +342,7 @@ fn reservation_error(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskRefused> 
     Ok(match open {
         None => AskRefused::NotFound,
         Some(true) => AskRefused::Busy,
-        Some(false) => AskRefused::Insufficient,
+        Some(false) => insufficient,
     })
 }
 

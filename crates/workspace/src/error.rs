@@ -6,6 +6,21 @@ use rustix::io::Errno;
 
 use crate::path::{NameError, PathError};
 
+/// The limit that leaves no space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SpaceShortage {
+    #[error("the workspace is full: its files may have {0} bytes together")]
+    Bytes(u64),
+    #[error("the workspace is full: it may have {0} files and folders")]
+    Files(u64),
+    /// The file alone exceeds the quota.
+    #[error("the file is larger than the workspace may be: {0} bytes")]
+    FileTooLarge(u64),
+    /// The disk of the service, which the accounts share.
+    #[error("the disk of the service has too little free space")]
+    Disk,
+}
+
 /// An error of a workspace operation. Sections 4.3 and 7 of the interface define the statuses.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
@@ -55,8 +70,8 @@ pub enum WorkspaceError {
     #[error("the file is empty")]
     Empty,
     /// The operation would exceed the account's quota or the disk's minimum of free space (409).
-    #[error("the workspace is full")]
-    QuotaExceeded,
+    #[error("{0}")]
+    QuotaExceeded(SpaceShortage),
     /// The folder has more entries than a listing may contain (409).
     #[error("the folder has more than {0} entries")]
     TooManyEntries(usize),
@@ -89,7 +104,7 @@ impl From<Errno> for WorkspaceError {
             Errno::EXIST => Self::AlreadyExists,
             Errno::NOTEMPTY => Self::NotEmpty,
             Errno::ACCESS | Errno::PERM => Self::Denied,
-            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Self::QuotaExceeded,
+            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Self::QuotaExceeded(SpaceShortage::Disk),
             other => Self::Io(other.into()),
         }
     }

@@ -19,7 +19,7 @@ mod walk;
 
 pub use account::{Workspace, Workspaces};
 pub use download::{FileStream, FileTransfer, OpenFile};
-pub use error::WorkspaceError;
+pub use error::{SpaceShortage, WorkspaceError};
 pub use folders::remove_folder;
 pub use listing::{ENTRIES_MAX, Entry, EntryKind, Found, Listing};
 pub use path::{AskedPath, FileName, NAME_MAX_BYTES, NameError, PATH_MAX_BYTES, PathError, WorkspacePath};

@@ -284,16 +284,18 @@ const EXTENSION_MAX_BYTES: usize = 16;
 pub struct FileName(Vec<u8>);
 
 impl FileName {
-    /// Parses an upload's file name. Removes folders, separated by `/` or `\`; those in a web address after other words become `_`.
+    /// Parses an upload's file name. Removes folders, separated by `/`, or also by `\` in a path of Windows; those in a web
+    /// address after other words become `_`.
     ///
     /// # Errors
     /// [`NameError`].
     pub fn from_upload(text: impl AsRef<[u8]>) -> Result<Self, NameError> {
         let text = text.as_ref();
+        let of_windows = is_windows_path(text);
+        let is_separator = |byte: &u8| *byte == b'/' || of_windows && *byte == b'\\';
         let (folders_and_name, address) = text.split_at(address_in_name(text).unwrap_or(text.len()));
-        let mut name =
-            folders_and_name.rsplit(|byte| is_separator(*byte)).next().unwrap_or_default().to_vec();
-        name.extend(address.iter().map(|byte| if is_separator(*byte) { b'_' } else { *byte }));
+        let mut name = folders_and_name.rsplit(is_separator).next().unwrap_or_default().to_vec();
+        name.extend(address.iter().map(|byte| if matches!(byte, b'/' | b'\\') { b'_' } else { *byte }));
         match &*name {
             b"" => Err(NameError::Missing),
             b"." | b".." => Err(NameError::NotAllowed),
@@ -340,8 +342,13 @@ impl fmt::Display for FileName {
     }
 }
 
-const fn is_separator(byte: u8) -> bool {
-    matches!(byte, b'/' | b'\\')
+/// Returns true for a path that begins as those of Windows do: `C:\`, `\`, `.\` or `..\`. Elsewhere a name may contain `\`.
+fn is_windows_path(text: &[u8]) -> bool {
+    let path = match text {
+        [drive, b':', path @ ..] if drive.is_ascii_alphabetic() => path,
+        path => path.strip_prefix(b"..").or_else(|| path.strip_prefix(b".")).unwrap_or(path),
+    };
+    path.first() == Some(&b'\\')
 }
 
 /// Returns where a web address begins that is a part of a name, and not the whole of it or in a folder.
@@ -349,7 +356,7 @@ fn address_in_name(text: &[u8]) -> Option<usize> {
     let scheme_end = text.windows(3).position(|window| window == b"://")?;
     let scheme = text[..scheme_end].iter().rev().take_while(|byte| byte.is_ascii_alphanumeric()).count();
     let start = scheme_end - scheme;
-    let is_in_name = scheme > 0 && start > 0 && !is_separator(text[start - 1]);
+    let is_in_name = scheme > 0 && start > 0 && !matches!(text[start - 1], b'/' | b'\\');
     is_in_name.then_some(start)
 }
 
@@ -457,6 +464,10 @@ mod tests {
     fn names_lose_their_folders() {
         let name = |text: &str| FileName::from_upload(text).map(|name| name.to_string());
         assert_eq!(name("C:\\fakepath\\a.pdf"), Ok("a.pdf".to_owned()));
+        assert_eq!(name("..\\..\\a.pdf"), Ok("a.pdf".to_owned()));
+        assert_eq!(name("\\\\host\\share/a.pdf"), Ok("a.pdf".to_owned()));
+        assert_eq!(name("back\\slash.txt"), Ok("back\\slash.txt".to_owned()));
+        assert_eq!(name("in/back\\slash.txt"), Ok("back\\slash.txt".to_owned()));
         assert_eq!(name("../../etc/passwd"), Ok("passwd".to_owned()));
         assert_eq!(name("a/"), Err(NameError::Missing));
         assert_eq!(name(""), Err(NameError::Missing));

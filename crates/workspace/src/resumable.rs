@@ -374,9 +374,9 @@ impl UnfinishedUpload {
             return Ok(AppendOutcome::TooLong);
         }
         let room = match room {
-            Err(WorkspaceError::QuotaExceeded) => {
+            Err(full @ WorkspaceError::QuotaExceeded(_)) => {
                 self.remove()?;
-                return Err(WorkspaceError::QuotaExceeded);
+                return Err(full);
             }
             room => room?,
         };

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use tokio::task::JoinHandle;
 
 use crate::account::Workspace;
-use crate::error::WorkspaceError;
+use crate::error::{SpaceShortage, WorkspaceError};
 use crate::jail::{FILE_MODE, Home, entry_stat, file_type, off_thread, size_charged};
 use crate::path::{AskedPath, FRESH_DIGITS, FileName, NameError, STAGING_PREFIX, WorkspacePath};
 use crate::usage::{Quota, ReservedSpace, Usage, UsageTracker};
@@ -156,7 +156,7 @@ impl Workspace {
             return Ok(());
         }
         self.counted(RECOUNT_BEFORE_REFUSAL.min(self.books.quota().recount_after)).await?;
-        if room.take(more) { Ok(()) } else { Err(WorkspaceError::QuotaExceeded) }
+        if room.take(more) { Ok(()) } else { Err(WorkspaceError::QuotaExceeded(room.shortage(more))) }
     }
 }
 
@@ -345,7 +345,7 @@ pub(crate) fn check_disk(file: &File, quota: &Quota, bytes: u64) -> Result<(), W
     // File systems that do not count inodes report none.
     let is_short = disk.f_files > 0 && disk.f_favail < DISK_INODES_FREE_MIN;
     if is_short || free < quota.disk_free_min_bytes.saturating_add(bytes) {
-        return Err(WorkspaceError::QuotaExceeded);
+        return Err(WorkspaceError::QuotaExceeded(SpaceShortage::Disk));
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use rustix::fd::BorrowedFd;
 use rustix::fs::{FileType, Mode, openat};
 use rustix::io::Errno;
 
-use crate::error::WorkspaceError;
+use crate::error::{SpaceShortage, WorkspaceError};
 use crate::jail::{FOLDER_FLAGS, entry_stat, file_type, folder_size_charged, size_charged};
 use crate::tree::TreeWalk;
 
@@ -143,6 +143,19 @@ impl UsageTracker {
         })
     }
 
+    /// Returns the limit that leaves no space for `more`, of a file with `more` and `taken` in all.
+    fn shortage(&self, taken: Usage, more: Usage) -> SpaceShortage {
+        let Quota { bytes_max, files_max, .. } = self.quota;
+        let then = self.with(|count| count.used.plus(count.taken).plus(more));
+        if taken.plus(more).bytes > bytes_max {
+            SpaceShortage::FileTooLarge(bytes_max)
+        } else if then.files > files_max {
+            SpaceShortage::Files(files_max)
+        } else {
+            SpaceShortage::Bytes(bytes_max)
+        }
+    }
+
     pub(crate) fn give_back(&self, taken: Usage) {
         self.with(|count| count.taken = count.taken.minus(taken));
     }
@@ -201,6 +214,11 @@ impl ReservedSpace {
             self.taken = self.taken.plus(more);
         }
         fits
+    }
+
+    /// Returns the limit that leaves no space for `more`.
+    pub(crate) fn shortage(&self, more: Usage) -> SpaceShortage {
+        self.books.shortage(self.taken, more)
     }
 
     /// Turns the reservation into usage, in place of the replaced entry's.

@@ -220,7 +220,10 @@ const fn use_case_meaning(code: PublicCode) -> (&'static str, &'static str) {
             "the conversation's previous question is still being answered",
             "the conversation is still being answered",
         ),
-        PublicCode::InsufficientCredits => ("the balance does not cover it", "not enough credits"),
+        PublicCode::InsufficientCredits => (
+            "the balance does not cover it",
+            "not enough credits: the question needs 12, and the account has 3",
+        ),
         PublicCode::SpendingLimit => {
             ("the key may not spend so much", "the key has reached its spending limit")
         }
@@ -247,7 +250,10 @@ const fn use_case_meaning(code: PublicCode) -> (&'static str, &'static str) {
         PublicCode::TooManyEntries => {
             ("the folder has more entries than can be listed", "the folder has more than 100000 entries")
         }
-        PublicCode::QuotaExceeded => ("the workspace is full", "the workspace is full"),
+        PublicCode::QuotaExceeded => (
+            "the workspace or the disk of the service is full, or the file is larger than the workspace may be",
+            "the workspace is full: its files may have 107374182400 bytes together",
+        ),
         PublicCode::TooLarge => ("the body is larger than allowed", "the body is larger than 4194304 bytes"),
         PublicCode::RateLimited => {
             ("more requests than the operator allows", "too many requests; try again later")

@@ -10,7 +10,9 @@ use axum::response::{IntoResponse, Json, Redirect, Response};
 use control::UseCaseError;
 use http_common::UploadError;
 use serde::{Deserialize, Serialize};
-use workspace::{AskedPath, FileName, NameError, Uploaded, Workspace, WorkspaceError, WorkspacePath};
+use workspace::{
+    AskedPath, FileName, NameError, SpaceShortage, Uploaded, Workspace, WorkspaceError, WorkspacePath,
+};
 
 use super::FilePages;
 use super::folder::{RefusedFolder, folder_href};
@@ -132,7 +134,11 @@ pub(super) fn refused(texts: Texts, error: WorkspaceError) -> (StatusCode, Strin
         WorkspaceError::InvalidName(NameError::NotAllowed) | WorkspaceError::InvalidPath(_) => {
             "files-bad-name"
         }
-        WorkspaceError::QuotaExceeded => "files-full",
+        WorkspaceError::QuotaExceeded(shortage) => match shortage {
+            SpaceShortage::Bytes(_) | SpaceShortage::Files(_) => "files-full",
+            SpaceShortage::FileTooLarge(_) => "files-over-quota",
+            SpaceShortage::Disk => "files-disk-full",
+        },
         other => {
             let error = UseCaseError::from(other);
             return (error::status(error.kind()), error::text(texts, &error));

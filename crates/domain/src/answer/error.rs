@@ -20,7 +20,7 @@ pub enum ErrorCode {
     AgentUnavailable,
     /// The context exceeds the model's window.
     ContextTooLong,
-    /// The account's credits ran out.
+    /// The account's credits do not cover the next step.
     InsufficientCredits,
     /// The key of the question has reached its spending limit.
     SpendingLimit,

@@ -156,7 +156,7 @@ async fn headers_without_end_are_not_held() {
 async fn a_full_workspace_refuses() {
     let host = Host::with(Quota { bytes_max: 10, disk_free_min_bytes: 0, ..Quota::default() }).await;
     let refused = send(&host, &[FILE]).await;
-    assert!(matches!(refused, Err(UploadError::Workspace(WorkspaceError::QuotaExceeded))), "{refused:?}");
+    assert!(matches!(refused, Err(UploadError::Workspace(WorkspaceError::QuotaExceeded(_)))), "{refused:?}");
     assert_untouched(&host).await;
 }
 

@@ -58,10 +58,14 @@ async fn a_question_is_refused_for_the_most_telling_reason(engine: Engine) {
     let nowhere = ConversationId::from_random(fixture.bits());
     assert!(matches!(ask(account, nowhere).await, Err(AskRefused::NotFound)));
     assert!(matches!(ask(other, conversation).await, Err(AskRefused::NotFound)), "it is not the other's");
-    assert!(matches!(fixture.ask(fixture.question(account)).await, Err(AskRefused::Insufficient)));
+    let refused = fixture.ask(fixture.question(account)).await;
+    assert!(
+        matches!(refused, Err(AskRefused::Insufficient { needed: Credits(10), available: Credits(5) })),
+        "{refused:?}"
+    );
     fixture.commit_step(fence, 0, 9).await.expect("the lease holds");
     fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
-    assert!(matches!(ask(account, conversation).await, Err(AskRefused::Insufficient)));
+    assert!(matches!(ask(account, conversation).await, Err(AskRefused::Insufficient { .. })));
     assert_eq!(fixture.balance(account).await, Balance { available: Credits(6), reserved: Credits(0) });
     assert_eq!(fixture.balance(other).await.available, Credits(100));
 }

@@ -62,7 +62,7 @@ async fn credits_for_50_carry_50_of_200(engine: Engine) {
     for task in tasks {
         match task.await.expect("it does not panic") {
             Ok(_) => accepted += 1,
-            Err(error) => assert!(matches!(error, AskRefused::Insufficient), "{error}"),
+            Err(error) => assert!(matches!(error, AskRefused::Insufficient { .. }), "{error}"),
         }
     }
     assert_eq!(accepted, 50);

@@ -42,7 +42,7 @@ async fn a_rejected_question_counts_no_uses(engine: Engine) {
     fixture.ask(question.clone()).await.expect("there are credits");
     let mut poor = fixture.question(account);
     poor.skills = names(&["p:b"]);
-    assert!(matches!(fixture.ask(poor).await, Err(AskRefused::Insufficient)));
+    assert!(matches!(fixture.ask(poor).await, Err(AskRefused::Insufficient { .. })));
     fixture.store.write(move |tx| store::questions::ask(tx, &question)).await.expect("it is replayed");
     assert_eq!(uses(&fixture, account).await, [("p:a".to_owned(), 1)]);
 }

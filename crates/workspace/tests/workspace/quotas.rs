@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use workspace::{Quota, Usage, WorkspaceError};
+use workspace::{AnnouncedUpload, Quota, SpaceShortage, Usage, WorkspaceError};
 
 use crate::{Host, asked};
 
@@ -18,7 +18,8 @@ async fn uploads_side_by_side_never_pass_the_quota() {
         let content = "x".repeat(1_000);
         let names: Vec<_> = (0..64).map(|name| name.to_string()).collect();
         let done = join_all(names.iter().map(|name| host.upload("/uploads", name, &content))).await;
-        let refused = done.iter().filter(|done| matches!(done, Err(WorkspaceError::QuotaExceeded))).count();
+        let refused =
+            done.iter().filter(|done| matches!(done, Err(WorkspaceError::QuotaExceeded(_)))).count();
         assert_eq!((done.iter().flatten().count(), refused), (room, 64 - room));
         let there = std::fs::read_dir(host.at("uploads")).unwrap().count();
         assert_eq!(there, room);
@@ -37,7 +38,7 @@ async fn what_the_machine_writes_and_deletes_counts() {
     host.link("deep/in/file", "link");
     assert_eq!(host.workspace.usage().await.unwrap(), Usage { bytes: 900, files: 5 });
     let refused = host.upload("/", "a", &"x".repeat(101)).await;
-    assert!(matches!(refused, Err(WorkspaceError::QuotaExceeded)), "{refused:?}");
+    assert!(matches!(refused, Err(WorkspaceError::QuotaExceeded(_))), "{refused:?}");
     host.upload("/", "a", &"x".repeat(100)).await.unwrap();
     std::fs::remove_file(host.at("deep/in/file")).unwrap();
     host.upload("/", "b", &"x".repeat(900)).await.unwrap();
@@ -55,13 +56,44 @@ async fn a_replaced_file_gives_its_room_back() {
 }
 
 #[tokio::test]
+async fn a_refusal_names_the_limit() {
+    let host = Host::with(quota(1_000, 4)).await;
+    let refused = async |name: &str, size: usize| match host.upload("/", name, &"x".repeat(size)).await {
+        Err(WorkspaceError::QuotaExceeded(shortage)) => Some(shortage),
+        _ => None,
+    };
+    assert_eq!(refused("a", 1_001).await, Some(SpaceShortage::FileTooLarge(1_000)));
+    assert_eq!(refused("a", 900).await, None);
+    assert_eq!(refused("b", 101).await, Some(SpaceShortage::Bytes(1_000)));
+    assert_eq!(refused("b", 1).await, None);
+    assert_eq!(refused("c", 1).await, None);
+    assert_eq!(refused("d", 1).await, Some(SpaceShortage::Files(4)));
+    let announced = AnnouncedUpload {
+        folder: None,
+        name: "e".to_owned(),
+        size: 1_001,
+        modified: None,
+        digest: None,
+        keeps_both: false,
+    };
+    let begun = host.workspace.begin_resumable(announced).await;
+    assert!(
+        matches!(begun, Err(WorkspaceError::QuotaExceeded(SpaceShortage::FileTooLarge(1_000)))),
+        "{begun:?}"
+    );
+    let host = Host::with(Quota { disk_free_min_bytes: u64::MAX / 2, ..quota(1_000, 100) }).await;
+    let refused = host.upload("/", "a", "x").await;
+    assert!(matches!(refused, Err(WorkspaceError::QuotaExceeded(SpaceShortage::Disk))), "{refused:?}");
+}
+
+#[tokio::test]
 async fn files_and_folders_are_bounded_in_number() {
     let host = Host::with(quota(1_000, 3)).await;
     host.workspace.create_folder(&asked("/a")).await.unwrap();
     host.workspace.create_folder(&asked("/b")).await.unwrap();
     let refused = host.workspace.create_folder(&asked("/c")).await;
-    assert!(matches!(refused, Err(WorkspaceError::QuotaExceeded)), "{refused:?}");
-    assert!(matches!(host.upload("/", "c", "x").await, Err(WorkspaceError::QuotaExceeded)));
+    assert!(matches!(refused, Err(WorkspaceError::QuotaExceeded(_))), "{refused:?}");
+    assert!(matches!(host.upload("/", "c", "x").await, Err(WorkspaceError::QuotaExceeded(_))));
     assert_eq!(host.names_at_home(), ["a", "b", "uploads"]);
 }
 
@@ -69,6 +101,6 @@ async fn files_and_folders_are_bounded_in_number() {
 async fn the_disk_keeps_its_floor() {
     let host = Host::with(Quota { disk_free_min_bytes: u64::MAX / 2, ..quota(1_000, 100) }).await;
     let refused = host.upload("/", "a", "x").await;
-    assert!(matches!(refused, Err(WorkspaceError::QuotaExceeded)), "{refused:?}");
+    assert!(matches!(refused, Err(WorkspaceError::QuotaExceeded(_))), "{refused:?}");
     assert_eq!(host.names_at_home(), ["uploads"]);
 }

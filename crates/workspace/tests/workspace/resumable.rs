@@ -149,7 +149,7 @@ async fn unfinished_uploads_are_bounded_in_number_bytes_and_age() {
         Quota { bytes_max: 100, disk_free_min_bytes: 0, recount_after: Duration::ZERO, ..Quota::default() };
     let host = Host::with(quota).await;
     let refused = host.workspace.begin_resumable(announced("x", 101)).await;
-    assert!(matches!(refused, Err(WorkspaceError::QuotaExceeded)), "{refused:?}");
+    assert!(matches!(refused, Err(WorkspaceError::QuotaExceeded(_))), "{refused:?}");
     let mut ids = Vec::new();
     for number in 0..=UNFINISHED_MAX as u64 {
         let id = host.begin(announced("x", 60)).await;
@@ -162,7 +162,7 @@ async fn unfinished_uploads_are_bounded_in_number_bytes_and_age() {
     assert!(matches!(host.append(&ids[1], 0, &"x".repeat(59)).await, AppendOutcome::Received(59)));
     assert_eq!(host.workspace.usage().await.unwrap(), Usage { bytes: 59, files: 1 + UNFINISHED_MAX as u64 });
     let refused = host.workspace.append(&ids[2], 0, Bytes::from(vec![b'x'; 42])).await;
-    assert!(matches!(refused, Err(WorkspaceError::QuotaExceeded)), "{refused:?}");
+    assert!(matches!(refused, Err(WorkspaceError::QuotaExceeded(_))), "{refused:?}");
     assert_eq!(host.received(&ids[2]).await, None, "its bytes are free again");
     let repeated = host.append(&ids[1], 0, &"x".repeat(59)).await;
     assert!(matches!(repeated, AppendOutcome::Conflict { received: 59 }), "it is not too much: {repeated:?}");
