@@ -182,6 +182,49 @@ async fn a_question_whose_caller_has_gone_is_worked_on_all_the_same() {
     service.shutdown().await;
 }
 
+/// A browser that sends its form again drops the first request.
+#[tokio::test]
+async fn an_invitation_whose_request_is_dropped_can_be_used_again() {
+    let data = tempfile::tempdir().expect("a temporary folder");
+    let driver = Simulated::new(|_| std::future::pending());
+    let environment = Environment::new(Arc::new(Moved::default()), Arc::new(Counter::default()));
+    let config = config(&data, &driver, DispatchLimits::default());
+    let service = Service::start(config, environment).await.expect("a service");
+    let owner = &service.first_owner;
+    let invitation = owner.invite().await.expect("a read").expect("there is no account");
+    let create = || owner.create(invitation.reveal(), EMAIL, "correct horse battery");
+    let mut creating = Box::pin(create());
+    assert!(futures_util::poll!(&mut creating).is_pending());
+    assert!(!owner.is_invited(invitation.reveal()), "it is used by one request at a time");
+    drop(creating);
+    create().await.expect("it is valid");
+    assert!(!owner.is_invited(invitation.reveal()));
+    service.shutdown().await;
+}
+
+/// The machine is removed while the answer waits for it, as when the account is being deleted.
+#[tokio::test]
+async fn an_answer_of_an_account_without_a_machine_is_ended_at_once() {
+    let Stage { data, driver, clock, service, principal, .. } = stage().await;
+    driver.hold_starts();
+    ask(&service, &principal).await;
+    service.shutdown().await;
+    let store = Store::open(&data.path().join("causerie.db")).expect("the database");
+    store.write(|tx| tx.execute("DELETE FROM machines", &[])).await.expect("it is removed");
+    clock.0.fetch_add(A_WHILE_MICROS, Ordering::Relaxed);
+    let environment =
+        Environment::new(clock, Arc::new(Counter(AtomicU64::new(1 << 32), AtomicBool::new(false))));
+    let config = config(&data, &driver, DispatchLimits::default());
+    let service = Service::start(config, environment).await.expect("a service");
+    // The clock stands still: no lease of this one runs out.
+    until(async || {
+        let open = store.read(|tx| turns::open_answers(tx)).await.expect("a read");
+        (open == 0).then_some(())
+    })
+    .await;
+    service.shutdown().await;
+}
+
 /// The caller is dropped while the revocation waits for the database.
 #[tokio::test]
 async fn a_key_whose_revocation_nobody_waits_for_counts_no_longer() {

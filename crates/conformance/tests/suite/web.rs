@@ -325,6 +325,25 @@ fn a_call_of_an_mcp_server_that_changes_something_is_never_made_twice() {
 }
 
 #[test]
+fn a_call_of_an_mcp_server_is_not_cut_when_the_machine_is_stopped() {
+    let (stage, site, _folder) = with_mcp();
+    let Stage { vendor, api, .. } = &stage;
+    let shell = Say::Call { tool: "shell".to_owned(), arguments: json!({ "command": "true" }) };
+    vendor.will([shell, call("registry__file", "it")]);
+    vendor.will([Say::text("It is filed.")]);
+    let answer = api.ask("File it");
+    poll::until("the server is called", || (site.called().len() == 1).then_some(()));
+    api.stop_vm().expect_status(202);
+    poll::until("the machine has stopped", || (api.vm().json()["status"] == "STOPPED").then_some(()));
+    site.release();
+    api.start_vm().expect_status(202);
+    let answer = api.completed(&answer);
+    let states: Vec<&Value> = (0..2).map(|at| &answer["parts"][at]["state"]).collect();
+    assert_eq!(states, [&json!("COMPLETE"); 2], "{answer}");
+    assert_eq!((&answer["text"], site.called().len()), (&json!("It is filed."), 1));
+}
+
+#[test]
 fn what_an_mcp_server_tells_becomes_no_page_that_may_be_read() {
     let (stage, site, _folder) = with_mcp();
     let Stage { vendor, .. } = &stage;
