@@ -335,6 +335,11 @@ fn a_call_of_an_mcp_server_is_not_cut_when_the_machine_is_stopped() {
     poll::until("the server is called", || (site.called().len() == 1).then_some(()));
     api.stop_vm().expect_status(202);
     poll::until("the machine has stopped", || (api.vm().json()["status"] == "STOPPED").then_some(()));
+    // A turn takes a machine for stopped after a second without a start.
+    let id = |field: &str| answer[field].as_str().expect("an id").to_owned();
+    let path = format!("/api/v1/chats/{}/messages/{}", id("chatId"), id("id"));
+    let now = api.request("GET", &path).header("prefer", "wait=2").send(&api.address).expect_status(200);
+    assert_eq!(now.json()["parts"][1]["state"], "PENDING");
     site.release();
     api.start_vm().expect_status(202);
     let answer = api.completed(&answer);
