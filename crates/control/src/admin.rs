@@ -2,6 +2,7 @@
 //! log.
 
 mod console;
+mod keys;
 mod machines;
 
 use std::path::Path;
@@ -9,15 +10,13 @@ use std::path::Path;
 use domain::account::Role;
 use domain::audit::AuditAction;
 use domain::credits::{Balance, Credits};
-use domain::id::{AccountId, JobId, KeyId, PostingId, UserId};
-use domain::key::SecretKey;
-use domain::scope::Scope;
+use domain::id::{AccountId, JobId, PostingId, UserId};
 use domain::time::Timestamp;
 use machine::{DriverError, MachineError, MachineFolders};
 use store::accounts::{self, Account, AccountError, EmailSource, NewAccount};
 use store::credits::{self, GrantError};
 use store::jobs::{self, FailedJob};
-use store::keys::{self, Key, KeyError, NewKey};
+use store::keys::KeyError;
 use store::{Store, StoreError, audit, usage};
 use workspace::{WorkspaceError, Workspaces};
 
@@ -27,7 +26,7 @@ pub use crate::api_keys::{CreatedKey, KeyRestrictions};
 
 use crate::Environment;
 use crate::account_deletion::{AccountDeletion, RunningService};
-use crate::api_keys::{GRANT_MAX, KEY_NAME_MAX_BYTES, key_name};
+use crate::api_keys::{GRANT_MAX, KEY_NAME_MAX_BYTES};
 use crate::backup::{self, BackupError, BackupReport, Summary};
 use crate::credentials::{EMAIL_MAX_BYTES, checked_email};
 use crate::form_token::{self, FormToken};
@@ -328,75 +327,6 @@ impl Admin {
         Ok(is_closed.then_some(DeletedAccount { id, email: None }))
     }
 
-    /// Creates a key. The secret cannot be shown again later.
-    ///
-    /// # Errors
-    /// [`AdminError::NotAName`], [`AdminError::NotAnAmount`], [`KeyError::NoLicence`] among others.
-    pub async fn create_key(
-        &self,
-        account: &str,
-        name: &str,
-        bounds: KeyRestrictions,
-    ) -> Result<CreatedKey, AdminError> {
-        let name = key_name(name).ok_or(AdminError::NotAName)?;
-        if bounds.spending_limit.is_some_and(|limit| !(1..=GRANT_MAX).contains(&limit.0)) {
-            return Err(AdminError::NotAnAmount);
-        }
-        let account = self.account(account).await?;
-        let key = SecretKey::from_random(self.environment.bytes());
-        let new = NewKey {
-            id: KeyId::from_random(self.environment.bits()),
-            account: account.id,
-            user: Some(account.user),
-            name: name.to_owned(),
-            fingerprint: key.fingerprint(),
-            expires_at: bounds.expires_at,
-            scope: bounds.scope,
-            spending_limit: bounds.spending_limit,
-            now: self.environment.now(),
-        };
-        let id = new.id;
-        let noted = self.entry(
-            Some(account.id),
-            AuditAction::CreateKey,
-            &id.to_string(),
-            &describe_key(name, bounds),
-        );
-        let made = self.store.write(move |tx| {
-            keys::create(tx, &new)?;
-            Ok::<_, KeyError>(audit::append(tx, &noted)?)
-        });
-        made.await?;
-        Ok(CreatedKey { id, key })
-    }
-
-    /// Lists the account's keys.
-    ///
-    /// # Errors
-    /// [`AdminError::NoSuchAccount`].
-    pub async fn list_keys(&self, account: &str) -> Result<Vec<Key>, AdminError> {
-        let account = self.account(account).await?.id;
-        Ok(self.store.read(move |tx| keys::list(tx, account)).await?)
-    }
-
-    /// Revokes a key: further calls with it are refused, and open streams end within seconds.
-    ///
-    /// # Errors
-    /// [`KeyError::NotFound`].
-    pub async fn revoke_key(&self, key: KeyId) -> Result<(), AdminError> {
-        let now = self.environment.now();
-        let noted = self.entry(None, AuditAction::RevokeKey, &key.to_string(), "");
-        let store = self.store.clone();
-        let revoking = async move {
-            let revoked = store.write(move |tx| {
-                let account = Some(keys::revoke(tx, None, key, now)?);
-                Ok::<_, KeyError>(audit::append(tx, &audit::AuditEntry { account, ..noted.clone() })?)
-            });
-            revoked.await
-        };
-        Ok(self.change_keys(revoking).await?)
-    }
-
     /// Sets the end of the account's licence; a time in the past ends it.
     ///
     /// # Errors
@@ -584,21 +514,6 @@ impl Admin {
             trace: None,
         }
     }
-}
-
-/// Describes a key for the audit log: its name and its restrictions.
-fn describe_key(name: &str, bounds: KeyRestrictions) -> String {
-    let mut text = name.to_owned();
-    if bounds.scope != Scope::ALL {
-        text = format!("{text}; scope {}", bounds.scope);
-    }
-    if let Some(end) = bounds.expires_at {
-        text = format!("{text}; until {end}");
-    }
-    if let Some(limit) = bounds.spending_limit {
-        text = format!("{text}; spending limit {}", limit.0);
-    }
-    text
 }
 
 /// Returns an email without white space around it.

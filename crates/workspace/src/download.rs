@@ -20,9 +20,10 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::account::Workspace;
+use crate::asked::AskedPath;
 use crate::error::WorkspaceError;
 use crate::jail::{Home, file_type, off_thread, size};
-use crate::path::{AskedPath, WorkspacePath, shown};
+use crate::path::{WorkspacePath, shown};
 use crate::tree::FILE_FLAGS;
 
 /// The size of a read off the request threads; a stream holds two chunks at most, the current and the next.

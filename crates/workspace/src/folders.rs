@@ -11,9 +11,10 @@ use rustix::io::Errno;
 use domain::id::AccountId;
 
 use crate::account::{Workspace, Workspaces};
+use crate::asked::AskedPath;
 use crate::error::WorkspaceError;
 use crate::jail::{FOLDER_FLAGS, FOLDER_MODE, Home, entry_stat, file_type, off_thread, size_charged};
-use crate::path::{AskedPath, NameError, WorkspacePath};
+use crate::path::{NameError, WorkspacePath};
 use crate::resumable::UNFINISHED_FOLDER;
 use crate::tree::open_folder;
 use crate::usage::{ReservedSpace, Usage};

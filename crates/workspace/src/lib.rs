@@ -5,6 +5,7 @@
 //! pipes, names and sizes are untrusted input.
 
 mod account;
+mod asked;
 mod download;
 mod error;
 mod folders;
@@ -18,11 +19,12 @@ mod usage;
 mod walk;
 
 pub use account::{Workspace, Workspaces};
+pub use asked::AskedPath;
 pub use download::{FileStream, FileTransfer, OpenFile};
 pub use error::{SpaceShortage, WorkspaceError};
 pub use folders::remove_folder;
 pub use listing::{ENTRIES_MAX, Entry, EntryKind, Found, Listing};
-pub use path::{AskedPath, FileName, NAME_MAX_BYTES, NameError, PATH_MAX_BYTES, PathError, WorkspacePath};
+pub use path::{FileName, NAME_MAX_BYTES, NameError, PATH_MAX_BYTES, PathError, WorkspacePath};
 pub use resumable::{AnnouncedUpload, AppendOutcome, BegunUpload, UNFINISHED_IDLE_MAX, UNFINISHED_MAX};
 pub use upload::{Destination, SameName, Staged, Staging, Uploaded};
 pub use usage::{Quota, Usage};

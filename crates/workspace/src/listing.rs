@@ -8,10 +8,11 @@ use rustix::fs::{Dir, FileType, OFlags, Stat, fstat};
 use rustix::io::Errno;
 
 use crate::account::Workspace;
+use crate::asked::AskedPath;
 use crate::download::{UNKNOWN_MIME, mime, modified};
 use crate::error::WorkspaceError;
 use crate::jail::{Home, entry_stat, file_type, off_thread, size};
-use crate::path::{AskedPath, WorkspacePath, shown};
+use crate::path::{WorkspacePath, shown};
 
 /// Limits the entries of a listing; larger folders are rejected.
 pub const ENTRIES_MAX: usize = 100_000;

@@ -4,10 +4,6 @@
 
 use std::fmt;
 
-use percent_encoding::percent_decode;
-
-use crate::error::WorkspaceError;
-
 /// The kernel's limit of a path, without its closing NUL.
 pub const PATH_MAX_BYTES: usize = 4095;
 
@@ -168,114 +164,6 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
     text
 }
 
-/// A requested path, which can be read in several ways: as the entry that exists.
-///
-/// Readers take the first candidate that exists. Creation takes what the path means by its rule, and deletion refuses a path
-/// of which two candidates exist.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AskedPath {
-    /// The path by the rule of its constructor.
-    meant: Result<WorkspacePath, PathError>,
-    candidates: Vec<WorkspacePath>,
-}
-
-impl AskedPath {
-    /// Parses the raw, undecoded text of a URL after `/api/v1/files` or `/api/v1/directories`. It means the text decoded
-    /// once; an invalid `%` is literal. The next candidate is the text as written, which comes first where decoding makes `..`
-    /// or `.` of a name. Listings show a path that is not UTF-8 percent-encoded, and a client encodes it again: so the last
-    /// candidate is decoded twice, if that is not UTF-8.
-    #[must_use]
-    pub fn from_url(raw: &str) -> Self {
-        let once = decoded(raw.as_bytes());
-        let meant = WorkspacePath::parse(&once);
-        let (plain, written) = (meant.clone().ok(), WorkspacePath::parse(raw).ok());
-        let twice = non_utf8(decoded(&once));
-        match (meant, twice) {
-            (Err(PathError::TooLong), Some(twice)) => twice.into(),
-            (meant, twice) if dots(&once) > dots(raw.as_bytes()) => Self::new(meant, [written, plain, twice]),
-            (meant, twice) => Self::new(meant, [plain, written, twice]),
-        }
-    }
-
-    /// Parses a field of a body (`destination`, `filePaths`). It means the text as written. The other candidate is the text
-    /// decoded once, if that is not UTF-8, because listings show such names percent-encoded. A text that is too long as
-    /// written must be decoded.
-    #[must_use]
-    pub fn from_text(text: &str) -> Self {
-        let meant = WorkspacePath::parse(text);
-        let once = non_utf8(decoded(text.as_bytes()));
-        match (meant, once) {
-            (Err(PathError::TooLong), Some(once)) => once.into(),
-            (meant, once) => Self::new(meant.clone(), [meant.ok(), once]),
-        }
-    }
-
-    /// Returns what the path means by its rule, the only one for creation.
-    ///
-    /// # Errors
-    /// [`PathError`].
-    pub fn meant(&self) -> Result<&WorkspacePath, PathError> {
-        self.meant.as_ref().map_err(|error| *error)
-    }
-
-    /// Returns the candidates in the order in which readers try them.
-    pub fn candidates(&self) -> impl Iterator<Item = &WorkspacePath> {
-        self.candidates.iter()
-    }
-
-    /// Returns what `open` finds at the first candidate that exists.
-    pub(crate) fn first_found<T>(
-        &self,
-        mut open: impl FnMut(&WorkspacePath) -> Result<T, WorkspaceError>,
-    ) -> Result<T, WorkspaceError> {
-        for path in &self.candidates {
-            match open(path) {
-                Err(WorkspaceError::NotFound) => {}
-                done => return done,
-            }
-        }
-        Err(self.not_found())
-    }
-
-    /// Returns the error if no candidate exists.
-    pub(crate) fn not_found(&self) -> WorkspaceError {
-        self.meant().err().map_or(WorkspaceError::NotFound, WorkspaceError::from)
-    }
-
-    fn new(
-        meant: Result<WorkspacePath, PathError>,
-        candidates: impl IntoIterator<Item = Option<WorkspacePath>>,
-    ) -> Self {
-        let mut distinct = Vec::new();
-        for candidate in candidates.into_iter().flatten() {
-            if !distinct.contains(&candidate) {
-                distinct.push(candidate);
-            }
-        }
-        Self { meant, candidates: distinct }
-    }
-}
-
-impl From<WorkspacePath> for AskedPath {
-    fn from(path: WorkspacePath) -> Self {
-        Self { meant: Ok(path.clone()), candidates: vec![path] }
-    }
-}
-
-/// Returns the path if it is valid and not UTF-8.
-fn non_utf8(path: Vec<u8>) -> Option<WorkspacePath> {
-    Some(path).filter(|path| str::from_utf8(path).is_err()).and_then(|path| WorkspacePath::parse(path).ok())
-}
-
-/// Returns the number of components that are `.` or `..`.
-fn dots(path: &[u8]) -> usize {
-    path.split(|byte| *byte == b'/').filter(|component| matches!(*component, b"." | b"..")).count()
-}
-
-fn decoded(text: &[u8]) -> Vec<u8> {
-    percent_decode(text).collect()
-}
-
 /// The longest extension that stays behind a number, with its dot, in bytes.
 const EXTENSION_MAX_BYTES: usize = 16;
 
@@ -390,9 +278,6 @@ mod tests {
         for text in ["..", "/../etc/passwd", "a/../../a", "nothing/here/../../../x"] {
             assert_eq!(parsed(text), Err(PathError::Outside));
         }
-        assert_eq!(AskedPath::from_url("/%2e%2e/x").meant(), Err(PathError::Outside));
-        assert_eq!(AskedPath::from_url("/..%2fx").meant(), Err(PathError::Outside));
-        assert_eq!(AskedPath::from_url("/a%00b").meant(), Err(PathError::Nul));
         assert_eq!(parsed(&"a/".repeat(3000)), Err(PathError::TooLong));
     }
 
@@ -406,58 +291,6 @@ mod tests {
         assert_eq!(numbered("report of 3. March and more", 2), "report of 3. March and more (2)");
         let long = numbered(&format!("{}.pdf", "ž".repeat(125)), 2);
         assert_eq!(long, format!("{}.pdf", "ž".repeat(123) + " (2)"));
-    }
-
-    #[test]
-    fn a_url_is_decoded_once() {
-        let tried = |raw: &str| -> Vec<String> {
-            AskedPath::from_url(raw).candidates().map(ToString::to_string).collect()
-        };
-        assert_eq!(tried("/a%20b"), ["/a b", "/a%20b"]);
-        assert_eq!(tried("/a%2520b"), ["/a%20b", "/a%2520b"]);
-        assert_eq!(tried("/100%"), ["/100%"]);
-        assert_eq!(tried("/5%zz"), ["/5%zz"]);
-        assert_eq!(tried("/p\u{159}\u{ed}loha"), ["/p\u{159}\u{ed}loha"]);
-        assert_eq!(tried("/a%2Fb/../../c"), ["/c"]);
-        assert_eq!(tried("/a/%2e%2e"), ["/a/%2e%2e", "/"]);
-        assert_eq!(tried("/%2e%2e/x"), ["/%2e%2e/x"]);
-    }
-
-    #[test]
-    fn a_text_is_decoded_only_to_a_name_that_listings_show_encoded() {
-        let tried = |text: &str| AskedPath::from_text(text).candidates().cloned().collect::<Vec<_>>();
-        assert_eq!(tried("/a%20b"), [WorkspacePath::parse("/a%20b").unwrap()]);
-        assert_eq!(tried("/a%FF").last(), Some(&WorkspacePath::parse(b"/a\xff").unwrap()));
-    }
-
-    #[test]
-    fn a_path_that_is_shown_longer_than_paths_may_be_is_found_by_what_is_shown() {
-        let path = WorkspacePath::parse([b'/', 0xff].repeat(1000)).unwrap();
-        let shown = path.to_string();
-        assert!(shown.len() <= PATH_MAX_BYTES);
-        let longer = WorkspacePath::parse([b'/', 0xff].repeat(1500)).unwrap();
-        assert!(longer.to_string().len() > PATH_MAX_BYTES);
-        for path in [path, longer] {
-            let asked = AskedPath::from_text(&path.to_string());
-            assert!(asked.candidates().any(|candidate| *candidate == path));
-        }
-        assert_eq!(AskedPath::from_text(&"a/".repeat(3000)).meant(), Err(PathError::TooLong));
-    }
-
-    #[test]
-    fn what_a_listing_shows_is_found_as_it_is_and_encoded() {
-        let path = WorkspacePath::parse(b"/100% of\xff/%41\xfe \xc5\x99").unwrap();
-        let shown = path.to_string();
-        let encoded =
-            percent_encoding::utf8_percent_encode(&shown, percent_encoding::NON_ALPHANUMERIC).to_string();
-        for raw in [shown, encoded] {
-            let asked = AskedPath::from_url(&raw);
-            assert!(asked.candidates().any(|candidate| *candidate == path), "{raw}");
-        }
-        let long = WorkspacePath::parse([b'/', 0xff].repeat(1_100)).unwrap().to_string();
-        let encoded = long.replace('%', "%25");
-        assert!(AskedPath::from_url(&encoded).candidates().any(|path| path.to_string() == long));
-        assert!(AskedPath::from_url("/%252e%252e%25ff/%252e%252e/%252e%252e/x").meant().is_ok());
     }
 
     #[test]
@@ -514,16 +347,6 @@ mod tests {
                 }
                 prop_assert!(!path.as_bytes().contains(&0));
                 prop_assert_eq!(WorkspacePath::parse(path.as_bytes()), Ok(path));
-            }
-        }
-
-        #[test]
-        fn what_is_shown_leads_back(bytes in prop::collection::vec(any::<u8>(), 0..30)) {
-            if let Ok(path) = WorkspacePath::parse(&bytes) {
-                let shown = path.to_string();
-                for asked in [AskedPath::from_url(&shown), AskedPath::from_text(&shown)] {
-                    prop_assert!(asked.candidates().any(|tried| *tried == path));
-                }
             }
         }
 

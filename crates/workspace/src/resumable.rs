@@ -19,9 +19,10 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::account::Workspace;
+use crate::asked::AskedPath;
 use crate::error::WorkspaceError;
 use crate::jail::{FILE_MODE, FOLDER_FLAGS, Home, entry_stat, off_thread, size_charged};
-use crate::path::{AskedPath, FRESH_DIGITS, FileName, NameError, STAGING_PREFIX};
+use crate::path::{FRESH_DIGITS, FileName, NameError, STAGING_PREFIX};
 use crate::upload::{Destination, SameName, Staged, StagedFile, Uploaded, check_disk, fresh};
 use crate::usage::{ReservedSpace, Usage};
 

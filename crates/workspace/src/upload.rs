@@ -14,9 +14,10 @@ use rustix::io::Errno;
 use tokio::task::JoinHandle;
 
 use crate::account::Workspace;
+use crate::asked::AskedPath;
 use crate::error::{SpaceShortage, WorkspaceError};
 use crate::jail::{FILE_MODE, Home, entry_stat, file_type, off_thread, size_charged};
-use crate::path::{AskedPath, FRESH_DIGITS, FileName, NameError, STAGING_PREFIX, WorkspacePath};
+use crate::path::{FRESH_DIGITS, FileName, NameError, STAGING_PREFIX, WorkspacePath};
 use crate::usage::{Quota, ReservedSpace, Usage, UsageTracker};
 
 /// The size of a batch that is collected before it is written; another batch may be in progress at the same time.

@@ -46,11 +46,19 @@ fn a_password_is_read_from_standard_input_and_kept_as_a_hash_alone() {
     let environment = vec![("CAUSERIE_DATABASE".to_owned(), String::new())];
     let mut service = Service::start(Options { environment, ..Options::default() });
     let create = |email: &'static str| ["account", "create", "--email", email, "--password-stdin"];
-    let typed = format!("{PASSWORD}\nwhat follows is not read\n");
+    let typed = format!("{PASSWORD}\n");
+    let two_lines = format!("{PASSWORD}\n{PASSWORD}\n");
     let mut outputs = Vec::new();
     let made = service.try_admin_typing(&create("a@example.test"), typed.as_bytes());
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    for wrong in [&b""[..], b"short\n", b"tajn\xe9-heslo-Zofie\n", b"tajn\0-heslo-Zofie\n", &[b'x'; 5000]] {
+    for wrong in [
+        &b""[..],
+        b"short\n",
+        b"tajn\xe9-heslo-Zofie\n",
+        b"tajn\0-heslo-Zofie\n",
+        two_lines.as_bytes(),
+        &[b'x'; 5000],
+    ] {
         let refused = service.try_admin_typing(&create("b@example.test"), wrong);
         assert!(!refused.status.success() && !refused.stderr.is_empty(), "{wrong:?}");
         outputs.extend([refused.stdout, refused.stderr]);

@@ -159,7 +159,7 @@ pub(crate) struct Fold {
     is_paused: bool,
     /// The usage of the messages that ended with a pause.
     earlier: Vec<Option<Usage>>,
-    /// What a pause is continued with, and the size of its content.
+    /// The content that a pause is continued with, and its size.
     pause: Pause,
     pause_bytes: usize,
 }
