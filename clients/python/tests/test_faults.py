@@ -1,16 +1,36 @@
 """What the client does when the service, or what is in between, fails: played by a transport of its own."""
 
 import json
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from causerie import Causerie, ConnectionFailedError, RateLimitError, ResponseFormError, Retries, TextRevisedError
+from causerie import (
+    Causerie,
+    ConnectionFailedError,
+    NotFoundError,
+    RateLimitError,
+    ResponseFormError,
+    Retries,
+    TextRevisedError,
+)
 from causerie._stream import FrameDecoder
 
 ANSWER = {"id": "m", "chatId": "c", "createdAt": "2026-11-21T09:30:00.000Z", "model": "x", "parts": []}
+CHAT = {
+    "title": "",
+    "status": "completed",
+    "createdAt": ANSWER["createdAt"],
+    "modifiedAt": ANSWER["createdAt"],
+    "model": "x",
+    "pinned": False,
+    "webSearchEnabled": False,
+    "jurisdictions": [],
+}
 QUICK = Retries(most=3, first_wait=0.001, longest_wait=5)
 Reply = httpx.Response | Exception
 
@@ -136,11 +156,116 @@ def test_a_text_that_was_revised_is_not_passed_off_as_its_continuation() -> None
     assert raised.value.answer.text == "Three."
 
 
+def test_a_stream_on_which_nothing_happens_is_resumed_as_often_as_it_breaks() -> None:
+    idle: list[Reply] = [events(": beat\n\n", cut=bool(each % 2)) for each in range(3 * QUICK.most)]
+    client, _ = client_of([*idle, events(frame("One.", 1, "completed"))])
+    assert client.answers.resume("c", "m").until_done().text == "One."
+
+
+def test_a_stream_that_breaks_before_its_first_heartbeat_is_given_up() -> None:
+    client, seen = client_of([events("retry: 1\n\nevent: message\ndata: {") for _ in range(9)])
+    with pytest.raises(ConnectionFailedError):
+        client.answers.resume("c", "m").until_done()
+    assert len(seen) == 1 + QUICK.most
+
+
 def test_a_stream_that_never_comes_is_given_up() -> None:
     client, seen = client_of([httpx.ConnectError("refused") for _ in range(9)])
     with pytest.raises(ConnectionFailedError):
         client.answers.resume("c", "m").until_done()
     assert len(seen) == 1 + QUICK.most
+
+
+def test_redirects_are_refused() -> None:
+    moved = httpx.Response(301, headers={"location": "http://other/api/v1/chats"})
+    seen: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return moved
+
+    http = httpx.Client(transport=httpx.MockTransport(answer), follow_redirects=True)
+    client = Causerie(base_url="http://test", api_key="api-x", retries=QUICK, http_client=http)
+    for call in (lambda: client.ask("Hello"), client.vm.get, lambda: client.answers.resume("c", "m").until_done()):
+        with pytest.raises(ResponseFormError, match="redirects"):
+            call()
+    assert {request.url.host for request in seen} == {"test"} and len(seen) == 3
+
+
+def test_a_download_that_fails_leaves_a_file_as_it_was(tmp_path: Path) -> None:
+    def cut() -> Iterator[bytes]:
+        yield b"half of "
+        raise httpx.ReadError("cut")
+
+    target = tmp_path / "report.docx"
+    target.write_bytes(b"old")
+    target.chmod(0o640)
+    refused = httpx.Response(404, json={"code": "NOT_FOUND", "message": "no such file"})
+    whole = httpx.Response(200, content=b"whole")
+    client, _ = client_of([refused, httpx.Response(200, content=cut()), whole, refused, httpx.Response(200, content=b"x")])
+    for error in (NotFoundError, ConnectionFailedError):
+        with pytest.raises(error):
+            client.files.save("/report.docx", target)
+        assert target.read_bytes() == b"old"
+    link = tmp_path / "link"
+    link.symlink_to(target)
+    assert client.files.save("/report.docx", link) == 5
+    assert link.is_symlink() and target.read_bytes() == b"whole" and target.stat().st_mode & 0o777 == 0o640
+    with pytest.raises(NotFoundError):
+        client.files.save("/report.docx", tmp_path / "new")
+    assert client.files.save("/report.docx", os.devnull) == 1
+    assert sorted(tmp_path.iterdir()) == [link, target] and Path(os.devnull).is_char_device()
+
+
+class Listed:
+    """A service with conversations, newest first, that change while they are listed."""
+
+    def __init__(self, count: int) -> None:
+        self.chats = [f"c{number}" for number in range(count)]
+        self.pages = 0
+
+    def client(self) -> Causerie:
+        http = httpx.Client(transport=httpx.MockTransport(self._answer))
+        return Causerie(base_url="http://test", api_key="api-x", http_client=http)
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        self.pages += 1
+        offset, limit = (int(request.url.params[name]) for name in ("offset", "limit"))
+        page = [{**CHAT, "chatId": chat} for chat in self.chats[offset : offset + limit]]
+        return httpx.Response(200, json={"chats": page, "totalCount": len(self.chats), "offset": offset, "limit": limit})
+
+    def continue_(self, chat: str) -> None:
+        self.chats.remove(chat)
+        self.chats.insert(0, chat)
+
+    def move_back(self, chat: str) -> None:
+        self.chats.remove(chat)
+        self.chats.append(chat)
+
+
+@pytest.mark.parametrize(
+    ("change", "pages"),
+    [
+        (lambda _listed, _chat: None, 4),
+        (lambda listed, chat: listed.chats.remove(chat), 7),
+        (lambda listed, chat: int(chat[1:]) % 2 and listed.chats.remove(chat), 8),
+        (lambda listed, chat: listed.continue_(chat), 5),
+        (lambda listed, chat: chat == "c0" and listed.move_back(chat), 6),
+        (lambda listed, chat: chat == "c5" and listed.continue_("c35"), 6),
+    ],
+    ids=["nothing", "deleted", "half deleted", "continued", "unpinned", "another continued"],
+)
+def test_no_conversation_is_passed_over_while_the_list_changes(
+    change: Callable[[Listed, str], object], pages: int
+) -> None:
+    listed = Listed(40)
+    expected = set(listed.chats)
+    seen = []
+    for chat in listed.client().chats.list(page_size=10):
+        seen.append(chat.chat_id)
+        change(listed, chat.chat_id)
+    assert len(seen) == 40 and set(seen) == expected
+    assert listed.pages <= pages
 
 
 def test_what_is_new_is_read_and_what_is_broken_is_told() -> None:

@@ -73,8 +73,13 @@ const BY_STATUS = new Map<number, new (refusal: Refusal) => StatusError>([
 ]);
 
 /** Reads the response of a call that was refused. */
-export async function refused(response: Response): Promise<StatusError> {
+export async function refused(response: Response): Promise<CauserieError> {
   const { status, headers } = response;
+  // Browsers hide the status of a redirect that is not followed.
+  if (response.type === "opaqueredirect" || (status >= 300 && status < 400)) {
+    await response.body?.cancel();
+    return new ResponseFormError("the base URL redirects: give the URL that it leads to");
+  }
   const body: unknown = await response.json().catch(() => undefined);
   const told = (typeof body === "object" && body !== null ? body : {}) as { code?: unknown; message?: unknown };
   const unspoken = status === 401 ? "the key is missing, mistyped, revoked or expired" : "the service refused the call";

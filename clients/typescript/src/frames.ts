@@ -15,6 +15,9 @@ export class FrameDecoder {
   #held = "";
   #searched = 0;
   retrySeconds: number | undefined;
+  /** An event or a comment has come. The service sends a comment every ten seconds, so a connection without either has
+   * failed. */
+  lived = false;
 
   /** Takes a chunk and returns the frames that it completes. */
   *feed(chunk: Uint8Array): Generator<Frame> {
@@ -31,7 +34,9 @@ export class FrameDecoder {
       const frame = this.#read(this.#held.slice(0, end));
       this.#held = this.#held.slice(end + 2);
       this.#searched = 0;
-      if (frame.data) yield frame;
+      if (!frame.data) continue;
+      this.lived = true;
+      yield frame;
     }
     this.#searched = this.#held.length;
     if (this.#searched > FRAME_MAX) throw new ResponseFormError(`an event is longer than ${FRAME_MAX} characters`);
@@ -41,6 +46,7 @@ export class FrameDecoder {
     const frame: Frame = { event: "", data: "", id: "" };
     for (const line of text.split("\n")) {
       const colon = line.indexOf(":");
+      if (colon === 0) this.lived = true;
       const field = colon < 0 ? line : line.slice(0, colon);
       const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
       if (field === "event") frame.event = value;

@@ -1,3 +1,4 @@
+import { ChatCursor } from "./chat-cursor.js";
 import { AnswerStream, EventStream, type StreamOptions } from "./stream.js";
 import type { CallOptions, Transport } from "./transport.js";
 import type {
@@ -131,17 +132,12 @@ export class Directories extends Resource {
 
 /** Conversations. */
 export class Chats extends Resource {
-  /** Iterates over all conversations, each once: pinned ones first, then the most recent. */
+  /** Iterates over all conversations, each once: pinned ones first, then the most recent. They may be changed and deleted
+   * meanwhile. */
   async *list({ pageSize = 100, signal }: CallOptions & { pageSize?: number } = {}): AsyncGenerator<Chat> {
-    const seen = new Set<string>();
-    for (let offset = 0, total = 1; offset < total; ) {
-      const page = await this.page({ offset, limit: pageSize, signal });
-      for (const chat of page.chats) {
-        if (!seen.has(chat.chatId)) yield chat;
-        seen.add(chat.chatId);
-      }
-      offset += page.chats.length;
-      total = page.chats.length > 0 ? page.totalCount : 0;
+    const cursor = new ChatCursor(pageSize);
+    while (!cursor.isOver) {
+      yield* cursor.accept(await this.page({ offset: cursor.offset, limit: cursor.limit, signal }));
     }
   }
 

@@ -67,7 +67,7 @@ export class EventStream implements AsyncIterable<AnswerEvent> {
         if (error instanceof StatusError) frames.retrySeconds = error.retryAfter;
         cause = error;
       }
-      if (!this.#isOver) await this.#waitAfterBreak(cause, frames.retrySeconds);
+      if (!this.#isOver) await this.#waitAfterBreak(cause, frames);
     }
   }
 
@@ -98,7 +98,6 @@ export class EventStream implements AsyncIterable<AnswerEvent> {
   }
 
   #accept(frame: Frame): AnswerEvent | undefined {
-    this.#failures = 0;
     const { event } = frame;
     if (event !== "message" && event !== "completed") return undefined;
     let answer: Answer;
@@ -113,13 +112,13 @@ export class EventStream implements AsyncIterable<AnswerEvent> {
     return { event, answer, id: frame.id };
   }
 
-  async #waitAfterBreak(cause: unknown, asked: number | undefined): Promise<void> {
-    this.#failures += 1;
+  async #waitAfterBreak(cause: unknown, { lived, retrySeconds = 0 }: FrameDecoder): Promise<void> {
+    this.#failures = lived ? 1 : this.#failures + 1;
     const wait = afterBreak(this.transport.retries, this.#failures, true);
     if (wait === undefined) {
       throw new ConnectionFailedError(`the stream broke ${this.#failures} times in a row`, { cause });
     }
-    await pause(Math.max(wait, asked ?? 0), this.options.signal);
+    await pause(Math.max(wait, retrySeconds), this.options.signal);
   }
 }
 

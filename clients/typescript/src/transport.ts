@@ -81,10 +81,8 @@ export class Transport {
         return await this.once(call, this.timeout + (call.held ?? 0));
       } catch (error) {
         call.signal?.throwIfAborted();
-        wait =
-          error instanceof StatusError
-            ? afterStatus(this.retries, error, attempt, repeatable)
-            : afterBreak(this.retries, attempt, repeatable);
+        if (error instanceof StatusError) wait = afterStatus(this.retries, error, attempt, repeatable);
+        else if (error instanceof ConnectionFailedError) wait = afterBreak(this.retries, attempt, repeatable);
         if (wait === undefined) throw error;
       }
       await pause(wait, call.signal);
@@ -110,6 +108,8 @@ export class Transport {
         method: call.method,
         headers,
         signal: abort.signal,
+        // A redirect must not send the key to another host, nor turn a question into a GET.
+        redirect: "manual",
         ...(call.form ? { body: call.form } : {}),
         ...(call.json !== undefined ? { body: JSON.stringify(call.json) } : {}),
       });

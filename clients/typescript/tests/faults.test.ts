@@ -1,6 +1,8 @@
 // What the client does when the service, or what is in between, fails: played by a `fetch` of its own.
 import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { FrameDecoder } from "../src/frames.js";
 import { Causerie, ConnectionFailedError, RateLimitError, ResponseFormError, TextRevisedError } from "../src/index.js";
@@ -124,10 +126,72 @@ test("a text that was revised is not passed off as its continuation", async () =
   });
 });
 
+test("a stream on which nothing happens is resumed as often as it breaks", async () => {
+  const idle = Array.from({ length: 3 * MOST }, () => events(": beat\n\n"));
+  const [client] = clientOf(...idle, events(frame("One.", 1, "completed")));
+  assert.equal((await client.answers.stream({ chatId: "c", id: "m" }).untilDone()).text, "One.");
+});
+
+test("a stream that breaks before its first heartbeat is given up", async () => {
+  const [client, sent] = clientOf(...Array.from({ length: 9 }, () => events("retry: 1\n\nevent: message\ndata: {")));
+  await assert.rejects(client.answers.stream({ chatId: "c", id: "m" }).untilDone(), ConnectionFailedError);
+  assert.equal(sent.length, 1 + MOST);
+});
+
 test("a stream that never comes is given up", async () => {
   const [client, sent] = clientOf();
   await assert.rejects(client.answers.stream({ chatId: "c", id: "m" }).untilDone(), ConnectionFailedError);
   assert.equal(sent.length, 1 + MOST);
+});
+
+test("redirects are refused", async (context) => {
+  const paths: (string | undefined)[] = [];
+  const server = createServer(({ url }, response) => {
+    paths.push(url);
+    response.writeHead(url === "/other" ? 200 : 301, { location: "/other" }).end("[]");
+  });
+  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  context.after(() => (server.closeAllConnections(), server.close()));
+  const { port } = server.address() as AddressInfo;
+  const client = new Causerie({ baseUrl: `http://127.0.0.1:${port}`, apiKey: "api-x", retries: { most: MOST } });
+  const calls = [() => client.ask("Hello"), () => client.vm.get(), () => client.answers.stream({ chatId: "c", id: "m" }).untilDone()];
+  for (const call of calls) {
+    await assert.rejects(call, (error: unknown) => error instanceof ResponseFormError && /redirects/.test(error.message));
+  }
+  assert.deepEqual(paths, ["/api/v1/chats", "/api/v1/vm", "/api/v1/chats/c/messages/m/events"]);
+});
+
+test("no conversation is passed over while the list changes", async () => {
+  type Change = (chats: string[], chat: string) => void;
+  const move = (chats: string[], chat: string, to: number) => chats.splice(to, 0, ...chats.splice(chats.indexOf(chat), 1));
+  const remove = (chats: string[], chat: string) => chats.splice(chats.indexOf(chat), 1);
+  const changes: [Change, number][] = [
+    [() => undefined, 4],
+    [remove, 7],
+    [(chats, chat) => Number(chat.slice(1)) % 2 && remove(chats, chat), 8],
+    [(chats, chat) => move(chats, chat, 0), 5],
+    [(chats, chat) => chat === "c0" && move(chats, chat, chats.length), 6],
+    [(chats, chat) => chat === "c5" && move(chats, "c35", 0), 6],
+  ];
+  for (const [change, most] of changes) {
+    const chats = Array.from({ length: 40 }, (_, number) => `c${number}`);
+    const expected = new Set(chats);
+    let pages = 0;
+    const fetch = (async (url: string) => {
+      pages += 1;
+      const [offset = 0, limit = 0] = ["offset", "limit"].map((name) => Number(new URL(url).searchParams.get(name)));
+      const page = chats.slice(offset, offset + limit).map((chatId) => ({ chatId }));
+      return Response.json({ chats: page, totalCount: chats.length });
+    }) as typeof globalThis.fetch;
+    const seen: string[] = [];
+    for await (const { chatId } of new Causerie({ apiKey: "api-x", fetch }).chats.list({ pageSize: 10 })) {
+      seen.push(chatId);
+      change(chats, chatId);
+    }
+    assert.equal(seen.length, 40);
+    assert.deepEqual(new Set(seen), expected);
+    assert.ok(pages <= most, `${pages} pages for ${change}`);
+  }
 });
 
 test("a response that is no JSON is told", async () => {

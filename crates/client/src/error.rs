@@ -102,6 +102,7 @@ fn unreachable(error: &reqwest::Error) -> String {
 fn refusal(status: u16, code: &str, message: &str) -> String {
     match (status, message.is_empty()) {
         (401, true) => "the key is missing, wrong, revoked or without a licence (401)".to_owned(),
+        (300..=399, true) => format!("the service's address redirects ({status}); name the new one"),
         (_, true) => format!("the service refused ({status})"),
         (_, false) => format!("{message} ({status} {code})"),
     }

@@ -25,6 +25,7 @@ pub(crate) struct Frames {
     searched: usize,
     frame: Frame,
     has_data: bool,
+    lived: bool,
     retry_millis: Option<u64>,
 }
 
@@ -61,11 +62,19 @@ impl Frames {
         self.retry_millis
     }
 
+    /// Returns true once an event or a comment has arrived. The service sends a comment every ten seconds, so a
+    /// connection without either has failed.
+    pub(crate) fn lived(&self) -> bool {
+        self.lived
+    }
+
     fn line(&mut self, line: &str) -> Option<Frame> {
         if line.is_empty() {
             let frame = std::mem::take(&mut self.frame);
+            self.lived |= self.has_data;
             return std::mem::take(&mut self.has_data).then_some(frame);
         }
+        self.lived |= line.starts_with(':');
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {

@@ -8,7 +8,7 @@ use reqwest::{Method, Response, StatusCode};
 use crate::frames::{Frame, Frames};
 use crate::{Answer, Client, Error, chunk};
 
-/// The number of attempts in a row without an event before the stream fails.
+/// The number of connections in a row without an event or a heartbeat before the stream fails.
 const ATTEMPTS_MAX: u32 = 8;
 /// The wait before a second attempt, unless the service requests another; doubled for each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -105,7 +105,6 @@ impl States {
     }
 
     fn accept(&mut self, frame: Frame) -> Result<Option<Answer>, Error> {
-        self.failures = 0;
         if let Some(id) = frame.id {
             self.last_event_id = Some(id);
         }
@@ -123,11 +122,11 @@ impl States {
 
     /// Waits before the next attempt, or fails after the last one.
     async fn retry_or_fail(&mut self) -> Result<(), Error> {
-        self.connection = None;
+        let lived = self.connection.take().is_some_and(|(_, frames)| frames.lived());
         if self.ended {
             return Ok(());
         }
-        self.failures += 1;
+        self.failures = if lived { 1 } else { self.failures + 1 };
         if self.failures >= ATTEMPTS_MAX {
             let attempts = std::mem::take(&mut self.failures);
             return Err(Error::StreamLost { attempts });
@@ -215,6 +214,23 @@ mod tests {
         for request in &requests[1..] {
             assert!(request.contains("last-event-id: m:1.1\r\n"), "{request}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_stream_on_which_nothing_happens_is_resumed_as_often_as_it_breaks() {
+        let idle = std::iter::repeat_n(events(": beat\n\n"), 2 * ATTEMPTS_MAX as usize);
+        let answers = idle.chain([events(&frame("completed", "one", "m:1.1"))]).collect();
+        let (address, server) = server(answers);
+        assert_eq!(states(&address).next().await.unwrap().unwrap().text, "one");
+        server.join().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_breaks_before_its_first_heartbeat_is_given_up() {
+        let (address, server) = server(vec![events("event: message\ndata: {\"cut\n"); ATTEMPTS_MAX as usize]);
+        let error = states(&address).next().await.unwrap_err();
+        assert!(matches!(error, Error::StreamLost { attempts: ATTEMPTS_MAX }), "{error:?}");
+        server.join().unwrap();
     }
 
     #[tokio::test]

@@ -12,7 +12,9 @@ import httpx
 
 from . import _calls
 from ._async_transport import AsyncAnswerStream, AsyncEventStream, AsyncTransport
+from ._chat_cursor import ChatCursor
 from ._client import upload_fields
+from ._downloads import replacing
 from ._retries import Retries
 from ._settings import TIMEOUT_SECONDS, Settings
 from ._types import (
@@ -138,9 +140,10 @@ class AsyncFiles(_AsyncResource):
             yield response.aiter_bytes()
 
     async def save(self, path: str, target: str | os.PathLike[str] | IO[bytes]) -> int:
-        """Downloads a file to a path or into an open file; returns its size in bytes."""
+        """Downloads a file to a path or into an open file; returns its size in bytes. A file at the path is replaced once the
+        download is complete."""
         if isinstance(target, str | os.PathLike):
-            with open(target, "wb") as file:
+            with replacing(target) as file:
                 return await self.save(path, file)
         async with self.open(path) as chunks:
             return sum([target.write(chunk) async for chunk in chunks])
@@ -164,17 +167,12 @@ class AsyncChats(_AsyncResource):
     """Conversations."""
 
     async def list(self, *, page_size: int = 100) -> AsyncIterator[Chat]:
-        """Iterates over all conversations, each once: pinned ones first, then the most recent."""
-        seen: set[str] = set()
-        offset, total = 0, 1
-        while offset < total:
-            page = await self.page(offset=offset, limit=page_size)
-            for chat in page.chats:
-                if chat.chat_id not in seen:
-                    seen.add(chat.chat_id)
-                    yield chat
-            offset += len(page.chats)
-            total = page.total_count if page.chats else 0
+        """Iterates over all conversations, each once: pinned ones first, then the most recent. They may be changed and deleted
+        meanwhile."""
+        cursor = ChatCursor(page_size)
+        while not cursor.is_over:
+            for chat in cursor.accept(await self.page(offset=cursor.offset, limit=cursor.limit)):
+                yield chat
 
     async def page(self, *, offset: int = 0, limit: int = 50) -> ChatPage:
         """Returns one page, of at most 200 conversations."""

@@ -76,12 +76,12 @@ class AsyncTransport:
     async def connect(self, path: str, headers: dict[str, str]) -> httpx.Response:
         """Opens a stream. Raises `httpx.TransportError` and `StatusError`."""
         request = self._request("GET", path, headers, timeout=STREAM_TIMEOUT)
-        return await self._checked(await self.http.send(request, stream=True))
+        return await self._checked(await self._send(request))
 
     async def _once(self, request: httpx.Request, repeatable: bool, attempt: int) -> httpx.Response | None:
         """Sends a request once; returns `None` after the wait if it is to be sent again."""
         try:
-            return await self._checked(await self.http.send(request, stream=True))
+            return await self._checked(await self._send(request))
         except StatusError as error:
             wait = self.retries.after_status(error, attempt, repeatable)
             if wait is None:
@@ -98,6 +98,10 @@ class AsyncTransport:
         content.setdefault("timeout", self._settings.timeout_of(0))
         headers = {**self._settings.headers, **headers}
         return self.http.build_request(method, self._settings.base + path, headers=headers, **content)
+
+    async def _send(self, request: httpx.Request) -> httpx.Response:
+        # A redirect must not send the key to another host, nor turn a question into a GET.
+        return await self.http.send(request, stream=True, follow_redirects=False)
 
     async def _checked(self, response: httpx.Response) -> httpx.Response:
         if response.is_success:
@@ -153,7 +157,7 @@ class AsyncEventStream:
                     raise
                 cause, frames.retry_seconds = error, error.retry_after
             if not self._progress.is_over:
-                await asyncio.sleep(self._progress.wait_after_break(cause, frames.retry_seconds))
+                await asyncio.sleep(self._progress.wait_after_break(cause, frames))
 
     async def _connection(self, frames: FrameDecoder) -> AsyncGenerator[StreamEvent, None]:
         async with aclosing(await self._transport.connect(self._path, self._progress.headers())) as response:

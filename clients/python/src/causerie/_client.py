@@ -11,6 +11,8 @@ from typing import IO, Unpack
 import httpx
 
 from . import _calls
+from ._chat_cursor import ChatCursor
+from ._downloads import replacing
 from ._retries import Retries
 from ._settings import TIMEOUT_SECONDS, Settings
 from ._transport import AnswerStream, EventStream, Transport
@@ -137,9 +139,10 @@ class Files(_Resource):
             yield response.iter_bytes()
 
     def save(self, path: str, target: str | os.PathLike[str] | IO[bytes]) -> int:
-        """Downloads a file to a path or into an open file; returns its size in bytes."""
+        """Downloads a file to a path or into an open file; returns its size in bytes. A file at the path is replaced once the
+        download is complete."""
         if isinstance(target, str | os.PathLike):
-            with open(target, "wb") as file:
+            with replacing(target) as file:
                 return self.save(path, file)
         with self.open(path) as chunks:
             return sum(target.write(chunk) for chunk in chunks)
@@ -168,17 +171,11 @@ class Chats(_Resource):
     """Conversations."""
 
     def list(self, *, page_size: int = 100) -> Iterator[Chat]:
-        """Iterates over all conversations, each once: pinned ones first, then the most recent."""
-        seen: set[str] = set()
-        offset, total = 0, 1
-        while offset < total:
-            page = self.page(offset=offset, limit=page_size)
-            for chat in page.chats:
-                if chat.chat_id not in seen:
-                    seen.add(chat.chat_id)
-                    yield chat
-            offset += len(page.chats)
-            total = page.total_count if page.chats else 0
+        """Iterates over all conversations, each once: pinned ones first, then the most recent. They may be changed and deleted
+        meanwhile."""
+        cursor = ChatCursor(page_size)
+        while not cursor.is_over:
+            yield from cursor.accept(self.page(offset=cursor.offset, limit=cursor.limit))
 
     def page(self, *, offset: int = 0, limit: int = 50) -> ChatPage:
         """Returns one page, of at most 200 conversations."""

@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from time import time
 from typing import Any
 
-from ._errors import ResponseFormError, StatusError, status_error
+from ._errors import CauserieError, ResponseFormError, StatusError, status_error
 
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})
 _NOT_ACCEPTED = frozenset({429, 503})
@@ -47,8 +47,10 @@ class Retries:
         return longest * random.uniform(0.75, 1.0)
 
 
-def refusal(status: int, headers: Mapping[str, str], body: bytes) -> StatusError:
+def refusal(status: int, headers: Mapping[str, str], body: bytes) -> CauserieError:
     """Reads the response of a call that was refused."""
+    if 300 <= status < 400:
+        return ResponseFormError(f"the base URL redirects ({status}): give the URL that it leads to")
     code: str | None = None
     message = "the key is missing, mistyped, revoked or expired" if status == 401 else "the service refused the call"
     try:

@@ -29,6 +29,9 @@ class FrameDecoder:
         self._held = bytearray()
         self._searched = 0
         self.retry_seconds: float | None = None
+        self.lived = False
+        """Whether an event or a comment has come. The service sends a comment every ten seconds, so a connection without
+        either has failed."""
 
     def feed(self, chunk: bytes) -> Iterator[_Frame]:
         """Takes a chunk and returns the frames that it completes."""
@@ -42,6 +45,7 @@ class FrameDecoder:
             self._searched = 0
             frame = self._read(text)
             if frame.data:
+                self.lived = True
                 yield frame
         self._searched = len(self._held)
         if self._searched > _FRAME_MAX_BYTES:
@@ -50,6 +54,7 @@ class FrameDecoder:
     def _read(self, text: str) -> _Frame:
         frame = _Frame()
         for line in text.split("\n"):
+            self.lived |= line.startswith(":")
             field, _, value = line.partition(":")
             value = value.removeprefix(" ")
             if field == "event":
@@ -82,7 +87,6 @@ class StreamProgress:
 
     def accept(self, frame: _Frame) -> StreamEvent | None:
         """Takes a frame; returns its event if it is a known one."""
-        self._failures = 0
         if frame.event != "message" and frame.event != "completed":
             return None
         try:
@@ -93,13 +97,13 @@ class StreamProgress:
         self.is_over = self._ends and frame.event == "completed"
         return StreamEvent(event="completed" if frame.event == "completed" else "message", answer=answer, id=frame.id)
 
-    def wait_after_break(self, cause: Exception | None, asked: float | None) -> float:
-        """Returns how long to wait before the next connection; raises when there were too many without an event."""
-        self._failures += 1
+    def wait_after_break(self, cause: Exception | None, frames: FrameDecoder) -> float:
+        """Returns how long to wait after the connection of these frames; raises when too many in a row have failed."""
+        self._failures = 1 if frames.lived else self._failures + 1
         wait = self._retries.after_break(self._failures, repeatable=True, connected=True)
         if wait is None:
             raise ConnectionFailedError(f"the stream broke {self._failures} times in a row") from cause
-        return max(wait, asked or 0.0)
+        return max(wait, frames.retry_seconds or 0.0)
 
 
 class TextPieces:

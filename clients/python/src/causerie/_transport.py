@@ -75,12 +75,12 @@ class Transport:
     def connect(self, path: str, headers: dict[str, str]) -> httpx.Response:
         """Opens a stream. Raises `httpx.TransportError` and `StatusError`."""
         request = self._request("GET", path, headers, timeout=STREAM_TIMEOUT)
-        return self._checked(self.http.send(request, stream=True))
+        return self._checked(self._send(request))
 
     def _once(self, request: httpx.Request, repeatable: bool, attempt: int) -> httpx.Response | None:
         """Sends a request once; returns `None` after the wait if it is to be sent again."""
         try:
-            return self._checked(self.http.send(request, stream=True))
+            return self._checked(self._send(request))
         except StatusError as error:
             wait = self.retries.after_status(error, attempt, repeatable)
             if wait is None:
@@ -97,6 +97,10 @@ class Transport:
         content.setdefault("timeout", self._settings.timeout_of(0))
         headers = {**self._settings.headers, **headers}
         return self.http.build_request(method, self._settings.base + path, headers=headers, **content)
+
+    def _send(self, request: httpx.Request) -> httpx.Response:
+        # A redirect must not send the key to another host, nor turn a question into a GET.
+        return self.http.send(request, stream=True, follow_redirects=False)
 
     def _checked(self, response: httpx.Response) -> httpx.Response:
         if response.is_success:
@@ -157,7 +161,7 @@ class EventStream:
                     raise
                 cause, frames.retry_seconds = error, error.retry_after
             if not self._progress.is_over:
-                time.sleep(self._progress.wait_after_break(cause, frames.retry_seconds))
+                time.sleep(self._progress.wait_after_break(cause, frames))
 
     def _connection(self, frames: FrameDecoder) -> Generator[StreamEvent, None, None]:
         with closing(self._transport.connect(self._path, self._progress.headers())) as response:
