@@ -170,7 +170,8 @@ async fn execute(command: ClientCommand) -> Result<u8, Error> {
             return Ok(terminal::ask(asked).await?.exit_code());
         }
         ClientCommand::Chat { model, chat, plain, to } => {
-            terminal::chat(ChatOptions { connection: to.try_into()?, model, chat, plain }).await
+            let connection = to.try_into()?;
+            return terminal::chat(ChatOptions { connection, model, chat, plain }).await;
         }
         ClientCommand::Ls { chats: true, json, to, .. } => {
             terminal::list_conversations(&to.try_into()?, json).await

@@ -45,6 +45,11 @@ pub struct AskSummary {
 }
 
 impl AskSummary {
+    pub(crate) fn new(answer: Answer, interrupted: bool) -> Self {
+        let error = answer.error.map(|error| error.code);
+        Self { chat_id: answer.chat_id, error, interrupted }
+    }
+
     /// Returns the exit code: 0 for an answer, 4 if it failed, 130 if Ctrl-C stopped it.
     #[must_use]
     pub const fn exit_code(&self) -> u8 {
@@ -121,8 +126,7 @@ pub async fn ask(options: AskOptions) -> Result<AskSummary, Error> {
     } else {
         printer.finish(&answer)?;
     }
-    let error = answer.error.map(|error| error.code);
-    Ok(AskSummary { chat_id: answer.chat_id, error, interrupted })
+    Ok(AskSummary::new(answer, interrupted))
 }
 
 /// Uploads local files and returns their workspace paths.

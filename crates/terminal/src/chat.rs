@@ -1,13 +1,13 @@
 //! `causerie chat`: a dialogue in one conversation.
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use crate::answer::{Printer, Style};
 use crate::ask::{Exchange, upload};
 use crate::interrupt::Interrupts;
 use crate::lines::Lines;
-use crate::{Connection, Error, check_uploadable};
+use crate::{AskSummary, Connection, Error, check_uploadable};
 use client::Question;
 
 const PROMPT: &str = "> ";
@@ -60,11 +60,31 @@ impl<'a> Input<'a> {
     }
 }
 
+/// The exit code of a dialogue.
+#[derive(Debug)]
+struct Outcome {
+    /// On a terminal, whoever asks has seen each failure, and it is none of the dialogue.
+    is_terminal: bool,
+    code: u8,
+}
+
+impl Outcome {
+    /// Keeps the exit code of the first line that failed.
+    fn add(&mut self, code: u8) {
+        if !self.is_terminal && self.code == 0 {
+            self.code = code;
+        }
+    }
+}
+
 /// Reads questions from the terminal, or one from each line of a pipe, and prints their answers, until the input ends.
+/// Returns the exit code: 0 on a terminal, else that of the first line that failed.
 ///
 /// # Errors
-/// As [`Error`] says. A question that is refused is reported, and the dialogue goes on.
-pub async fn chat(options: ChatOptions) -> Result<(), Error> {
+/// As [`Error`] says. A question that is refused is reported, and the dialogue goes on; a key that is refused ends it,
+/// unless on a terminal.
+pub async fn chat(options: ChatOptions) -> Result<u8, Error> {
+    let mut outcome = Outcome { is_terminal: io::stdin().is_terminal(), code: 0 };
     let client = options.connection.client()?;
     let mut printer = Printer::new(io::stdout(), io::stderr(), Style::of_process(options.plain));
     let mut lines = Lines::new()?;
@@ -72,12 +92,15 @@ pub async fn chat(options: ChatOptions) -> Result<(), Error> {
     let mut files: Vec<PathBuf> = Vec::new();
     printer.note("Ctrl-D ends the conversation, Ctrl-C stops an answer, /help lists the commands")?;
     loop {
-        let Some(line) = lines.next(PROMPT).await? else { return Ok(()) };
+        let Some(line) = lines.next(PROMPT).await? else { return Ok(outcome.code) };
         match Input::parse(&line) {
             Input::Nothing => {}
-            Input::Exit => return Ok(()),
+            Input::Exit => return Ok(outcome.code),
             Input::Help => HELP.lines().try_for_each(|line| printer.note(line))?,
-            Input::Unknown(line) => printer.note(&format!("there is no command {line}; see /help"))?,
+            Input::Unknown(line) => {
+                printer.note(&format!("there is no command {line}; see /help"))?;
+                outcome.add(Error::EXIT_USAGE);
+            }
             Input::New => {
                 next.chat_id = None;
                 printer.note("the next question begins a new conversation")?;
@@ -85,12 +108,15 @@ pub async fn chat(options: ChatOptions) -> Result<(), Error> {
             Input::Model(id) => next.model = Some(id.to_owned()),
             Input::Attach(path) => match check_uploadable(path.as_ref()) {
                 Ok(()) => files.push(path.into()),
-                Err(error) => printer.note(&error.message())?,
+                Err(error) => {
+                    printer.note(&error.message())?;
+                    outcome.add(error.exit_code());
+                }
             },
             Input::Ask(text) => {
                 let mut interrupts = Interrupts::new()?;
                 let question = Question { input: text.to_owned(), ..next.clone() };
-                let outcome = async {
+                let asked = async {
                     let file_paths = tokio::select! {
                         uploaded = upload(&client, &files, &mut printer) => uploaded?,
                         () = interrupts.next() => {
@@ -102,18 +128,23 @@ pub async fn chat(options: ChatOptions) -> Result<(), Error> {
                     printer.begin();
                     let mut exchange =
                         Exchange { client: &client, printer: &mut printer, interrupts: &mut interrupts };
-                    let (answer, _) = exchange.run(&question).await?;
+                    let (answer, interrupted) = exchange.run(&question).await?;
                     printer.finish(&answer)?;
-                    Ok::<_, Error>(Some(answer.chat_id))
+                    Ok::<_, Error>(Some(AskSummary::new(answer, interrupted)))
                 };
-                match outcome.await {
-                    Ok(None) => {}
-                    Ok(Some(chat_id)) => {
-                        next.chat_id = Some(chat_id);
+                match asked.await {
+                    Ok(None) => outcome.add(Error::EXIT_INTERRUPTED),
+                    Ok(Some(summary)) => {
+                        outcome.add(summary.exit_code());
+                        next.chat_id = Some(summary.chat_id);
                         files.clear();
                     }
                     Err(error @ (Error::Output(_) | Error::Interrupted)) => return Err(error),
-                    Err(error) => printer.note(&error.message())?,
+                    Err(error) if error.is_unauthorized() && !outcome.is_terminal => return Err(error),
+                    Err(error) => {
+                        printer.note(&error.message())?;
+                        outcome.add(error.exit_code());
+                    }
                 }
             }
         }

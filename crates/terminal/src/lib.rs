@@ -86,11 +86,16 @@ impl Error {
         }
     }
 
+    /// Returns true if the service does not accept the key.
+    pub(crate) const fn is_unauthorized(&self) -> bool {
+        matches!(self, Self::Client(client::Error::Refused { status: 401, .. }))
+    }
+
     /// Returns the code for programs.
     #[must_use]
     pub fn code(&self) -> &str {
         match self {
-            Self::Client(client::Error::Refused { status: 401, .. }) => "UNAUTHORIZED",
+            Self::Client(client::Error::Refused { .. }) if self.is_unauthorized() => "UNAUTHORIZED",
             Self::Client(client::Error::Refused { code, .. }) => code,
             Self::Client(client::Error::File { .. }) | Self::LocalFile { .. } => "FILE_UNREADABLE",
             Self::Client(client::Error::Address(_) | client::Error::Key) | Self::Usage(_) => "USAGE",

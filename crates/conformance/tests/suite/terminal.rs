@@ -221,7 +221,7 @@ fn chat_asks_a_question_for_each_line_in_one_conversation() {
     vendor.will([Say::text("Second.")]);
     let held = run_typing(&service, &api, &["chat"], "One\n\n/nonsense\nTwo\n/exit\nThree\n");
     let (out, err) = (text(&held.stdout), text(&held.stderr));
-    assert!(held.status.success(), "{err}");
+    assert_eq!(held.status.code(), Some(2), "one line was no command: {err}");
     assert!(out.contains("First.\n") && out.contains("Second.\n"), "{out}");
     assert!(err.contains("no command /nonsense"), "{err}");
     let chats = api.chats("").json();
@@ -232,6 +232,24 @@ fn chat_asks_a_question_for_each_line_in_one_conversation() {
         Some(4),
         "the third was not asked"
     );
+}
+
+#[test]
+fn chat_in_a_pipe_fails_with_its_first_question_that_fails() {
+    let Stage { vendor, api, service, .. } = stage();
+    vendor.will([Say::text("Answered.")]);
+    let held = run_typing(&service, &api, &["chat"], "One\n/new\n/model no-such-model\nTwo\n");
+    assert_eq!((held.status.code(), text(&held.stdout).as_str()), (Some(3), "Answered.\n"));
+    let held = run_typing(&service, &api, &["chat"], "/model no-such-model\nOne\n/file no-such-file\n");
+    assert_eq!(held.status.code(), Some(3), "of two failures the first: {}", text(&held.stderr));
+    let held = run_typing(&service, &api.with_key("api-wrong"), &["chat"], "One\nTwo\n");
+    let err = text(&held.stderr);
+    assert_eq!((held.status.code(), err.matches("401").count()), (Some(3), 1), "{err}");
+    for _ in 0..20 {
+        vendor.will([Say::Refuse(400)]);
+    }
+    let held = run_typing(&service, &api, &["chat"], "One\n");
+    assert_eq!(held.status.code(), Some(4), "{}", text(&held.stderr));
 }
 
 #[test]
