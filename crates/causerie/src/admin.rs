@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use control::admin::stop_left_over;
 use control::passwords::PASSWORD_MAX_BYTES;
 use control::{Admin, DiskReserve, DiskReserveConfig, Environment, privileges};
 use serde_json::Value;
@@ -76,13 +77,17 @@ pub(crate) async fn carry_out(places: &Places, request: Request) -> Result<Value
     let data = places.data.as_path();
     let unusable = |error: std::io::Error| unusable(data, &error);
     // Only the creation of an account may create the data folder; for other commands its name is probably mistyped.
-    let first = matches!(request, Request::CreateAccount { .. });
+    let needs_database = match request {
+        Request::CreateAccount { .. } => false,
+        Request::StopAllMachines => !data.join(data::NODE).exists(),
+        _ => true,
+    };
     let is_missing = || match data.join(data::DATABASE).metadata() {
         Ok(metadata) => Ok(!metadata.is_file()),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(unusable(error)),
         Err(_) => Ok(true),
     };
-    if !first && places.database.is_none() && is_missing()? && socket::connect(data).await.is_none() {
+    if needs_database && places.database.is_none() && is_missing()? && socket::connect(data).await.is_none() {
         // A service that uses PostgreSQL leaves its identity, but no database.
         let elsewhere = if data.join(data::NODE).exists() {
             "; a service with PostgreSQL used this folder: CAUSERIE_DATABASE or the configuration names its database"
@@ -241,12 +246,20 @@ fn beginning(text: &str) -> Result<i64, CliError> {
 
 /// Executes a request without a service, on the data folder that this process has locked.
 async fn offline(data: &Path, places: &Places, request: Request) -> Result<Value, CliError> {
+    let folders = control::data_folder::machine_folders(data);
+    let stops_machines = matches!(request, Request::StopAllMachines);
+    // Only the environment of the service may name its database.
+    if stops_machines && places.database.is_none() && !data.join(data::DATABASE).exists() {
+        return Ok(machine_commands::stopped(&stop_left_over(&folders).await?));
+    }
     DiskReserve::new(data, DiskReserveConfig::default()).make_room_to_start();
     let (database, accepts_empty) = (places.database.as_ref(), places.accept_empty_database);
     let opened =
         control::provisioning::open(data, database, accepts_empty, Duration::ZERO, Quota::default()).await;
-    let (store, workspaces) = opened?;
-    let folders = control::data_folder::machine_folders(data);
+    let (store, workspaces) = match opened {
+        Err(_) if stops_machines => return Ok(machine_commands::stopped(&stop_left_over(&folders).await?)),
+        opened => opened?,
+    };
     let admin = Admin::new(store.clone(), Environment::system(), workspaces, folders, None);
     let admin = admin.with_actor(format!("operator uid {}", rustix::process::getuid().as_raw()));
     let answered = admin_requests::answer(&admin, None, request).await;

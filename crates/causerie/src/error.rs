@@ -48,7 +48,9 @@ impl From<AdminError> for CliError {
             AdminError::Machine(MachineError::NoMachine) => "NO_MACHINE",
             AdminError::Machine(MachineError::ShuttingDown) | AdminError::NoService => "SERVICE_UNREACHABLE",
             AdminError::Machine(MachineError::Records(_)) => "DATABASE_FAILED",
-            AdminError::Machine(_) | AdminError::Driver(_) => "MACHINE_FAILED",
+            AdminError::Machine(_) | AdminError::Driver(_) | AdminError::NotAllStopped { .. } => {
+                "MACHINE_FAILED"
+            }
         };
         Self::new(code, error.to_string())
     }

@@ -4,6 +4,7 @@ use std::time::UNIX_EPOCH;
 
 use control::Admin;
 use control::admin::{MachineSummary, ShownMachine};
+use domain::id::AccountId;
 use domain::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -43,10 +44,7 @@ pub(crate) async fn answer(admin: &Admin, request: Request) -> Result<Value, Cli
         Request::ShowMachine { account } => shown(&admin.show_machine(&account).await?),
         Request::StartMachine { account } => changed(&admin.start_machine(&account).await?, "RUNNING"),
         Request::StopMachine { account } => changed(&admin.stop_machine(&account).await?, "STOPPED"),
-        Request::StopAllMachines => {
-            let stopped = admin.stop_all_machines().await?;
-            json!({ "stopped": stopped.iter().map(ToString::to_string).collect::<Vec<_>>() })
-        }
+        Request::StopAllMachines => stopped(&admin.stop_all_machines().await?),
         Request::RunInMachine { account, command, folder } => {
             let run = admin.run_in_machine(&account, &command, &folder).await?;
             json!({ "output": run.text, "failed": run.failed, "folder": run.folder })
@@ -58,6 +56,11 @@ pub(crate) async fn answer(admin: &Admin, request: Request) -> Result<Value, Cli
         }
         _ => return Err(CliError::new("USAGE", "the request is not about machines")),
     })
+}
+
+/// Shows the accounts whose machines were stopped.
+pub(crate) fn stopped(accounts: &[AccountId]) -> Value {
+    json!({ "stopped": accounts.iter().map(ToString::to_string).collect::<Vec<_>>() })
 }
 
 fn listed(machine: &MachineSummary) -> Value {

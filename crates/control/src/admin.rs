@@ -21,7 +21,7 @@ use store::{Store, StoreError, audit, usage};
 use workspace::{WorkspaceError, Workspaces};
 
 pub use self::console::ConsoleOutput;
-pub use self::machines::{MachineSummary, ShownMachine};
+pub use self::machines::{MachineSummary, ShownMachine, stop_left_over};
 pub use crate::api_keys::{CreatedKey, KeyRestrictions};
 
 use crate::Environment;
@@ -72,6 +72,9 @@ pub enum AdminError {
     /// The machine's processes or files could not be read or stopped.
     #[error(transparent)]
     Driver(#[from] DriverError),
+    /// Some machines could not be stopped; the others were.
+    #[error("{failed} of {running} machines could not be stopped, the first because: {first}")]
+    NotAllStopped { failed: usize, running: usize, first: Box<AdminError> },
     /// Only a running service can do it.
     #[error("the service does not run; start it with `causerie serve`")]
     NoService,

@@ -210,3 +210,23 @@ fn all_machines_are_stopped_with_a_service_and_without() {
     assert_eq!(stopped, json!({ "stopped": [accounts[1].id] }));
     assert!(!pids.as_array().expect("a list").iter().any(lives), "{pids}");
 }
+
+#[test]
+fn all_machines_are_stopped_without_the_database() {
+    let mut service = Service::start(Options::default());
+    let accounts = [service.account(), service.account()];
+    let pids = accounts.each_ref().map(|account| {
+        service.admin(&["machine", "start", &account.email]);
+        shown(&service, &account.email)["pids"].clone()
+    });
+    service.kill();
+    for entry in fs::read_dir(service.data()).expect("a folder").flatten() {
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with("causerie.db")) {
+            fs::remove_file(entry.path()).expect("it is ours");
+        }
+    }
+    let stopped = service.admin(&["machine", "stop", "--all"]);
+    assert_eq!(stopped["stopped"].as_array().map(Vec::len), Some(2), "{stopped}");
+    assert!(!pids.iter().flat_map(|pids| pids.as_array().expect("a list")).any(lives), "{pids:?}");
+    assert!(!service.data().join("causerie.db").exists(), "no database was made");
+}

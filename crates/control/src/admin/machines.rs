@@ -4,7 +4,7 @@
 use domain::audit::AuditAction;
 use domain::id::AccountId;
 use domain::machine::{ChangeReason, MachineStatus};
-use machine::{DriverError, MachineDetails, MachineError};
+use machine::{DriverError, MachineDetails, MachineError, MachineFolders};
 use store::accounts::{self, Account};
 use store::machines::{self, Machine};
 use store::{Sql, StoreError};
@@ -161,21 +161,23 @@ impl Admin {
     /// again, also under the next service.
     ///
     /// # Errors
-    /// [`AdminError::Machine`], [`AdminError::Driver`]: of the first machine that cannot be stopped.
+    /// [`AdminError::NotAllStopped`] if some cannot be stopped, after the others were.
     pub async fn stop_all_machines(&self) -> Result<Vec<AccountId>, AdminError> {
-        let mut stopped = Vec::new();
-        for machine in self.list_machines().await? {
-            if machine.pids.is_empty() {
-                continue;
+        let mut report = StopReport::default();
+        for MachineSummary { account, pids, .. } in self.list_machines().await? {
+            if !pids.is_empty() {
+                report.add(account, self.stop_one_of_all(account).await);
             }
-            self.record(Some(machine.account), AuditAction::StopMachine, "all machines", "").await?;
-            match &self.running {
-                Some(RunningService { vm, .. }) => vm.machines.stop_completely(machine.account).await?,
-                None => self.machine_folders.stop(machine.account).await?,
-            }
-            stopped.push(machine.account);
         }
-        Ok(stopped)
+        report.result()
+    }
+
+    async fn stop_one_of_all(&self, account: AccountId) -> Result<(), AdminError> {
+        self.record(Some(account), AuditAction::StopMachine, "all machines", "").await?;
+        match &self.running {
+            Some(RunningService { vm, .. }) => Ok(vm.machines.stop_completely(account).await?),
+            None => Ok(self.machine_folders.stop(account).await?),
+        }
     }
 
     /// Stops the machine of an account and removes its index; the files stay.
@@ -218,7 +220,68 @@ impl Admin {
     }
 }
 
+/// Stops every machine that has a folder and returns their accounts; needs neither a service nor its database.
+///
+/// # Errors
+/// [`AdminError::NotAllStopped`] if some cannot be stopped, after the others were.
+pub async fn stop_left_over(machine_folders: &MachineFolders) -> Result<Vec<AccountId>, AdminError> {
+    let mut report = StopReport::default();
+    for account in machine_folders.left_over() {
+        report.add(account, machine_folders.stop(account).await.map_err(AdminError::Driver));
+    }
+    report.result()
+}
+
+/// The outcome of stopping several machines.
+#[derive(Default)]
+struct StopReport {
+    stopped: Vec<AccountId>,
+    failures: Vec<AdminError>,
+}
+
+impl StopReport {
+    fn add(&mut self, account: AccountId, outcome: Result<(), AdminError>) {
+        match outcome {
+            Ok(()) => self.stopped.push(account),
+            Err(error) => self.failures.push(error),
+        }
+    }
+
+    fn result(self) -> Result<Vec<AccountId>, AdminError> {
+        let failed = self.failures.len();
+        let running = failed + self.stopped.len();
+        match self.failures.into_iter().next() {
+            None => Ok(self.stopped),
+            Some(first) => Err(AdminError::NotAllStopped { failed, running, first: Box::new(first) }),
+        }
+    }
+}
+
 /// Returns the state of a machine that no service runs.
 fn status_of(details: &MachineDetails) -> MachineStatus {
     if details.pids.is_empty() { MachineStatus::Stopped } else { MachineStatus::Running }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_machine_that_cannot_be_stopped_keeps_no_other() {
+        let machines = tempfile::tempdir().expect("a folder");
+        let [broken, other] =
+            ["0198a7c2-0000-7000-8000-000000000001", "0198a7c2-0000-7000-8000-000000000002"]
+                .map(|account| machines.path().join(account).join("state.json"));
+        fs::create_dir_all(&broken).expect("a folder where a file should be");
+        fs::create_dir_all(other.parent().expect("its folder")).expect("a folder");
+        fs::write(&other, "of a machine that ended").expect("a file");
+        let folders = MachineFolders::new(machines.path().to_owned());
+        let error = stop_left_over(&folders).await.expect_err("one cannot be stopped");
+        assert!(error.to_string().starts_with("1 of 2 machines could not be stopped, the first because: "));
+        assert!(broken.exists() && !other.exists());
+        fs::remove_dir(&broken).expect("it is empty");
+        assert_eq!(stop_left_over(&folders).await.expect("none is left"), []);
+    }
 }
