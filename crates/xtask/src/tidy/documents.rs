@@ -7,6 +7,7 @@ use super::{Complaint, File, Tree};
 /// The folder of documents that describe variables: those of the service, of machines and of tests.
 const DOCUMENTS: &str = "docs/";
 const SETTINGS: &str = "docs/configuration.md";
+const OPERATIONS: &str = "docs/operations.md";
 const CHANGELOG: &str = "CHANGELOG.md";
 
 pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
@@ -19,6 +20,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
         machine_paths(tree, file, &mut out);
     }
     variables(tree, &mut out);
+    codes(tree, &mut out);
     changelog(tree, &mut out);
     out
 }
@@ -99,6 +101,35 @@ fn machine_paths(tree: &Tree, file: &File, out: &mut Vec<Complaint>) {
         if home || line.contains(&tree.root) {
             push(out, &file.path, index + 1, "machine-path", "a path of one machine".into());
         }
+    }
+}
+
+/// Checks that the error codes of the operator's commands are those that the page of operations lists.
+fn codes(tree: &Tree, out: &mut Vec<Complaint>) {
+    const ERRORS: &str = "crates/causerie/src/error.rs";
+    let is_code = |text: &&str| {
+        text.len() > 3 && text.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_')
+    };
+    let given =
+        tree.ending(".rs").filter(|file| file.path.starts_with("crates/causerie/src/")).flat_map(|file| {
+            let created = file
+                .text
+                .split("CliError::new(")
+                .skip(1)
+                .filter_map(|rest| rest.trim_start().strip_prefix('"'));
+            created.filter_map(|rest| rest.split('"').next())
+        });
+    let converted = tree.text(ERRORS).unwrap_or("").split('"').skip(1).step_by(2);
+    let given: BTreeSet<&str> = given.chain(converted).filter(is_code).collect();
+    let mut paragraphs = tree.text(OPERATIONS).unwrap_or("").split("\n\n");
+    let list =
+        paragraphs.find(|paragraph| paragraph.starts_with("A failed command exits with 1")).unwrap_or("");
+    let listed: BTreeSet<&str> = list.split('`').skip(1).step_by(2).filter(is_code).collect();
+    for code in given.difference(&listed) {
+        push(out, OPERATIONS, 0, "code", format!("the list of codes lacks {code}"));
+    }
+    for code in listed.difference(&given) {
+        push(out, OPERATIONS, 0, "code", format!("no command fails with {code}"));
     }
 }
 
@@ -188,6 +219,17 @@ mod tests {
         ];
         let found_texts: Vec<String> = found(&files).into_iter().map(|(_, text)| text).collect();
         assert_eq!(found_texts, ["the code reads CAUSERIE_LOG_LEVELS, which no document describes"]);
+    }
+
+    #[test]
+    fn codes_of_commands_are_listed() {
+        let files = [
+            ("crates/causerie/src/a.rs", "CliError::new(\n    \"NOT_LISTED\", \"TEXT\")"),
+            ("crates/causerie/src/error.rs", "AdminError::Past => \"INVALID_DATE\","),
+            (OPERATIONS, "`OTHER`\n\nA failed command exits with 1: `INVALID_DATE`, `GONE`.\n\n`OTHER`\n"),
+        ];
+        let found_texts: Vec<String> = found(&files).into_iter().map(|(_, text)| text).collect();
+        assert_eq!(found_texts, ["the list of codes lacks NOT_LISTED", "no command fails with GONE"]);
     }
 
     #[test]

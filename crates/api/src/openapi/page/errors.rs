@@ -61,9 +61,7 @@ const fn remedy(code: Code) -> &'static str {
         Code::RangeNotSatisfiable => "`Content-Range` has the size of the file",
         Code::TargetTooLong => "shorten the path or the query",
         Code::HeadTooLarge => "send fewer or shorter headers",
-        Code::TooSlow => {
-            "send the body without pauses, in pieces of an upload that can be resumed if the line is slow"
-        }
+        Code::TooSlow => "send the body without pauses",
     }
 }
 
