@@ -4,7 +4,7 @@ use control::catalogs::CatalogEntry;
 use control::{Catalogs, Principal, UseCaseError};
 use domain::catalog::ModelEntry;
 
-use crate::composer::{QuestionForm, setting_field};
+use crate::composer::{QuestionForm, model_names, setting_field};
 use crate::texts::Texts;
 
 /// The most skills of the form: those that the account uses most. All can be named in the interface.
@@ -89,11 +89,7 @@ impl Choices {
                     is_chosen: form.jurisdictions.contains(&jurisdiction.id),
                 })
                 .collect(),
-            models: models
-                .iter()
-                .filter(|model| !model.deprecated && !model.settings.is_empty())
-                .map(|model| ModelSettings::of(texts, model, form))
-                .collect(),
+            models: ModelSettings::list(texts, &models, form),
         })
     }
 
@@ -105,7 +101,15 @@ impl Choices {
 }
 
 impl ModelSettings {
-    fn of(texts: Texts, model: &ModelEntry, form: &QuestionForm) -> Self {
+    /// Lists the models that have settings and are not deprecated.
+    fn list(texts: Texts, models: &[ModelEntry], form: &QuestionForm) -> Vec<Self> {
+        let usable: Vec<_> = models.iter().filter(|model| !model.deprecated).collect();
+        let named = usable.iter().zip(model_names(texts, &usable));
+        let has_settings = named.filter(|(model, _)| !model.settings.is_empty());
+        has_settings.map(|(model, name)| Self::of(texts, model, name, form)).collect()
+    }
+
+    fn of(texts: Texts, model: &ModelEntry, label: String, form: &QuestionForm) -> Self {
         let settings = model.settings.iter().map(|setting| {
             let name = setting_field(&setting.key, &model.id);
             let chosen = form.settings.iter().find(|(field, _)| *field == name);
@@ -118,6 +122,6 @@ impl ModelSettings {
             });
             SettingField { label: texts.of(&setting.label), options: options.collect(), name }
         });
-        Self { id: model.id.clone(), label: texts.of(&model.label), settings: settings.collect() }
+        Self { id: model.id.clone(), label, settings: settings.collect() }
     }
 }

@@ -1,10 +1,12 @@
 //! The form in which questions are written.
 
+use std::collections::HashMap;
+
 use axum::extract::{FromRequest, RawForm, Request};
 use axum::response::{IntoResponse, Response};
 use control::questions::{AskPlace, AskRequest, Idempotency, Revision};
 use control::{Environment, UseCaseError};
-use domain::catalog::{ModelEntry, ModelStatus};
+use domain::catalog::{ModelEntry, ModelStatus, ProviderName};
 use domain::id::{ConversationId, MessageId};
 use domain::limits::ATTACHMENTS_MAX;
 use sha2::{Digest, Sha256};
@@ -94,18 +96,46 @@ impl ModelOption {
         chosen: Option<&str>,
     ) -> Vec<Self> {
         let is_chosen = |model: &ModelEntry| chosen.map_or(model.default, |chosen| model.id == chosen);
-        let usable = models.iter().filter(|model| !model.deprecated || is_chosen(model)).map(|model| Self {
+        let usable: Vec<_> = models.iter().filter(|model| !model.deprecated || is_chosen(model)).collect();
+        let option = |(model, name): (&&ModelEntry, String)| Self {
             id: model.id.clone(),
             label: match status(&model.id) {
-                ModelStatus::Up | ModelStatus::Unknown => texts.of(&model.label),
-                ModelStatus::Degraded => {
-                    format!("{} ({})", texts.of(&model.label), texts.get("model-degraded"))
-                }
-                ModelStatus::Down => format!("{} ({})", texts.of(&model.label), texts.get("model-down")),
+                ModelStatus::Up | ModelStatus::Unknown => name,
+                ModelStatus::Degraded => format!("{name} ({})", texts.get("model-degraded")),
+                ModelStatus::Down => format!("{name} ({})", texts.get("model-down")),
             },
             is_chosen: is_chosen(model),
-        });
-        usable.collect()
+        };
+        usable.iter().zip(model_names(texts, &usable)).map(option).collect()
+    }
+}
+
+/// Returns the names of models that stand beside each other: the labels, of models with one label with their vendor, and of those
+/// of one vendor with their id.
+pub(crate) fn model_names(texts: Texts, models: &[&ModelEntry]) -> Vec<String> {
+    let labels: Vec<_> = models.iter().map(|model| (texts.of(&model.label), model.provider)).collect();
+    let mut by_label = HashMap::<&str, usize>::new();
+    let mut by_vendor = HashMap::<&(String, ProviderName), usize>::new();
+    for both in &labels {
+        *by_label.entry(&both.0).or_default() += 1;
+        *by_vendor.entry(both).or_default() += 1;
+    }
+    let name = |(both, model): (&(String, ProviderName), &&ModelEntry)| {
+        let (label, provider) = both;
+        match (by_label[label.as_str()], by_vendor[both]) {
+            (1, _) => label.clone(),
+            (_, 1) => format!("{label} · {}", vendor(*provider)),
+            _ => format!("{label} · {}", model.id),
+        }
+    };
+    labels.iter().zip(models).map(name).collect()
+}
+
+const fn vendor(provider: ProviderName) -> &'static str {
+    match provider {
+        ProviderName::Anthropic => "Anthropic",
+        ProviderName::OpenAi => "OpenAI",
+        ProviderName::Google => "Google",
     }
 }
 
@@ -268,6 +298,9 @@ pub(crate) fn settings_of(fields: &[(String, String)], model: &str) -> Vec<(Stri
 
 #[cfg(test)]
 mod tests {
+    use domain::catalog::Localized;
+    use domain::credits::Price;
+
     use super::*;
 
     #[test]
@@ -289,5 +322,35 @@ mod tests {
         assert_eq!(settings_of(&fields, "a/b"), [field("effort", "HIGH")]);
         assert_eq!(settings_of(&fields, "b"), [field("effort", "LOW")]);
         assert!(settings_of(&fields, "c").is_empty());
+    }
+
+    #[test]
+    fn models_of_one_label_are_told_apart() {
+        let model = |id: &str, label: &'static str, provider| ModelEntry {
+            id: id.to_owned(),
+            label: Localized::same(label),
+            description: Localized::same(""),
+            provider,
+            default: false,
+            deprecated: false,
+            settings: Vec::new(),
+            builtin: false,
+            price: Price { base_millis: 0, input_millis: 0, output_millis: 0 },
+            context_tokens: 0,
+            output_max_tokens: 0,
+            vendor_name: id.to_owned(),
+            sees_images: false,
+        };
+        let models = [
+            model("a", "Large", ProviderName::Anthropic),
+            model("b", "Large", ProviderName::OpenAi),
+            model("c", "Small", ProviderName::OpenAi),
+            model("d", "Flash", ProviderName::Google),
+            model("e", "Flash", ProviderName::Google),
+        ];
+        let texts = Texts(crate::language::Language::English);
+        let options = ModelOption::list(texts, &models, |_| ModelStatus::Unknown, None);
+        let labels: Vec<_> = options.iter().map(|option| option.label.as_str()).collect();
+        assert_eq!(labels, ["Large · Anthropic", "Large · OpenAI", "Small", "Flash · d", "Flash · e"]);
     }
 }
