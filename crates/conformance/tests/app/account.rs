@@ -92,6 +92,12 @@ fn a_key_that_has_expired_is_shown_as_such() {
     let made =
         ["key", "create", "--account", &stage.account.email, "--name", "short", "--expires", until.trim()];
     stage.service.admin(&made);
+    let hour = &until[11..16];
+    let page = browser.get("/keys").expect_page(200);
+    assert!(
+        page.contains(&format!(", {hour} UTC</time>")) && page.contains(until.trim().trim_end_matches('Z')),
+        "{page}"
+    );
     poll::until("the key has expired", || {
         browser.get("/keys").expect_page(200).contains("Expired on").then_some(())
     });
