@@ -1,97 +1,142 @@
-//! The HTML of answers, fitted into a page: links to the application's own files, headings below those of the page, wide code
-//! and tables that the keyboard can scroll, and code that can be copied.
+//! The HTML of answers, fitted into a page: links to the application's own files, pictures of the workspace, formulas, headings
+//! below those of the page, the direction of each block, wide code and tables that the keyboard can scroll, and code that can
+//! be copied.
 //!
 //! The HTML comes from the renderer, so `<` begins a tag and nothing else, and tags have no more attributes than it writes.
 
 use crate::cited::CitingAnswer;
 
-/// The link to a file in rendered HTML, without `<`.
+/// The link to a file in rendered HTML, without `<` and `>`.
 const API_FILE_LINK: &str = "a href=\"/api/v1/files/";
 const OWN_FILE_LINK: &str = "a href=\"/files/";
 /// The text between the address of a citation's link and its number.
-const CITATION: &str = "\" data-citation=\"c";
+const CITATION: &str = " data-citation=\"c";
+/// The attribute of a link to a picture of the workspace.
+const IMAGE: &str = " data-image=\"\"";
+/// The extensions of pictures that browsers show.
+const PICTURES: [&str; 6] = [".png", ".jpg", ".jpeg", ".gif", ".webp", ".avif"];
 /// A code block and its button, which the style sheet shows if the script can copy. The page has the label, in its language.
 const CODE_BLOCK: &str = "div class=\"code\"><button type=\"button\" class=\"copy-code\" aria-labelledby=\"copy-code\">\
     <svg viewBox=\"0 0 24 24\" aria-hidden=\"true\"><path d=\"M9 9h10v11H9zM15 9V4H5v11h4\"/></svg></button>\
-    <pre tabindex=\"0\">";
+    <pre tabindex=\"0\"";
 /// The level of the heading above each answer.
 const ABOVE: u8 = 2;
 /// The lowest level of a heading.
 const LOWEST: u8 = 6;
+/// The bytes of formulas in an answer, drawn and as they are written. Further ones are not drawn.
+const FORMULAS_MAX_BYTES: usize = 1 << 20;
+/// The pictures of an answer. Further ones are links.
+const PICTURES_MAX: usize = 50;
+/// The elements in which formulas stay as they are written. One in a link could not be scrolled.
+const VERBATIM: [&str; 3] = ["a", "code", "pre"];
+/// The blocks that have the direction of their text.
+const DIRECTED: [&str; 5] = ["p", "ul", "ol", "blockquote", "table"];
 
 /// Fits the texts of an answer into its page, in their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AnswerHtml {
     /// The level of the last heading, as shown.
     level: u8,
+    formulas_room: usize,
+    pictures_left: usize,
     cited: CitingAnswer,
 }
 
 impl AnswerHtml {
     pub(crate) const fn of(cited: CitingAnswer) -> Self {
-        Self { level: ABOVE, cited }
+        let (formulas_room, pictures_left) = (FORMULAS_MAX_BYTES, PICTURES_MAX);
+        Self { level: ABOVE, formulas_room, pictures_left, cited }
     }
 
-    /// Returns the HTML of the next text.
+    /// Returns the HTML of the next text: whole blocks.
     pub(crate) fn fit(&mut self, html: &str) -> String {
         let mut out = String::with_capacity(html.len());
         let mut pieces = html.split('<');
-        out.push_str(pieces.next().unwrap_or_default());
+        let (mut verbatim, mut directed) = (0_usize, 0_usize);
+        self.fit_text(pieces.next().unwrap_or_default(), verbatim, &mut out);
         for piece in pieces {
+            let (tag, text) = piece.split_once('>').unwrap_or((piece, ""));
+            let (name, is_end) = match tag.strip_prefix('/') {
+                Some(name) => (name, true),
+                None => (tag.split(' ').next().unwrap_or_default(), false),
+            };
+            let count = |open: &mut usize| *open = if is_end { open.saturating_sub(1) } else { *open + 1 };
+            if VERBATIM.contains(&name) {
+                count(&mut verbatim);
+            }
+            let is_directed = DIRECTED.contains(&name) || heading(name).is_some();
             out.push('<');
-            self.fit_tag(piece, &mut out);
+            self.fit_tag(tag, is_directed && directed == 0 && !is_end, &mut out);
+            if is_directed {
+                count(&mut directed);
+            }
+            self.fit_text(text, verbatim, &mut out);
         }
         out
     }
 
-    fn fit_tag(&mut self, tag: &str, out: &mut String) {
+    fn fit_text(&mut self, text: &str, verbatim: usize, out: &mut String) {
+        if verbatim > 0 {
+            out.push_str(text);
+        } else {
+            render::draw_formulas(text, &mut self.formulas_room, out);
+        }
+    }
+
+    /// Appends a tag without its `<`. The outermost blocks have the direction of their own text.
+    fn fit_tag(&mut self, tag: &str, is_outermost: bool, out: &mut String) {
         if let Some(rest) = tag.strip_prefix(API_FILE_LINK) {
             out.push_str(OWN_FILE_LINK);
             return self.fit_file_link(rest, out);
         }
-        let replaced = [
-            ("pre>", CODE_BLOCK),
-            ("/pre>", "/pre></div>"),
-            ("table>", "div class=\"scroll\" tabindex=\"0\"><table>"),
-            ("/table>", "/table></div>"),
-        ];
-        let replaced = replaced.iter().find_map(|(from, to)| Some((tag.strip_prefix(from)?, to)));
-        if let Some((rest, to)) = replaced {
-            out.push_str(to);
-            out.push_str(rest);
-        } else if let Some((level, rest)) = heading(tag) {
+        if let Some(level) = heading(tag) {
             // A level is never skipped, whatever the model writes.
             self.level = (level + ABOVE).min(self.level + 1).min(LOWEST);
-            out.push_str(&format!("h{}>{rest}", self.level));
-        } else if let Some((_, rest)) = tag.strip_prefix('/').and_then(heading) {
-            out.push_str(&format!("/h{}>{rest}", self.level));
+            out.push_str(&format!("h{}", self.level));
+        } else if tag.strip_prefix('/').and_then(heading).is_some() {
+            out.push_str(&format!("/h{}", self.level));
         } else {
-            out.push_str(tag);
+            out.push_str(match tag {
+                "pre" => CODE_BLOCK,
+                "/pre" => "/pre></div",
+                "table" => "div class=\"scroll\" tabindex=\"0\"><table",
+                "/table" => "/table></div",
+                other => other,
+            });
         }
+        out.push_str(if is_outermost { " dir=\"auto\">" } else { ">" });
     }
-}
 
-impl AnswerHtml {
-    /// Leads a link to the page of the file, which shows the passage that it cites.
-    fn fit_file_link(&self, rest: &str, out: &mut String) {
-        let (address, after) = rest.split_once('"').unwrap_or((rest, ""));
+    /// Leads a link to the page of the file, which shows the passage that it cites. A picture is shown above its description.
+    fn fit_file_link(&mut self, rest: &str, out: &mut String) {
+        let (address, attributes) = rest.split_once('"').unwrap_or((rest, ""));
         let (path, _) = address.split_once('#').unwrap_or((address, ""));
         out.push_str(path);
         out.push_str("?view");
-        let number = rest[address.len()..].strip_prefix(CITATION).and_then(|rest| rest.split_once('"'));
+        let number = attributes.strip_prefix(CITATION).and_then(|rest| rest.split_once('"'));
         if let Some((number, _)) = number {
             out.push_str(&format!("&amp;{}", self.cited.field(number)));
         }
-        out.push('"');
-        out.push_str(after);
+        let Some(others) = attributes.strip_prefix(IMAGE) else {
+            out.push_str(&format!("\"{attributes}>"));
+            return;
+        };
+        let name = path.to_ascii_lowercase();
+        if self.pictures_left == 0 || !PICTURES.iter().any(|extension| name.ends_with(extension)) {
+            out.push_str(&format!("\"{others}>"));
+            return;
+        }
+        self.pictures_left -= 1;
+        out.push_str(&format!(
+            "\" class=\"picture\"{others}><img src=\"/files/{path}?image\" alt=\"\" loading=\"lazy\">"
+        ));
     }
 }
 
-/// Splits a heading's tag into its level and what follows the tag.
-fn heading(tag: &str) -> Option<(u8, &str)> {
-    let (level, rest) = tag.strip_prefix('h')?.split_once('>')?;
-    let level = level.parse().ok().filter(|level| (1..=LOWEST).contains(level))?;
-    Some((level, rest))
+/// Returns the level of a heading's tag.
+fn heading(tag: &str) -> Option<u8> {
+    let level = tag.strip_prefix('h')?.parse().ok()?;
+    Some(level).filter(|level| (1..=LOWEST).contains(level))
 }
 
 #[cfg(test)]
@@ -110,7 +155,7 @@ mod tests {
     fn links_to_files_lead_to_the_application() {
         let html = "<p><a href=\"/api/v1/files/uploads/a.pdf#page=2\" data-citation=\"c1\" rel=\"x\">[1]</a> \
                     &lt;a href=\"/api/v1/files/x\"</p>";
-        let fitted = "<p><a href=\"/files/uploads/a.pdf?view&amp;cited=00000000-0000-0000-0000-000000000001.\
+        let fitted = "<p dir=\"auto\"><a href=\"/files/uploads/a.pdf?view&amp;cited=00000000-0000-0000-0000-000000000001.\
                       00000000-0000-0000-0000-000000000002.1#cited\" data-citation=\"c1\" rel=\"x\">[1]</a> \
                       &lt;a href=\"/api/v1/files/x\"</p>";
         assert_eq!(answer().fit(html), fitted);
@@ -119,11 +164,14 @@ mod tests {
     #[test]
     fn headings_stand_below_those_of_the_page_and_skip_no_level() {
         let mut answer = answer();
-        assert_eq!(answer.fit("<h3>a</h3><hr><h4>b</h4>"), "<h3>a</h3><hr><h4>b</h4>");
-        assert_eq!(answer.fit("<h1>c <em>d</em></h1>"), "<h3>c <em>d</em></h3>");
+        assert_eq!(
+            answer.fit("<h3>a</h3><hr><h4>b</h4>"),
+            "<h3 dir=\"auto\">a</h3><hr><h4 dir=\"auto\">b</h4>"
+        );
+        assert_eq!(answer.fit("<h1>c <em>d</em></h1>"), "<h3 dir=\"auto\">c <em>d</em></h3>");
         assert_eq!(
             answer.fit("<h6>e</h6><h6>f</h6>"),
-            "<h4>e</h4><h5>f</h5>",
+            "<h4 dir=\"auto\">e</h4><h5 dir=\"auto\">f</h5>",
             "goes on from the text before"
         );
     }
@@ -132,9 +180,49 @@ mod tests {
     fn wide_things_are_reached_by_the_keyboard() {
         let html = "<pre><code>x</code></pre><table><tbody></tbody></table>";
         let fitted = format!(
-            "<{CODE_BLOCK}<code>x</code></pre></div>\
-             <div class=\"scroll\" tabindex=\"0\"><table><tbody></tbody></table></div>"
+            "<{CODE_BLOCK}><code>x</code></pre></div>\
+             <div class=\"scroll\" tabindex=\"0\"><table dir=\"auto\"><tbody></tbody></table></div>"
         );
         assert_eq!(answer().fit(html), fitted);
+    }
+
+    #[test]
+    fn each_outermost_block_has_the_direction_of_its_text() {
+        let html =
+            "<h1>a</h1><p>שלום</p><ul><li><p>שלום</p></li></ul><blockquote><p>a</p></blockquote><p>b</p>";
+        let fitted = "<h3 dir=\"auto\">a</h3><p dir=\"auto\">שלום</p><ul dir=\"auto\"><li><p>שלום</p></li></ul>\
+                      <blockquote dir=\"auto\"><p>a</p></blockquote><p dir=\"auto\">b</p>";
+        assert_eq!(answer().fit(html), fitted);
+    }
+
+    #[test]
+    fn pictures_of_the_workspace_are_shown_and_others_are_links() {
+        let image =
+            |path: &str| format!("<a href=\"/api/v1/files/{path}\" data-image=\"\" rel=\"x\">A chart</a>");
+        assert_eq!(
+            answer().fit(&image("out/c%20d.PNG")),
+            "<a href=\"/files/out/c%20d.PNG?view\" class=\"picture\" rel=\"x\">\
+             <img src=\"/files/out/c%20d.PNG?image\" alt=\"\" loading=\"lazy\">A chart</a>"
+        );
+        assert_eq!(answer().fit(&image("a.svg")), "<a href=\"/files/a.svg?view\" rel=\"x\">A chart</a>");
+        let many = answer().fit(&image("a.png").repeat(PICTURES_MAX + 1));
+        assert_eq!(many.matches("<img").count(), PICTURES_MAX);
+    }
+
+    #[test]
+    fn formulas_are_drawn_outside_of_code_and_links() {
+        let formula = r"\(a_1\)";
+        let fitted = answer().fit(&format!(
+            "<p>{formula} <code>{formula}</code> <a href=\"https://x.y\">{formula}</a></p><pre><code>{formula}</code></pre>"
+        ));
+        assert_eq!((fitted.matches("<math>").count(), fitted.matches(formula).count()), (1, 3), "{fitted}");
+        let mut answer = answer();
+        let many = answer.fit(&format!("<p>{}</p>", format!("{formula} ").repeat(20_000)));
+        assert!(
+            many.len() < 3 * FORMULAS_MAX_BYTES && many.contains(&format!(" {formula} ")),
+            "{}",
+            many.len()
+        );
+        assert_eq!(answer.formulas_room, 0);
     }
 }

@@ -9,7 +9,7 @@ use comrak::nodes::{ListType, Node, NodeLink, NodeValue, TableAlignment};
 use comrak::{Arena, Options, parse_document};
 
 use crate::prepare::{MARK_CLOSE, MARK_OPEN};
-use crate::sanitize::LINK_REL;
+use crate::sanitize::{LINK_REL, language_class};
 use crate::{Sources, link};
 
 use raw_html::OpenElement;
@@ -20,6 +20,8 @@ const NESTING_MAX: usize = 64;
 static OPTIONS: LazyLock<Options<'static>> = LazyLock::new(|| {
     let mut options = Options::default();
     options.extension.strikethrough = true;
+    // A single tilde strikes nothing through.
+    options.extension.subscript = true;
     options.extension.table = true;
     options.extension.autolink = true;
     options.extension.tasklist = true;
@@ -29,7 +31,7 @@ static OPTIONS: LazyLock<Options<'static>> = LazyLock::new(|| {
 /// The treatment of HTML within Markdown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RawHtml {
-    /// Shown as text, as in answers.
+    /// Shown as text but for a few elements, as in answers.
     Shown,
     /// Read, as in documents.
     Read,
@@ -106,11 +108,16 @@ impl Writer<'_> {
                 end
             }
             NodeValue::CodeBlock(code) => {
-                let end = self.open("<pre><code>", "</code></pre>");
+                let language = code.info.split_whitespace().next().and_then(language_class);
+                let start = language.map_or_else(
+                    || "<pre><code>".to_owned(),
+                    |class| format!("<pre><code class=\"{class}\">"),
+                );
+                let end = self.open(&start, "</code></pre>");
                 self.escaped(&code.literal);
                 end
             }
-            NodeValue::HtmlBlock(html) if self.raw_html == RawHtml::Read => {
+            NodeValue::HtmlBlock(html) if self.reads_block(&html.literal) => {
                 self.html_block(&html.literal);
                 ""
             }
@@ -131,12 +138,12 @@ impl Writer<'_> {
             }
             NodeValue::TableRow(header) => self.row(node, *header),
             NodeValue::TableCell => self.cell(node),
-            _ => self.inline(&data.value),
+            _ => self.inline(node, &data.value),
         };
         self.ends.push(end);
     }
 
-    fn inline(&mut self, value: &NodeValue) -> &'static str {
+    fn inline(&mut self, node: Node<'_>, value: &NodeValue) -> &'static str {
         match value {
             NodeValue::Text(text) => {
                 self.text(text);
@@ -149,14 +156,11 @@ impl Writer<'_> {
                 self.escaped(&code.literal);
                 end
             }
-            NodeValue::HtmlInline(html) if self.raw_html == RawHtml::Read => {
+            NodeValue::HtmlInline(html) if self.reads_inline(html) => {
                 self.inline_html(html);
                 ""
             }
             NodeValue::HtmlInline(html) => {
-                if is_line_break(html) {
-                    return self.open("<br>", "");
-                }
                 if !html.starts_with("<!--") {
                     self.escaped(html);
                 }
@@ -165,9 +169,11 @@ impl Writer<'_> {
             NodeValue::Emph => self.open("<em>", "</em>"),
             NodeValue::Strong => self.open("<strong>", "</strong>"),
             NodeValue::Strikethrough => self.open("<del>", "</del>"),
-            NodeValue::Link(link) => self.link(link),
+            NodeValue::Subscript if is_word(node) => self.open("<sub>", "</sub>"),
+            NodeValue::Subscript => self.open("~", "~"),
+            NodeValue::Link(link) => self.link(link, ""),
             NodeValue::Image(image) => {
-                let end = self.link(image);
+                let end = self.link(image, " data-image=\"\"");
                 self.images.push(self.out.len());
                 end
             }
@@ -248,15 +254,19 @@ impl Writer<'_> {
         self.open(&format!("<{name}{align}>"), end)
     }
 
-    fn link(&mut self, link: &NodeLink) -> &'static str {
-        let Some(address) = link::address(&link.url).filter(|_| self.links == 0) else { return "" };
-        if !self.has_room() {
+    /// Opens a link. `of_file` are the attributes of one into the workspace.
+    fn link(&mut self, link: &NodeLink, of_file: &str) -> &'static str {
+        if self.links > 0 || !self.has_room() {
             return "";
         }
+        // Those of a document are relative to its own folder.
+        let file = || link::file(&link.url).filter(|_| self.raw_html == RawHtml::Shown);
+        let address = link::address(&link.url).map(|address| (address, ""));
+        let Some((address, attributes)) = address.or_else(|| Some((file()?, of_file))) else { return "" };
         self.links += 1;
         self.out.push_str("<a href=\"");
         self.escaped(&address);
-        self.out.push_str(&format!("\" rel=\"{LINK_REL}\">"));
+        self.out.push_str(&format!("\"{attributes} rel=\"{LINK_REL}\">"));
         "</a>"
     }
 
@@ -314,7 +324,8 @@ fn without_comments(html: &str) -> String {
     out.trim().to_owned()
 }
 
-fn escape(text: &str, out: &mut String) {
+/// Appends text, escaped for HTML.
+pub(crate) fn escape(text: &str, out: &mut String) {
     let mut from = 0;
     for (at, found) in text.match_indices(['&', '<', '>', '"', '\u{a0}', MARK_OPEN, MARK_CLOSE]) {
         out.push_str(&text[from..at]);
@@ -331,14 +342,15 @@ fn escape(text: &str, out: &mut String) {
     out.push_str(&text[from..]);
 }
 
+/// Returns true if an element holds a single piece of text without spaces.
+fn is_word(node: Node<'_>) -> bool {
+    let only = node.first_child().filter(|child| child.next_sibling().is_none());
+    only.is_some_and(
+        |child| matches!(&child.data().value, NodeValue::Text(text) if !text.contains(char::is_whitespace)),
+    )
+}
+
 fn in_tight_list(paragraph: Node<'_>) -> bool {
     let list = paragraph.parent().and_then(|item| item.parent());
     list.is_some_and(|list| matches!(&list.data().value, NodeValue::List(list) if list.tight))
-}
-
-/// Returns true for the spellings of `<br>`, the one HTML element that models use where Markdown has no equivalent, in
-/// tables.
-fn is_line_break(html: &str) -> bool {
-    let inner = html.trim_start_matches('<').trim_end_matches('>').trim_end_matches('/').trim();
-    inner.eq_ignore_ascii_case("br")
 }

@@ -4,13 +4,16 @@
 //! again. Both produce the same blocks.
 //!
 //! Two independent layers make the output safe. [`emit`] writes only known elements and attributes and escapes the
-//! rest; [`sanitize`] removes everything else. HTML in answers is shown as text; of HTML in documents, known elements are
-//! kept without their attributes. Nothing remote is loaded: images become
-//! links. Links lead to `http`, `https` and `mailto`, and to files that the answer cites. Reference definitions (`[a]:
+//! rest; [`sanitize`] removes everything else. Of HTML in answers a few elements are read and the rest is shown as text; of HTML
+//! in documents, known elements are kept without their attributes. Nothing is loaded: images become links. Links lead to
+//! `http`, `https` and `mailto`, and to files of the workspace that the answer cites or names. Reference definitions (`[a]:
 //! address`) in answers are text, so that the meaning of a link never depends on another block.
+//!
+//! Formulas stay as they are written. [`draw_formulas`] draws them as MathML, for pages.
 
 mod emit;
 mod link;
+mod mathml;
 mod maths;
 mod prepare;
 mod renderer;
@@ -23,6 +26,7 @@ use domain::citation::{MARK_MAX, Place};
 use crate::emit::RawHtml;
 
 pub use link::{citation_id, href};
+pub use maths::draw_formulas;
 pub use renderer::Renderer;
 
 /// Resolves the numbers of marks to sources.
@@ -98,7 +102,7 @@ pub fn cited(markdown: &str, sources: &dyn Sources) -> Vec<u32> {
 pub fn document(markdown: &str) -> String {
     let none: &[Source] = &[];
     let markdown = prepare::normalize(markdown);
-    sanitize::sanitize_document(&emit::emit(&markdown, &none, RawHtml::Read))
+    sanitize::sanitize(&emit::emit(&markdown, &none, RawHtml::Read))
 }
 
 fn html(prepared: &str, sources: &dyn Sources) -> String {

@@ -48,6 +48,70 @@ pub(crate) fn address(url: &str) -> Option<String> {
     Some(out)
 }
 
+/// Returns the download of the workspace's file that an address within an answer names: `chart.png`, `/uploads/a.docx`. `None`
+/// for one that names no file below the workspace, or might mean a site.
+pub(crate) fn file(url: &str) -> Option<String> {
+    let path = url.trim().split(['#', '?']).next().unwrap_or_default();
+    if path.len() > ADDRESS_MAX_BYTES || path.starts_with("//") {
+        return None;
+    }
+    let path = decode(path)?;
+    if path.contains('\\') || path.contains(char::is_control) {
+        return None;
+    }
+    let is_rooted = path.starts_with(['/', '.']);
+    let mut names = Vec::new();
+    for name in path.split('/') {
+        match name {
+            "" | "." => {}
+            ".." => drop(names.pop()?),
+            name => names.push(name),
+        }
+    }
+    // The folder of the workspace in its machine.
+    if path.starts_with("/workspace/") && names.first() == Some(&"workspace") {
+        names.remove(0);
+    }
+    let (first, last) = (names.first()?, names.last()?);
+    let extension =
+        last.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, extension)| extension);
+    let is_site = !is_rooted && if names.len() > 1 { first.contains('.') } else { is_site(last) };
+    if first.contains(':') || is_site || extension.is_none() && *first != "uploads" {
+        return None;
+    }
+    let mut href = String::from(FILES);
+    encode(&names.join("/"), b"-._~/", &mut href);
+    Some(href)
+}
+
+/// Returns true for a name that is more likely that of a site than of a file.
+fn is_site(name: &str) -> bool {
+    const DOMAINS: [&str; 12] = ["ai", "app", "at", "com", "cz", "de", "dev", "eu", "io", "net", "org", "sk"];
+    name.starts_with("www.") || name.rsplit_once('.').is_some_and(|(_, last)| DOMAINS.contains(&last))
+}
+
+/// Decodes percent-encoding; `None` if that is no text.
+fn decode(text: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = (first == b'%').then(|| after.get(..2)).flatten();
+        let digits = digits.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let code = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                out.push(first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
 /// Appends the text and percent-encodes all bytes except letters, digits and those in `plain`.
 fn encode(text: &str, plain: &[u8], out: &mut String) {
     for byte in text.bytes() {

@@ -50,10 +50,11 @@ pub(crate) fn prepare(markdown: &str, sources: &dyn Sources, finished: bool) -> 
     };
     if finished {
         pieces(markdown).for_each(&mut take);
+        maths::push_text(&markdown[text], &mut out);
     } else {
         decided_pieces(markdown).for_each(&mut take);
+        maths::push_growing_text(&markdown[text], &mut out);
     }
-    maths::push_text(&markdown[text], &mut out);
     out
 }
 

@@ -8,12 +8,13 @@ use ammonia::{Builder, UrlRelative};
 
 use crate::link::FILES;
 
-const ELEMENTS: [&str; 25] = [
+const ELEMENTS: [&str; 30] = [
     "a",
     "blockquote",
     "br",
     "code",
     "del",
+    "details",
     "em",
     "h1",
     "h2",
@@ -22,11 +23,15 @@ const ELEMENTS: [&str; 25] = [
     "h5",
     "h6",
     "hr",
+    "kbd",
     "li",
     "ol",
     "p",
     "pre",
     "strong",
+    "sub",
+    "summary",
+    "sup",
     "table",
     "tbody",
     "td",
@@ -36,33 +41,36 @@ const ELEMENTS: [&str; 25] = [
     "ul",
 ];
 
-/// The elements that only documents have.
-const DOCUMENT_ELEMENTS: [&str; 5] = ["details", "kbd", "sub", "summary", "sup"];
-
 /// The `rel` attribute of every link.
 pub(crate) const LINK_REL: &str = "noopener noreferrer nofollow";
 
-static SANITIZER: LazyLock<Builder<'static>> = LazyLock::new(|| builder(&[]));
-static DOCUMENT_SANITIZER: LazyLock<Builder<'static>> = LazyLock::new(|| builder(&DOCUMENT_ELEMENTS));
+/// The prefix of the class of code that names its language.
+const LANGUAGE: &str = "language-";
+/// Longer names of languages are left out.
+const LANGUAGE_MAX_BYTES: usize = 32;
 
-fn builder(more: &[&'static str]) -> Builder<'static> {
+static SANITIZER: LazyLock<Builder<'static>> = LazyLock::new(|| {
     let attributes = [
-        ("a", HashSet::from(["href", "data-citation"])),
+        ("a", HashSet::from(["href", "data-citation", "data-image"])),
+        ("code", HashSet::from(["class"])),
         ("ol", HashSet::from(["start"])),
         ("td", HashSet::from(["align"])),
         ("th", HashSet::from(["align"])),
     ];
     let mut builder = Builder::empty();
     builder
-        .tags(ELEMENTS.iter().chain(more).copied().collect())
+        .tags(ELEMENTS.into_iter().collect())
         .tag_attributes(HashMap::from(attributes))
         .generic_attributes(HashSet::new())
         .url_schemes(HashSet::from(["http", "https", "mailto"]))
         .url_relative(UrlRelative::Custom(Box::new(own_files)))
+        .attribute_filter(|_, attribute, value| {
+            (attribute != "class" || is_language(value)).then_some(Cow::Borrowed(value))
+        })
         .link_rel(Some(LINK_REL))
         .strip_comments(true);
     builder
-}
+});
 
 /// Returns HTML unchanged if it has the canonical form that [`crate::emit`] writes, which is much cheaper to check, and
 /// sanitizes it otherwise. For temporary output only.
@@ -98,6 +106,8 @@ fn is_known_tag(tag: &str) -> bool {
                 .any(|start| value.get(..start.len()) == Some(start)),
             ("a", "rel") => value == LINK_REL,
             ("a", "data-citation") => value.strip_prefix('c').is_some_and(is_number),
+            ("a", "data-image") => value.is_empty(),
+            ("code", "class") => is_language(value),
             ("ol", "start") => is_number(value),
             ("td" | "th", "align") => matches!(value, "left" | "center" | "right"),
             _ => false,
@@ -114,6 +124,19 @@ fn is_known_tag(tag: &str) -> bool {
     ELEMENTS.contains(&name)
 }
 
+/// Returns true for a class that names the language of code.
+fn is_language(class: &str) -> bool {
+    class.strip_prefix(LANGUAGE).is_some_and(|name| {
+        (1..=LANGUAGE_MAX_BYTES).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+#._-".contains(&byte))
+    })
+}
+
+/// Returns the class of code in a language, if its name is a plain one.
+pub(crate) fn language_class(name: &str) -> Option<String> {
+    Some(format!("{LANGUAGE}{name}")).filter(|class| is_language(class))
+}
+
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -128,11 +151,6 @@ pub(crate) fn sanitize(html: &str) -> String {
     SANITIZER.clean(html).to_string()
 }
 
-/// Removes everything from the HTML of a document that is not on its allowlist.
-pub(crate) fn sanitize_document(html: &str) -> String {
-    DOCUMENT_SANITIZER.clean(html).to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,9 +160,15 @@ mod tests {
         let link = format!(
             "<p>a &lt; b <a href=\"https://x.org/\" data-citation=\"c1\" rel=\"{LINK_REL}\">[1]</a></p>\n"
         );
-        for known in
-            ["", "text", "<h1>a</h1>", "<ol start=\"3\"><li>a</li></ol>", "<td align=\"left\">", &link]
-        {
+        for known in [
+            "",
+            "text",
+            "<h1>a</h1>",
+            "<ol start=\"3\"><li>a</li></ol>",
+            "<td align=\"left\">",
+            "<code class=\"language-c++\">",
+            &link,
+        ] {
             assert!(is_known_form(known), "{known}");
         }
         for other in [
@@ -164,6 +188,9 @@ mod tests {
             "<ol start=\"\">",
             "<td align=\"left\" >",
             "<!-- x -->",
+            "<code class=\"button\">",
+            "<code class=\"language-a b\">",
+            "<a data-image=\"x\">",
             "<p/>",
             "<a href=\"https://x\"onclick=\"y\">",
             "<a href=\"HTTPS://x\">",

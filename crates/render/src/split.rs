@@ -125,6 +125,7 @@ impl Splitter {
                 let closes = indent < 4 && rest.len() >= length && rest.iter().all(|byte| *byte == mark);
                 if closes { (State::Between, Cut::After) } else { (self.state, Cut::None) }
             }
+            _ if opens_section(rest) => (State::Unsure, Cut::None),
             _ if rest.is_empty() => after_blank(self.state),
             State::Between => begin(indent, classify(line, indent, rest), rest, Cut::None),
             State::Code if indent >= 4 => (State::Code, Cut::None),
@@ -147,6 +148,11 @@ impl Splitter {
         self.state = state;
         cut
     }
+}
+
+/// Returns true if a line may open an element that holds the blocks that follow.
+fn opens_section(rest: &[u8]) -> bool {
+    rest.windows(8).any(|name| name.eq_ignore_ascii_case(b"<details"))
 }
 
 fn after_blank(state: State) -> (State, Cut) {

@@ -67,7 +67,105 @@ fn formulas_stay_as_they_are_written() {
         html("\\[\n\\frac{a}{b}\n= c_1 * d_1 * e\n\\]"),
         "<p>\\[\n\\frac{a}{b}\n= c_1 * d_1 * e\n\\]</p>\n"
     );
-    assert_eq!(html(r"`\(a_1\)` and \(b\)"), "<p><code>\\(a_1\\)</code> and (b)</p>\n");
+    assert_eq!(
+        html(r"`\(a_1\)` and \(in prose\), \(x\)"),
+        "<p><code>\\(a_1\\)</code> and (in prose), \\(x\\)</p>\n"
+    );
+    assert_eq!(html("$a_1 * b_1$ costs $5 * 3$"), "<p>$a_1 * b_1$ costs $5 * 3$</p>\n");
+    assert_eq!(html("> \\[\n> a_1  \n> \\]"), "<blockquote><p>\\[\na_1\n\\]</p></blockquote>\n");
+}
+
+#[test]
+fn code_keeps_its_language() {
+    assert_eq!(html("```rust\nx\n```"), "<pre><code class=\"language-rust\">x\n</code></pre>\n");
+    assert_eq!(html("~~~c++ {.x}\nx\n~~~"), "<pre><code class=\"language-c++\">x\n</code></pre>\n");
+    for info in ["", "\"><b>", "x\"onclick=y", "é", &"a".repeat(33)] {
+        assert_eq!(html(&format!("~~~{info}\nx\n~~~")), "<pre><code>x\n</code></pre>\n", "{info}");
+    }
+}
+
+#[test]
+fn a_few_elements_of_html_are_read() {
+    for (markdown, expected) in [
+        (
+            "x<sup>2</sup>, H<sub>2</sub>O, <kbd>Ctrl</kbd>",
+            "<p>x<sup>2</sup>, H<sub>2</sub>O, <kbd>Ctrl</kbd></p>\n",
+        ),
+        ("<sup onclick=x>a", "<p><sup>a</sup></p>\n"),
+        ("H~2~O ~~gone~~", "<p>H<sub>2</sub>O <del>gone</del></p>\n"),
+        ("about 5~6 or 7~8 of them", "<p>about 5~6 or 7~8 of them</p>\n"),
+        ("a <div>b</div> <u>c</u>", "<p>a &lt;div&gt;b&lt;/div&gt; &lt;u&gt;c&lt;/u&gt;</p>\n"),
+        ("<?php x ?>", "<p>&lt;?php x ?&gt;</p>\n"),
+        ("a <details>b", "<p>a &lt;details&gt;b</p>\n"),
+        (
+            "<details>\n<summary><b>Steps</b></summary>\n\n1. *a*\n\n</details>\n\nafter",
+            "<details><summary><strong>Steps</strong></summary><ol><li><em>a</em></li></ol></details><p>after</p>\n",
+        ),
+        (
+            "<details>\n<script>x</script>\n</details>",
+            "<p>&lt;details&gt;\n&lt;script&gt;x&lt;/script&gt;\n&lt;/details&gt;</p>\n",
+        ),
+    ] {
+        assert_eq!(html(markdown).replace('\n', ""), expected.replace('\n', ""), "{markdown}");
+    }
+    let long = "Long paragraph of text. ".repeat(20);
+    let document = format!(
+        "{long}\n\n<details>\n<summary>A</summary>\n\n{long}\n\n{long}\n\n</details>\n\n{long}\n\n{long}\n"
+    );
+    for size in [1, 7, 100] {
+        assert_eq!(incremental(&document, &[size], true), html(&document));
+    }
+    let out = html(&document);
+    let (before, within) = out.split_once("<details>").unwrap();
+    assert_eq!(
+        (before.matches("<p>").count(), within.split("</details>").next().unwrap().matches("<p>").count()),
+        (1, 2)
+    );
+}
+
+#[test]
+fn links_into_the_workspace_lead_to_its_files() {
+    let linked = |markdown: &str| {
+        let out = html(markdown);
+        out.split_once("href=\"").map(|(_, rest)| rest.split_once('"').unwrap().0.to_owned())
+    };
+    for (address, file) in [
+        ("/uploads/x.docx", "/api/v1/files/uploads/x.docx"),
+        ("chart.png", "/api/v1/files/chart.png"),
+        ("./out/chart.png", "/api/v1/files/out/chart.png"),
+        ("/workspace/out/a.csv#rows", "/api/v1/files/out/a.csv"),
+        ("uploads/sub/../a%20%C3%A1.pdf", "/api/v1/files/uploads/a%20%C3%A1.pdf"),
+        ("<a b.pdf>", "/api/v1/files/a%20b.pdf"),
+        ("/uploads/", "/api/v1/files/uploads"),
+        ("%2e%2e/a.txt", ""),
+        ("../a.txt", ""),
+        ("a/../../b.txt", ""),
+        ("/workspace/../a.txt", "/api/v1/files/a.txt"),
+        ("/workspace/../../a.txt", ""),
+        ("//evil.example/a.txt", ""),
+        ("/%2fevil.example/a.txt", "/api/v1/files/evil.example/a.txt"),
+        ("\\\\evil.example/a.txt", ""),
+        ("a\\b.txt", ""),
+        ("javascript:alert(1).txt", ""),
+        ("x:y/a.txt", ""),
+        ("file:///uploads/a.txt", ""),
+        ("www.example.org", ""),
+        ("example.com", ""),
+        ("example.org/page.html", ""),
+        ("README", ""),
+        ("#part", ""),
+        ("?a.txt", ""),
+        ("%00a.txt", ""),
+        ("a%ff.txt", ""),
+    ] {
+        let expected = Some(file.to_owned()).filter(|file| !file.is_empty());
+        assert_eq!(linked(&format!("[x]({address})")), expected, "{address}");
+    }
+    assert_eq!(
+        html("![A *chart*](chart.png)"),
+        format!("<p><a href=\"/api/v1/files/chart.png\" data-image=\"\" {REL}>A <em>chart</em></a></p>\n")
+    );
+    assert!(!render::document("[x](/uploads/x.docx)").contains("href"));
 }
 
 #[test]
@@ -122,6 +220,7 @@ fn is_safe(html: &str) -> Result<(), String> {
         "br",
         "code",
         "del",
+        "details",
         "em",
         "h1",
         "h2",
@@ -130,11 +229,15 @@ fn is_safe(html: &str) -> Result<(), String> {
         "h5",
         "h6",
         "hr",
+        "kbd",
         "li",
         "ol",
         "p",
         "pre",
         "strong",
+        "sub",
+        "summary",
+        "sup",
         "table",
         "tbody",
         "td",
@@ -160,6 +263,10 @@ fn is_safe(html: &str) -> Result<(), String> {
                 "rel" => value == "noopener noreferrer nofollow",
                 "start" => value.parse::<u64>().is_ok(),
                 "align" => ["left", "center", "right"].contains(&value),
+                "class" => value.strip_prefix("language-").is_some_and(|language| {
+                    language.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+#._-".contains(&byte))
+                }),
+                "data-image" => value.is_empty(),
                 _ => false,
             };
             if !allowed {
@@ -453,6 +560,17 @@ fn document() -> impl Strategy<Value = String> {
         "~~~~\n~~~\n\n~~~~",
         "- a\n  - b\n    - c\n\n      d\n\ne",
         "  - a\n\n  b",
+        "<details>\n<summary>a</summary>\n\nb\n\n</details>",
+        "<details>\n\nb\n\n- c",
+        "text\n<details><summary>a</summary>b</details>",
+        "<b>x</b> <details>\n\ny",
+        "- <details>\n\n  b\n\n  </details>",
+        "> <details>\n>\n> b\n\nc",
+        "\\[\nx_1 = 1\n\\]",
+        "\\[\na\n= b\n- c_1\n\\]",
+        "$$\na_1\n$$",
+        "x \\(a_1 and\n\nb\\)",
+        "H~2~O ~a b~",
     ]);
     let gap = prop::sample::select(vec!["\n", "\n\n", "\n\n\n", "\n \n", "\r\n\r\n", "\n\n "]);
     prop::collection::vec((blocks, gap), 0..12)
@@ -507,6 +625,21 @@ fn noise() -> impl Strategy<Value = String> {
         "&lt;",
         "-",
         "+ ",
+        "<details>",
+        "</details>",
+        "<summary>",
+        "<sub>",
+        "</sub>",
+        "~",
+        "\\(",
+        "\\)",
+        "\\[",
+        "\\]",
+        "$",
+        "$$",
+        "x_1^2",
+        "=",
+        "(/a/b.c)",
     ]);
     prop::collection::vec(bits, 0..60).prop_map(|bits| bits.concat())
 }

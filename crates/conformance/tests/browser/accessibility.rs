@@ -11,7 +11,9 @@ use crate::stage::{Stage, VIEWS, desktop};
 /// Everything that Markdown can be, so that its styles are looked at.
 const PROSE: &str = "# Heading\n\nText with **strong**, *emphasis*, `code` and a [link](https://example.org).\n\n\
     - one\n- two\n\n1. first\n2. second\n\n> A quotation.\n\n```rust\nlet a_long_line = \"of code that is wider than \
-    the column of a phone, so that it scrolls by itself\";\n```\n\n| column | another |\n|---|---|\n| cell | cell |\n\n---\n\nEnd.";
+    the column of a phone, so that it scrolls by itself\";\n```\n\n| column | another |\n|---|---|\n| cell | cell |\n\n---\n\n\
+    A formula \\(a_1^2\\) and\n\n\\[ x_{1,2} = \\frac{-b \\pm \\sqrt{b^2 - 4ac}}{2a} + \\underbrace{a + b + c + d + e + f + g + h}_{\\text{a long sum}} + i + j \\]\n\n\
+    <details>\n<summary>More</summary>\n\nH<sub>2</sub>O\n\n</details>\n\nזוהי פסקה בעברית.\n\n![A picture](/uploads/none.png)\n\nEnd.";
 
 /// Returns axe-core, which `make tools` fetches.
 pub(crate) fn axe() -> String {

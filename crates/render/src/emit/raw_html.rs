@@ -1,5 +1,5 @@
 //! HTML within Markdown documents, such as the README of a repository has it: known elements without their attributes, and the
-//! text of all others.
+//! text of all others. Answers have fewer elements, and the rest of their HTML is shown as it is written.
 //!
 //! An element that is opened within a block of Markdown is closed in it. One that is opened between blocks, such as
 //! `<details>`, holds the blocks up to its end tag, or all that follow. So the output is nested as it should be whatever the
@@ -7,7 +7,7 @@
 
 use html::{Tag, Token, Tokens};
 
-use super::Writer;
+use super::{RawHtml, Writer};
 use crate::link;
 use crate::sanitize::LINK_REL;
 
@@ -96,6 +96,20 @@ fn element(name: &str) -> Option<Element> {
     ELEMENTS.into_iter().find(|element| element.name == shown)
 }
 
+/// The elements that are read in answers.
+const OF_ANSWERS: [&str; 11] =
+    ["b", "br", "code", "details", "em", "i", "kbd", "strong", "sub", "summary", "sup"];
+
+/// Returns true if all tags of a piece of HTML are those of answers.
+fn is_of_answers(html: &str) -> bool {
+    let is_known = |name: &str| OF_ANSWERS.contains(&name);
+    Tokens::new(html).all(|token| match token {
+        Token::Text(_) => true,
+        Token::Start(tag) => is_known(&tag.name),
+        Token::End(name) => is_known(&name),
+    })
+}
+
 /// Returns true for elements that are blocks, but are not shown: the text in them stands by itself.
 fn is_plain_block(name: &str) -> bool {
     const NAMES: [&str; 17] = [
@@ -131,6 +145,25 @@ fn table_parents(name: &str) -> Option<&'static [&'static str]> {
 }
 
 impl Writer<'_> {
+    /// Returns true if HTML between blocks is read rather than shown.
+    pub(super) fn reads_block(&self, html: &str) -> bool {
+        // Comments and instructions are no tokens.
+        let has_tags_only = || !html.contains("<!") && !html.contains("<?");
+        self.raw_html == RawHtml::Read || has_tags_only() && is_of_answers(html)
+    }
+
+    /// Returns true if a tag within a line of text is read rather than shown.
+    pub(super) fn reads_inline(&self, tag: &str) -> bool {
+        let holds_blocks = |name: &str| element(name).is_some_and(|element| element.kind != Kind::Inline);
+        self.raw_html == RawHtml::Read
+            || match Tokens::new(tag).next() {
+                Some(Token::Start(Tag { name, .. }) | Token::End(name)) => {
+                    OF_ANSWERS.contains(&&*name) && !holds_blocks(&name)
+                }
+                _ => false,
+            }
+    }
+
     /// Writes HTML within a line of text: a single tag.
     pub(super) fn inline_html(&mut self, html: &str) {
         match Tokens::new(html).next() {

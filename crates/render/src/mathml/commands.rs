@@ -1,0 +1,324 @@
+//! The commands of TeX that take arguments.
+
+use super::letters::Alphabet;
+use super::symbols::{command_delimiter, delimiter};
+use super::{Atom, Formula, Kind, Parser, Refused, element, fence, space, symbol, symbol_atom};
+
+/// Returns the accent of a command, and whether it is as wide as what it stands on.
+fn accent(name: &str) -> Option<(&'static str, bool)> {
+    Some(match name {
+        "hat" => ("ˆ", false),
+        "widehat" => ("ˆ", true),
+        "bar" => ("¯", false),
+        "overline" | "overbar" => ("¯", true),
+        "tilde" => ("˜", false),
+        "widetilde" => ("˜", true),
+        "vec" => ("→", false),
+        "overrightarrow" => ("→", true),
+        "overleftarrow" => ("←", true),
+        "overleftrightarrow" => ("↔", true),
+        "dot" => ("˙", false),
+        "ddot" => ("¨", false),
+        "dddot" => ("\u{20db}", false),
+        "check" => ("ˇ", false),
+        "breve" => ("˘", false),
+        "acute" => ("´", false),
+        "grave" => ("`", false),
+        "mathring" => ("˚", false),
+        "overbrace" => ("⏞", true),
+        _ => return None,
+    })
+}
+
+/// Returns the arrow of a command that takes a text above it.
+fn long_arrow(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "xrightarrow" => "→",
+        "xleftarrow" => "←",
+        "xleftrightarrow" => "↔",
+        "xRightarrow" => "⇒",
+        "xLeftarrow" => "⇐",
+        "xmapsto" => "↦",
+        "xrightleftharpoons" => "⇌",
+        _ => return None,
+    })
+}
+
+/// Returns the size of a bracket's command, and the form in which the bracket is set.
+fn size(name: &str) -> Option<(&'static str, &'static str)> {
+    let (name, form) = match name.strip_suffix(['l', 'r', 'm']) {
+        Some(plain) if name.ends_with('l') => (plain, "prefix"),
+        Some(plain) if name.ends_with('r') => (plain, "postfix"),
+        Some(plain) => (plain, "infix"),
+        None => (name, "prefix"),
+    };
+    let size = match name {
+        "big" => "1.2em",
+        "Big" => "1.8em",
+        "bigg" => "2.4em",
+        "Bigg" => "3em",
+        _ => return None,
+    };
+    Some((size, form))
+}
+
+impl<'t> Parser<'t> {
+    /// Reads an element that begins with a command, which was taken.
+    pub(super) fn command_atom(&mut self, name: &'t str) -> Result<Atom, Refused> {
+        if name.starts_with(char::is_whitespace) {
+            return Ok(Atom::ordinary(space("0.25em")));
+        }
+        if let Some(symbol) = symbol(name) {
+            return Ok(symbol_atom(symbol, self.alphabet));
+        }
+        if let Some(alphabet) = Alphabet::of(name).filter(|_| !name.starts_with("text")) {
+            return self.letters(alphabet).map(Atom::ordinary);
+        }
+        if let Some((accent, is_wide)) = accent(name) {
+            let base = self.argument()?;
+            let html =
+                format!("<mover accent=\"true\">{base}<mo stretchy=\"{is_wide}\">{accent}</mo></mover>");
+            let kind = if name == "overbrace" { Kind::Limits } else { Kind::Ordinary };
+            return Ok(Atom { html, kind });
+        }
+        if let Some(arrow) = long_arrow(name) {
+            return self.long_arrow(arrow);
+        }
+        if let Some((size, form)) = size(name) {
+            let bracket = self.delimiter()?;
+            let html = sized(bracket, &format!("form=\"{form}\" minsize=\"{size}\" maxsize=\"{size}\""));
+            let kind = if form == "postfix" { Kind::Ordinary } else { Kind::Operator };
+            return Ok(Atom { html, kind });
+        }
+        match name {
+            "operatorname" | "mathop" => self.operator_name(),
+            "not" => self.negated(),
+            "mathbin" | "mathrel" => Ok(Atom { html: self.argument()?, kind: Kind::Operator }),
+            "underbrace" | "overset" | "stackrel" | "underset" => self.stacked(name),
+            "bmod" | "mod" => Ok(Atom {
+                html: "<mo lspace=\"0.2222em\" rspace=\"0.2222em\">mod</mo>".to_owned(),
+                kind: Kind::Operator,
+            }),
+            _ => self.ordinary(name).map(Atom::ordinary),
+        }
+    }
+
+    /// Reads the arguments of a command that makes an ordinary element.
+    fn ordinary(&mut self, name: &str) -> Formula {
+        match name {
+            "frac" => self.fraction(""),
+            "dfrac" | "cfrac" => self.fraction(" displaystyle=\"true\""),
+            "tfrac" => self.fraction(" displaystyle=\"false\""),
+            "binom" | "dbinom" | "tbinom" => {
+                let fraction = self.fraction(" linethickness=\"0\"")?;
+                Ok(format!("<mrow><mo>(</mo>{fraction}<mo>)</mo></mrow>"))
+            }
+            "sqrt" => match self.optional_argument() {
+                Some(index) => {
+                    let index = self.part(index)?;
+                    Ok(format!("<mroot>{}<mrow>{index}</mrow></mroot>", self.argument()?))
+                }
+                None => Ok(format!("<msqrt>{}</msqrt>", self.argument()?)),
+            },
+            "left" => self.between(),
+            "begin" => self.environment(),
+            "substack" => {
+                let raw = self.raw_argument()?;
+                Ok(format!("<mrow>{}</mrow>", self.part(raw)?))
+            }
+            "text" | "textrm" | "textbf" | "textit" | "textsf" | "texttt" | "textnormal" | "textup"
+            | "mbox" | "hbox" => self.text(name),
+            "boxed" | "fbox" => self.classed("boxed"),
+            "cancel" | "bcancel" | "xcancel" | "sout" => self.classed("cancelled"),
+            "phantom" | "hphantom" | "vphantom" => Ok(format!("<mphantom>{}</mphantom>", self.argument()?)),
+            "underline" | "underbar" => {
+                Ok(format!("<munder>{}<mo stretchy=\"true\">_</mo></munder>", self.argument()?))
+            }
+            "mathord" | "mathopen" | "mathclose" | "mathpunct" | "mathinner" | "smash" | "ensuremath" => {
+                self.argument()
+            }
+            "pmod" => {
+                let (open, close) = (fence("("), fence(")"));
+                let modulus = self.argument()?;
+                Ok(format!(
+                    "<mrow>{}{open}<mi>mod</mi>{}{modulus}{close}</mrow>",
+                    space("1em"),
+                    space("0.3333em")
+                ))
+            }
+            "tag" => {
+                let is_bare = self.takes("*");
+                let tag = self.raw_argument()?;
+                let tag = if is_bare { tag.to_owned() } else { format!("({tag})") };
+                Ok(format!("<mrow>{}{}</mrow>", space("2em"), element("mtext", &tag)))
+            }
+            "label" => self.raw_argument().map(|_| String::new()),
+            // Colours of a text that may be dark or light are left out.
+            "color" => {
+                self.raw_argument()?;
+                Ok(String::new())
+            }
+            "textcolor" | "colorbox" => {
+                self.raw_argument()?;
+                self.argument()
+            }
+            "hspace" | "mspace" => self.raw_argument().map(|_| space("1em")),
+            _ => Err(Refused),
+        }
+    }
+
+    fn fraction(&mut self, attributes: &str) -> Formula {
+        let above = self.argument()?;
+        let below = self.argument()?;
+        Ok(format!("<mfrac{attributes}>{above}{below}</mfrac>"))
+    }
+
+    fn classed(&mut self, class: &str) -> Formula {
+        Ok(format!("<mrow class=\"{class}\">{}</mrow>", self.argument()?))
+    }
+
+    /// Reads the letters of a command such as `\mathrm`. Several upright ones are one name.
+    fn letters(&mut self, alphabet: Alphabet) -> Formula {
+        if alphabet == Alphabet::Upright && self.rest.starts_with('{') {
+            let from = self.rest;
+            let name = self.raw_argument()?;
+            if name.chars().count() > 1 && name.chars().all(char::is_alphabetic) {
+                return Ok(element("mi", name));
+            }
+            self.rest = from;
+        }
+        self.argument_in(alphabet)
+    }
+
+    /// Reads the name of an operator.
+    fn operator_name(&mut self) -> Result<Atom, Refused> {
+        let has_limits = self.takes("*");
+        let name = self.raw_argument()?;
+        let name = ["\\,", "\\;", "\\ ", "~"]
+            .iter()
+            .fold(name.to_owned(), |name, space| name.replace(space, "\u{a0}"));
+        let is_name = |c: char| c.is_alphanumeric() || matches!(c, '\u{a0}' | '-' | '.');
+        if name.is_empty() || !name.chars().all(is_name) {
+            return Err(Refused);
+        }
+        Ok(if has_limits {
+            let html =
+                format!("<mo movablelimits=\"true\" lspace=\"0.1667em\" rspace=\"0.1667em\">{name}</mo>");
+            Atom { html, kind: Kind::Limits }
+        } else {
+            // A single letter would be italic.
+            Atom { html: format!("<mi mathvariant=\"normal\">{name}</mi>"), kind: Kind::Function }
+        })
+    }
+
+    /// Reads an operator, and strikes it through.
+    fn negated(&mut self) -> Result<Atom, Refused> {
+        self.skip_spaces();
+        let atom = self.atom()?;
+        let text = atom.html.strip_suffix("</mo>").ok_or(Refused)?;
+        Ok(Atom { html: format!("{text}\u{338}</mo>"), kind: atom.kind })
+    }
+
+    /// Reads something with a text or a brace above or below it.
+    fn stacked(&mut self, name: &str) -> Result<Atom, Refused> {
+        let first = self.argument()?;
+        let html = match name {
+            "underbrace" => format!("<munder>{first}<mo stretchy=\"true\">⏟</mo></munder>"),
+            "underset" => format!("<munder>{}{first}</munder>", self.argument()?),
+            _ => format!("<mover>{}{first}</mover>", self.argument()?),
+        };
+        let kind = if name == "underbrace" { Kind::Limits } else { Kind::Operator };
+        Ok(Atom { html, kind })
+    }
+
+    fn long_arrow(&mut self, arrow: &str) -> Result<Atom, Refused> {
+        let margin = space("0.4em");
+        let below = match self.optional_argument() {
+            Some(below) => Some(self.part(below)?),
+            None => None,
+        };
+        let above = self.argument()?;
+        let above = format!("<mrow>{margin}{above}{margin}</mrow>");
+        let arrow = format!("<mo stretchy=\"true\">{arrow}</mo>");
+        let html = match below {
+            Some(below) => {
+                format!("<munderover>{arrow}<mrow>{margin}{below}{margin}</mrow>{above}</munderover>")
+            }
+            None => format!("<mover>{arrow}{above}</mover>"),
+        };
+        Ok(Atom { html, kind: Kind::Operator })
+    }
+
+    /// Reads what stands between `\left` and `\right`, with its brackets.
+    fn between(&mut self) -> Formula {
+        let mut out = format!("<mrow>{}", sized(self.delimiter()?, "form=\"prefix\""));
+        loop {
+            out.push_str(&self.row()?);
+            if self.takes("\\middle") {
+                out.push_str(&sized(
+                    self.delimiter()?,
+                    "form=\"infix\" lspace=\"0.1667em\" rspace=\"0.1667em\"",
+                ));
+            } else {
+                self.expect("\\right")?;
+                out.push_str(&sized(self.delimiter()?, "form=\"postfix\""));
+                out.push_str("</mrow>");
+                return Ok(out);
+            }
+        }
+    }
+
+    /// Takes a bracket: a character or a command. An empty one for `.`.
+    fn delimiter(&mut self) -> Result<&'static str, Refused> {
+        self.skip_spaces();
+        if self.rest.starts_with('\\') {
+            return command_delimiter(self.command()).ok_or(Refused);
+        }
+        let first = self.rest.chars().next().ok_or(Refused)?;
+        delimiter(self.take(first.len_utf8())).ok_or(Refused)
+    }
+
+    /// Reads text, in which formulas may stand between dollar signs.
+    fn text(&mut self, command: &str) -> Formula {
+        let raw = self.raw_argument()?;
+        let mut out = String::new();
+        // A dollar sign that is text is escaped.
+        let pieces = if raw.contains("\\$") { vec![raw] } else { raw.split('$').collect() };
+        for (at, piece) in pieces.into_iter().enumerate() {
+            if at % 2 == 1 {
+                out.push_str(&self.part(piece)?);
+            } else if !piece.is_empty() {
+                out.push_str(&element("mtext", &plain(piece, Alphabet::of(command))?));
+            }
+        }
+        Ok(format!("<mrow>{out}</mrow>"))
+    }
+}
+
+/// Returns text without the signs of TeX.
+fn plain(raw: &str, alphabet: Option<Alphabet>) -> Result<String, Refused> {
+    let mut out = String::new();
+    let mut characters = raw.chars();
+    while let Some(character) = characters.next() {
+        let shown = match character {
+            '\\' => match characters.next() {
+                Some(escaped) if !escaped.is_alphabetic() => escaped,
+                _ => return Err(Refused),
+            },
+            '{' | '}' => continue,
+            '~' => ' ',
+            other => other,
+        };
+        // Spaces at the ends of an element would be left out.
+        let shown = if shown.is_whitespace() { '\u{a0}' } else { shown };
+        out.push(alphabet.map_or(shown, |alphabet| alphabet.of_character(shown)));
+    }
+    Ok(out)
+}
+
+fn sized(bracket: &str, attributes: &str) -> String {
+    if bracket.is_empty() {
+        return String::new();
+    }
+    format!("<mo stretchy=\"true\" symmetric=\"true\" {attributes}>{bracket}</mo>")
+}
