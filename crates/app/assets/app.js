@@ -1,5 +1,6 @@
-// The script of the web application. Every page works without it: it lets an answer grow in place, sends a question with
-// Enter, keeps what was not sent, shows times in the visitor's time zone, and copies keys, answers and code.
+// The script of the web application. Every page works without it: it lets an answer grow in place, shows what was asked
+// elsewhere, sends a question with Enter, keeps what was not sent, shows times in the visitor's time zone, and copies keys,
+// answers, formulas and code.
 
 "use strict";
 
@@ -84,16 +85,18 @@ const follow = (article) => {
   let top = window.scrollY;
   let steered = -STEERED_MS;
   const steer = (isUp) => { steered = isUp ? performance.now() : -STEERED_MS; };
-  document.addEventListener("wheel", ({ deltaY }) => steer(deltaY < 0), { passive: true });
-  document.addEventListener("touchmove", () => steer(true), { passive: true });
-  document.addEventListener("keydown", ({ key }) => steer(UPWARD_KEYS.includes(key)), { passive: true });
+  const shown = new AbortController();
+  const quiet = { passive: true, signal: shown.signal };
+  document.addEventListener("wheel", ({ deltaY }) => steer(deltaY < 0), quiet);
+  document.addEventListener("touchmove", () => steer(true), quiet);
+  document.addEventListener("keydown", ({ key }) => steer(UPWARD_KEYS.includes(key)), quiet);
   document.addEventListener("scroll", () => {
     const isUp = window.scrollY < top;
     top = window.scrollY;
     // The first step of a visitor's way up counts. Without a visitor, heights have changed.
     if (isUp && performance.now() - steered < STEERED_MS) follows = fromEnd() < AT_END;
     else if (isUp || !follows) follows = isNearEnd();
-  }, { passive: true });
+  }, quiet);
   const keepEndInView = () => {
     if (measured) return;
     measured = true;
@@ -138,7 +141,11 @@ const follow = (article) => {
       if (status) status.textContent = status.dataset.complete;
       document.querySelector("#side [aria-current] .dot")?.remove();
       // Once the end is in view, the page grows by what its visitor opens.
-      afterFrames(SETTLED_FRAMES, () => growth.disconnect());
+      afterFrames(SETTLED_FRAMES, () => {
+        growth.disconnect();
+        shown.abort();
+      });
+      waitForLater();
     });
   });
   tellConnection(source);
@@ -146,6 +153,47 @@ const follow = (article) => {
   source.addEventListener("error", () => {
     if (source.readyState === EventSource.CLOSED) window.location.reload();
   });
+};
+
+// Adds the exchanges that follow the last one of the page, if it is still part of the conversation that is shown.
+const addLater = async () => {
+  const main = document.getElementById("main");
+  const response = await fetch(window.location.pathname).catch(() => null);
+  if (!response?.ok) return;
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  const fresh = [...page.querySelectorAll(".exchange")];
+  const last = [...main.querySelectorAll(".exchange")].at(-1);
+  const later = fresh.slice(fresh.findIndex(({ id }) => id === last?.id) + 1);
+  const now = page.getElementById("main");
+  // Another branch is shown elsewhere, or the page was left meanwhile. Here, the reader goes on with this one.
+  if (later.length === 0 || later.length === fresh.length || main.dataset.state !== "idle") return;
+  const follows = isNearEnd();
+  last.after(...later);
+  main.dataset.state = now.dataset.state;
+  main.dataset.later = now.dataset.later;
+  for (const name of ["once", "after"]) {
+    const [field, value] = [main, now].map((of) => of.querySelector(`.dock input[name=${name}]`));
+    if (field && value) field.value = value.value;
+  }
+  later.forEach(equip);
+  if (follows) toEnd();
+  later.flatMap((exchange) => [...exchange.querySelectorAll("article[data-events]")]).forEach(follow);
+  waitForLater();
+};
+
+// Waits for a question that is asked elsewhere, while the page is visible: a browser has few connections.
+let later = null;
+const waitForLater = () => {
+  later?.close();
+  later = null;
+  const main = document.querySelector(".conversation");
+  if (!main?.dataset.later || main.dataset.state !== "idle" || document.hidden) return;
+  const source = new EventSource(main.dataset.later);
+  source.addEventListener("later", () => {
+    source.close();
+    addLater();
+  });
+  later = source;
 };
 
 // Stops an answer in place: the end comes with its events, and a question that is being written stays.
@@ -281,6 +329,23 @@ const localise = (element) => {
   if (!Number.isNaN(at.getTime())) element.textContent = format.format(at);
 };
 
+// The text of a part of the page as it looks, in which formulas are as they were written. Only what is in the page has a look.
+const plainText = (part) => {
+  const copy = part.cloneNode(true);
+  copy.querySelectorAll("math").forEach((math) => {
+    const tex = math.querySelector("annotation")?.textContent ?? math.textContent;
+    math.replaceWith(math.getAttribute("display") === "block" ? `\\[${tex}\\]` : `\\(${tex}\\)`);
+  });
+  copy.querySelectorAll(".copy-code").forEach((button) => button.remove());
+  const shown = document.createElement("div");
+  shown.className = "prose hidden";
+  shown.append(...copy.childNodes);
+  document.getElementById("main").append(shown);
+  const text = shown.innerText.trim();
+  shown.remove();
+  return text;
+};
+
 // The text of an answer without its steps and reasoning, as it looks and as plain text.
 const copied = (article) => {
   const texts = [...article.querySelectorAll(":scope > .prose")];
@@ -292,8 +357,25 @@ const copied = (article) => {
   };
   return new ClipboardItem({
     "text/html": of("text/html", texts.map(withoutButtons)),
-    "text/plain": of("text/plain", texts.map((text) => text.innerText.trim())),
+    "text/plain": of("text/plain", texts.map(plainText)),
   });
+};
+
+// A selection with formulas is copied with them as they were written, each of them whole.
+const copyFormulas = (event) => {
+  const selection = window.getSelection();
+  if (selection.rangeCount === 0) return;
+  const range = selection.getRangeAt(0).cloneRange();
+  const formulaOf = (node) => (node.nodeType === Node.ELEMENT_NODE ? node : node.parentElement)?.closest("math");
+  const [first, last] = [range.startContainer, range.endContainer].map(formulaOf);
+  if (first) range.setStartBefore(first);
+  if (last) range.setEndAfter(last);
+  const part = document.createElement("div");
+  part.append(range.cloneContents());
+  if (!part.querySelector("math")) return;
+  event.clipboardData.setData("text/html", part.innerHTML);
+  event.clipboardData.setData("text/plain", plainText(part));
+  event.preventDefault();
 };
 
 // The time for which a button says that it has copied, in milliseconds.
@@ -337,10 +419,33 @@ const copyCode = async ({ target }) => {
   forgetCopied = forget;
 };
 
+// Sends a form and shows the page that answers it in place of this one, which a browser that goes back need not send again.
+const sendInPlace = (form) => form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const body = new URLSearchParams(new FormData(form));
+  const response = await fetch(form.action, { method: "POST", body, redirect: "manual" }).catch(() => null);
+  const html = await response?.text().catch(() => null);
+  const main = html && new DOMParser().parseFromString(html, "text/html").getElementById("main");
+  // Without an answer, or to sign in again, the browser sends it: no form makes a second key.
+  if (!main) return form.submit();
+  document.getElementById("main").replaceWith(main);
+  equip(main);
+  main.querySelector(".made, .alert")?.focus();
+});
+
 // The menu lies over the page: it closes when the focus leaves it.
 const closeSide = ({ target }) => {
   const side = document.querySelector("#side:popover-open");
   if (side && !side.contains(target)) side.hidePopover();
+};
+
+// What a part of the page needs, be it loaded with the page or later.
+const equip = (part) => {
+  part.querySelectorAll("time[data-time]").forEach(localise);
+  part.querySelectorAll(".said, .preview pre").forEach(reachScrolling);
+  part.querySelectorAll("form[data-in-place]").forEach(sendInPlace);
+  // Clipboards are closed to pages over plain HTTP.
+  if (navigator.clipboard) part.querySelectorAll("[data-copy]").forEach(offerCopy);
 };
 
 document.querySelectorAll("article[data-events]").forEach(follow);
@@ -349,11 +454,11 @@ document.querySelectorAll(".composer").forEach(compose);
 document.querySelector("[action='/sign-out']")?.addEventListener("submit", forgetDrafts);
 if (HTMLElement.prototype.showPopover) document.addEventListener("focusin", closeSide);
 document.querySelectorAll(".home select[name=model]").forEach(showSettings);
-document.querySelectorAll("time[data-time]").forEach(localise);
-document.querySelectorAll(".said, .preview pre").forEach(reachScrolling);
-// Clipboards are closed to pages over plain HTTP.
+equip(document);
+document.addEventListener("copy", copyFormulas);
+document.addEventListener("visibilitychange", waitForLater);
+waitForLater();
 if (navigator.clipboard) {
-  document.querySelectorAll("[data-copy]").forEach(offerCopy);
   document.documentElement.classList.add("copies");
   document.addEventListener("click", copyCode);
 }

@@ -1,5 +1,7 @@
 //! The stream by which an answer grows on its page. Each event has the answer as HTML without the parts of its texts that the
 //! page has from the events before. What is long comes in several events, each of which the page shows quickly.
+//!
+//! A page whose last answer is complete waits for the next one by a stream of a single event.
 
 use std::sync::Arc;
 
@@ -9,6 +11,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use control::live::{Follower, Snapshot};
 use control::{Answers, Authenticator, UseCaseError};
+use domain::id::{ConversationId, MessageId};
 use futures_util::{Stream, StreamExt};
 use http_common::{Event, event_stream};
 use serde::Serialize;
@@ -33,19 +36,50 @@ pub(crate) async fn follow(
     user: User,
     Path((conversation, answer)): Path<(String, String)>,
 ) -> Result<Response, Response> {
-    let unknown = || user.failed(UseCaseError::no_conversation());
-    let ids = conversation.parse().ok().zip(answer.parse().ok());
-    let (conversation, answer) = ids.ok_or_else(unknown)?;
+    let (conversation, answer) = ids(&user, &conversation, &answer)?;
     let principal = user.signed_in.principal.clone();
     let follower = answers.follow(&principal, conversation, answer).await;
     let follower = follower.map_err(|error| user.failed(error))?;
-    Ok(event_stream(events(follower, user.visitor.texts, ending), access.revoked(principal)))
+    let states = events(follower, user.visitor.texts);
+    Ok(event_stream(states.take_until(ending.0.cancelled_owned()), access.revoked(principal)))
 }
 
-/// Streams states, each the newest at the time of its poll. Ends when the answer has ended, and when the service shuts down.
-fn events(follower: Follower, texts: Texts, ending: Ending) -> impl Stream<Item = Event> {
+/// Waits until another answer is the latest of the conversation, and says so by one event. The stream ends without one when the
+/// conversation is deleted.
+pub(crate) async fn wait(
+    State(answers): State<Answers>,
+    State(access): State<Authenticator>,
+    State(ending): State<Ending>,
+    user: User,
+    Path((conversation, answer)): Path<(String, String)>,
+) -> Result<Response, Response> {
+    let (conversation, answer) = ids(&user, &conversation, &answer)?;
+    let principal = user.signed_in.principal.clone();
+    let follower = answers.watch(&principal, conversation).await;
+    let mut follower = follower.map_err(|error| user.failed(error))?;
+    let later = futures_util::stream::once(async move {
+        while let Some(snapshot) = follower.next().await {
+            let latest = snapshot.meta.answer;
+            if latest != answer {
+                return Some(Event::new("later", &latest.to_string(), &[Bytes::from_static(b"{}")]));
+            }
+        }
+        None
+    });
+    let later = later.filter_map(std::future::ready);
+    Ok(event_stream(later.take_until(ending.0.cancelled_owned()), access.revoked(principal)))
+}
+
+/// Parses the identifiers of a path. An answer whose identifier is no UUID does not exist.
+fn ids(user: &User, conversation: &str, answer: &str) -> Result<(ConversationId, MessageId), Response> {
+    let ids = conversation.parse().ok().zip(answer.parse().ok());
+    ids.ok_or_else(|| user.failed(UseCaseError::no_conversation()))
+}
+
+/// Streams states, each the newest at the time of its poll. Ends when the answer has ended.
+fn events(follower: Follower, texts: Texts) -> impl Stream<Item = Event> {
     let begin = (follower, OnPage::default(), None::<Arc<Snapshot>>);
-    let states = futures_util::stream::unfold(begin, move |(mut follower, mut page, rest)| async move {
+    futures_util::stream::unfold(begin, move |(mut follower, mut page, rest)| async move {
         let snapshot = match rest {
             Some(rest) => rest,
             None => follower.next().await?,
@@ -53,8 +87,7 @@ fn events(follower: Follower, texts: Texts, ending: Ending) -> impl Stream<Item 
         let event = event(texts, &snapshot, &mut page)?;
         let rest = page.is_behind().then_some(snapshot);
         Some((event, (follower, page, rest)))
-    });
-    states.take_until(ending.0.cancelled_owned())
+    })
 }
 
 /// Encodes a state; `None` after a failure, which ends the stream.

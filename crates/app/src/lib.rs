@@ -239,6 +239,7 @@ fn conversation_routes() -> Router<State> {
         .route(paths::PRINT, get(export::print))
         .route(paths::HISTORY, get(history::show))
         .route(paths::EVENTS, get(events::follow))
+        .route(paths::LATER, get(events::wait))
         .route(paths::CARD, get(cited::card))
 }
 

@@ -25,6 +25,8 @@ pub(crate) const JSON: &str = "/c/{conversation}/export.json";
 pub(crate) const PRINT: &str = "/c/{conversation}/print";
 pub(crate) const HISTORY: &str = "/history";
 pub(crate) const EVENTS: &str = "/c/{conversation}/{answer}/events";
+/// Waits for an answer after this one.
+pub(crate) const LATER: &str = "/c/{conversation}/{answer}/later";
 /// The card of a citation, by its number.
 pub(crate) const CARD: &str = "/c/{conversation}/{answer}/sources/{number}";
 /// The home folder, and the prefix of files; the rest is the path in the workspace.

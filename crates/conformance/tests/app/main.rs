@@ -1,6 +1,7 @@
 //! The web application as a browser sees it: pages, forms, cookies and streams over HTTP.
 
 mod account;
+mod answers;
 mod browser;
 mod choices;
 mod citations;

@@ -209,6 +209,63 @@ fn an_answer_is_copied_without_its_steps() {
 }
 
 #[test]
+fn formulas_are_drawn_and_copied_as_they_were_written() {
+    in_each_view(|stage| {
+        let browser = &stage.browser;
+        stage.vendor.will([
+            Say::text("So \\(a_1^2\\) is\n\n\\[\\frac{1}{2}\\]\n\n1. \\(x\\)"),
+            Say::Hold,
+            Say::text(" and $y$."),
+        ]);
+        browser.write(&browser.find("textarea"), "What?");
+        browser.press(Key::Enter);
+        let drawn = browser.find(".answer .formula math[display=block] mfrac");
+        assert_eq!(
+            browser.run("return arguments[0].getBoundingClientRect().height > 20", &[json!(drawn)]),
+            true
+        );
+        stage.vendor.release();
+        let _ = browser.find(".conversation[data-state=idle]");
+        let copied = browser.run(
+            "getSelection().selectAllChildren(document.querySelector('.answer .prose'));
+            const event = new ClipboardEvent('copy', { clipboardData: new DataTransfer(), cancelable: true });
+            document.dispatchEvent(event);
+            return event.clipboardData.getData('text/plain')",
+            &[],
+        );
+        assert_eq!(copied, "So \\(a_1^2\\) is\n\n\\[\\frac{1}{2}\\]\n\n\\(x\\) and \\(y\\).");
+    });
+}
+
+#[test]
+fn a_question_that_is_asked_elsewhere_appears() {
+    in_each_view(|stage| {
+        let browser = &stage.browser;
+        let path = stage.answered("What is first?");
+        stage.open(&path);
+        browser.write(&browser.find(".dock textarea"), "A draft");
+        browser.run("window.kept = true", &[]);
+        let api = stage.service.api(&stage.account);
+        for (question, answer) in
+            [("What is second?", "The second answer."), ("What is third?", "The third answer.")]
+        {
+            stage.vendor.will([Say::text(answer), Say::Hold, Say::text(" And its end.")]);
+            let chat = path.strip_prefix("/c/");
+            api.accepted(&json!({ "input": question, "chatId": chat }));
+            stage.vendor.wait_held(1);
+            browser.wait_text(question);
+            browser.wait_text(answer);
+            stage.vendor.release();
+            browser.wait_text(&format!("{answer} And its end."));
+            let _ = browser.find(".conversation[data-state=idle]");
+        }
+        let stays = "return [window.kept, document.querySelector('.dock textarea').value, document.querySelectorAll('.exchange').length]";
+        assert_eq!(browser.run(stays, &[]), json!([true, "A draft", 3]), "the page was not loaded again");
+        browser.run("document.querySelector('.dock textarea').value = ''", &[]);
+    });
+}
+
+#[test]
 fn code_is_copied_by_itself() {
     in_each_view(|stage| {
         let browser = &stage.browser;
@@ -377,6 +434,13 @@ fn a_key_is_shown_once_and_revoked() {
         let mut api = stage.service.api(&stage.account);
         key.as_str().expect("a key").clone_into(&mut api.key);
         assert_eq!(api.chats("").status, 200);
+        // The form was sent in place, so going back needs no second sending.
+        let sent = browser.run("return performance.getEntriesByType('navigation')[0].type", &[]);
+        assert_eq!(sent, "navigate");
+        assert_eq!(browser.run("return document.activeElement.className", &[]), "made");
+        stage.open("/machine");
+        browser.run("history.back()", &[]);
+        let _ = browser.find("details.panel");
         stage.open("/keys");
         let page = browser.run("return document.documentElement.outerHTML", &[]);
         assert!(!page.as_str().expect("a page").contains(&api.key), "it is shown once");

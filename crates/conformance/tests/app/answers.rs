@@ -1,0 +1,83 @@
+//! What answers look like on their pages, and how a page hears of later ones.
+
+use std::io::{BufRead, BufReader};
+
+use conformance::Say;
+use conformance::api::{id, parts_of};
+use serde_json::json;
+
+use crate::browser::{Stage, attribute};
+use crate::conversations::{ask, completed};
+
+#[test]
+fn formulas_and_files_of_an_answer_are_shown_and_stay_as_they_are_in_the_interface() {
+    const ANSWER: &str = "# Heading\n\nIt is \\(a_1^2\\), not `\\(b_1\\)`.\n\n$$\\frac{1}{2}$$\n\n```rust\nx\n```\n\n\
+        H~2~O, x<sup>2</sup>\n\n<details>\n<summary>More</summary>\n\nשלום\n\n</details>\n\n\
+        [The file](/uploads/x.docx) and [not a file](//evil.example/x.docx)\n\n![A chart](out/chart.png)";
+    let stage = Stage::new();
+    let (browser, api) = (stage.signed_in(), stage.service.api(&stage.account));
+    stage.vendor.will([Say::text(ANSWER)]);
+    let path = ask(&browser, "What is it?");
+    let page = completed(&browser, &path);
+    for shown in [
+        "<math><semantics><mrow><msubsup><mi>a</mi><mn>1</mn><mn>2</mn></msubsup></mrow>",
+        "<annotation encoding=\"application/x-tex\">a_1^2</annotation>",
+        "<span class=\"formula\" tabindex=\"0\"><math display=\"block\">",
+        "<code>\\(b_1\\)</code>",
+        "<code class=\"language-rust\">",
+        "<p dir=\"auto\">H<sub>2</sub>O, x<sup>2</sup></p>",
+        "<summary>More</summary>",
+        "<h3 dir=\"auto\">Heading</h3>",
+        "<p dir=\"auto\">שלום</p>",
+        "<a href=\"/files/uploads/x.docx?view\" rel=\"noopener noreferrer nofollow\">The file</a> and not a file",
+        "<a href=\"/files/out/chart.png?view\" class=\"picture\" rel=\"noopener noreferrer nofollow\">\
+         <img src=\"/files/out/chart.png?image\" alt=\"\" loading=\"lazy\">A chart</a>",
+    ] {
+        assert!(page.contains(shown), "{shown} is not in {page}");
+    }
+    let printed = browser.get(&format!("{path}/print")).expect_page(200);
+    assert!(printed.contains("<math display=\"block\">"), "{printed}");
+    let chat = api.chat(path.strip_prefix("/c/").expect("a conversation")).json();
+    let text = &parts_of(&chat["messages"][1], "TEXT")[0]["content"];
+    let content = text.as_str().expect("HTML");
+    for written in [
+        "It is \\(a_1^2\\), not <code>",
+        "$$\\frac{1}{2}$$",
+        "<pre><code class=\"language-rust\">x",
+        "<a href=\"/api/v1/files/uploads/x.docx\" rel=",
+        "<a href=\"/api/v1/files/out/chart.png\" data-image=\"\" rel=",
+    ] {
+        assert!(content.contains(written), "{written} is not in {content}");
+    }
+    assert!(
+        !content.contains("<math") && !content.contains("<img") && !content.contains("evil"),
+        "{content}"
+    );
+}
+
+#[test]
+fn a_page_hears_of_a_question_that_is_asked_elsewhere() {
+    let stage = Stage::new();
+    let (browser, api) = (stage.signed_in(), stage.service.api(&stage.account));
+    let path = ask(&browser, "First question?");
+    let page = completed(&browser, &path);
+    let later = attribute(&page, "data-later", "data-later");
+    let stream = browser.open(&later);
+    assert_eq!(stream.status, 200);
+    let lines = BufReader::new(stream.into_body()).lines();
+    let chat = path.strip_prefix("/c/").expect("a conversation");
+    let second = api.accepted(&json!({ "input": "Second question?", "chatId": chat }));
+    let lines: Vec<_> = lines.map(|line| line.expect("a line")).collect();
+    assert_eq!(lines.iter().filter(|line| line.starts_with("event:")).collect::<Vec<_>>(), ["event: later"]);
+    assert!(lines.contains(&format!("id: {}", id(&second, "id"))), "{lines:?}");
+    // One that comes too late hears of it at once.
+    let told = BufReader::new(browser.open(&later).into_body()).lines().count();
+    assert!(told > 0);
+    let page = completed(&browser, &path);
+    let later = attribute(&page, "data-later", "data-later");
+    let stream = BufReader::new(browser.open(&later).into_body()).lines();
+    browser.post(&format!("{path}/delete"), &[]).expect_redirect("/");
+    let lines: Vec<_> = stream.map(|line| line.expect("a line")).collect();
+    assert!(!lines.iter().any(|line| line.starts_with("event:")), "{lines:?}");
+    assert_eq!(browser.open(&later).status, 404);
+}
