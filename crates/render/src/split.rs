@@ -68,6 +68,8 @@ enum State {
     Between,
     /// A paragraph, or a table when it has pipes.
     Paragraph { piped: bool },
+    /// A paragraph that began a formula of several lines.
+    Formula(Formula),
     /// A paragraph or HTML block that ends with a blank line.
     Html,
     /// A list: the content column of its last item, whether the last line was blank, and whether a line may belong to
@@ -81,6 +83,19 @@ enum State {
     Fence { mark: u8, length: usize },
     /// A construct that this splitter does not track.
     Unsure,
+}
+
+/// A formula of several lines, which are text whatever they begin with, if it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Formula {
+    closing: &'static [u8],
+    /// True if a line would be something else outside of a formula.
+    is_ambiguous: bool,
+    /// True if it has an index or an exponent, and is a formula for that.
+    has_sign: bool,
+    /// True if it has no code, marks or further signs around formulas.
+    is_plain: bool,
+    piped: bool,
 }
 
 /// The kind of a line with less than four columns of indentation, taken by itself.
@@ -127,6 +142,12 @@ impl Splitter {
             }
             _ if opens_section(rest) => (State::Unsure, Cut::None),
             _ if rest.is_empty() => after_blank(self.state),
+            State::Formula(formula) => formula.line(classify(line, indent.min(3), rest), rest),
+            State::Between | State::Paragraph { .. }
+                if indent < 4 && Formula::begins(self.state, rest).is_some() =>
+            {
+                (Formula::begins(self.state, rest).map_or(State::Unsure, State::Formula), Cut::None)
+            }
             State::Between => begin(indent, classify(line, indent, rest), rest, Cut::None),
             State::Code if indent >= 4 => (State::Code, Cut::None),
             State::Code => begin(indent, classify(line, indent, rest), rest, Cut::Before),
@@ -150,6 +171,48 @@ impl Splitter {
     }
 }
 
+impl Formula {
+    /// Returns the formula that begins at the start of this line, and does not end in it.
+    fn begins(state: State, rest: &[u8]) -> Option<Self> {
+        let (piped, opening, closing): (bool, &[u8], &'static [u8]) = match state {
+            State::Between if rest.starts_with(b"$$") => (false, b"$$", b"$$"),
+            State::Between => (false, b"\\[", b"\\]"),
+            State::Paragraph { piped } => (piped, b"\\[", b"\\]"),
+            _ => return None,
+        };
+        let body = rest.strip_prefix(opening)?;
+        let begun = Self { closing, is_ambiguous: false, has_sign: false, is_plain: true, piped };
+        (!contains(body, closing)).then(|| begun.after(body))
+    }
+
+    /// Processes a further line.
+    fn line(self, line: Line, rest: &[u8]) -> (State, Cut) {
+        let after = self.after(rest);
+        if !contains(rest, self.closing) {
+            let is_ambiguous = self.is_ambiguous || line != Line::Text;
+            return (State::Formula(Self { is_ambiguous, ..after }), Cut::None);
+        }
+        let is_certain = self.has_sign && self.is_plain && rest == self.closing;
+        let is_paragraph = line == Line::Text && (!self.is_ambiguous || is_certain);
+        (if is_paragraph { State::Paragraph { piped: after.piped } } else { State::Unsure }, Cut::None)
+    }
+
+    fn after(self, body: &[u8]) -> Self {
+        let is_plain = !body.iter().any(|byte| b"`[$<".contains(byte))
+            && [b"\\(", b"\\_", b"\\^"].iter().all(|sign| !contains(body, *sign));
+        Self {
+            piped: self.piped || is_piped(body),
+            has_sign: self.has_sign || body.iter().any(|byte| b"^_".contains(byte)),
+            is_plain: self.is_plain && is_plain,
+            ..self
+        }
+    }
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|here| here == part)
+}
+
 /// Returns true if a line may open an element that holds the blocks that follow.
 fn opens_section(rest: &[u8]) -> bool {
     rest.windows(8).any(|name| name.eq_ignore_ascii_case(b"<details"))
@@ -159,6 +222,8 @@ fn after_blank(state: State) -> (State, Cut) {
     match state {
         State::Between => (State::Between, Cut::None),
         State::Paragraph { .. } | State::Html | State::Quote { .. } => (State::Between, Cut::After),
+        State::Formula(Formula { is_ambiguous: false, .. }) => (State::Between, Cut::After),
+        State::Formula(_) => (State::Unsure, Cut::None),
         State::List { offset, lazy, .. } => (State::List { offset, blank: true, lazy }, Cut::None),
         State::Code | State::Fence { .. } | State::Unsure => (state, Cut::None),
     }

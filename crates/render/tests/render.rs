@@ -169,6 +169,16 @@ fn links_into_the_workspace_lead_to_its_files() {
 }
 
 #[test]
+fn a_formula_of_several_lines_stays_whole_in_a_long_text() {
+    let long = "Long paragraph of text. ".repeat(20);
+    for formula in ["\\[\nx_1\n= b\n- c\n+ d\n\\]", "$$\nx_1\n=\nb\n- c\n$$", "so\n\\[\nx_1\n- c\n\\]"] {
+        let text = format!("{long}\n\n{formula}\n\n{long}\n\n{long}\n");
+        assert!(html(&text).contains(&format!("<p>{formula}</p>")), "{}", html(&text));
+        assert_eq!(incremental(&text, &[5], true), html(&text));
+    }
+}
+
+#[test]
 fn a_definition_is_text_and_changes_no_mark() {
     let out = html("x [1]\n\n[1]: https://evil.example/\n\n[a]: https://evil.example/ \"t\"\n\n[a][a]");
     assert!(out.contains("lease.pdf"), "{out}");
@@ -569,6 +579,12 @@ fn document() -> impl Strategy<Value = String> {
         "\\[\nx_1 = 1\n\\]",
         "\\[\na\n= b\n- c_1\n\\]",
         "$$\na_1\n$$",
+        "$$\na_1\n=\n- b\n$$",
+        "$$\na\n- b\n$$",
+        "\\[\na_1\n- b",
+        "\\[\na_1 `\n- b\n\\] `",
+        "\\[\n# a_1\n\\] more\n- c",
+        "x\n\\[\na_1\n2. b\n\\]\n- c",
         "x \\(a_1 and\n\nb\\)",
         "H~2~O ~a b~",
     ]);
