@@ -8,7 +8,7 @@ use comrak::arena_tree::NodeEdge;
 use comrak::nodes::{ListType, Node, NodeLink, NodeValue, TableAlignment};
 use comrak::{Arena, Options, parse_document};
 
-use crate::prepare::{MARK_CLOSE, MARK_OPEN};
+use crate::escape::{MARK_CLOSE, MARK_OPEN, escape};
 use crate::sanitize::{LINK_REL, language_class};
 use crate::{Sources, link};
 
@@ -322,24 +322,6 @@ fn without_comments(html: &str) -> String {
     }
     out.push_str(rest);
     out.trim().to_owned()
-}
-
-/// Appends text, escaped for HTML.
-pub(crate) fn escape(text: &str, out: &mut String) {
-    let mut from = 0;
-    for (at, found) in text.match_indices(['&', '<', '>', '"', '\u{a0}', MARK_OPEN, MARK_CLOSE]) {
-        out.push_str(&text[from..at]);
-        from = at + found.len();
-        out.push_str(match found {
-            "&" => "&amp;",
-            "<" => "&lt;",
-            ">" => "&gt;",
-            "\u{a0}" => "&nbsp;",
-            "\"" => "&quot;",
-            _ => "",
-        });
-    }
-    out.push_str(&text[from..]);
 }
 
 /// Returns true if an element holds a single piece of text without spaces.

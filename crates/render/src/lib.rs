@@ -12,6 +12,7 @@
 //! Formulas stay as they are written. [`draw_formulas`] draws them as MathML, for pages.
 
 mod emit;
+mod escape;
 mod link;
 mod mathml;
 mod maths;

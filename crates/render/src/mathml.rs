@@ -9,7 +9,7 @@ mod letters;
 mod symbols;
 mod tables;
 
-use crate::emit::escape;
+use crate::escape::escape;
 
 use letters::Alphabet;
 use symbols::{Symbol, symbol};

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use html::{Token, Tokens};
 
-use crate::emit::escape;
+use crate::escape::escape;
 use crate::mathml::{self, TEX_MAX_BYTES};
 
 /// A formula within a text.

@@ -5,12 +5,9 @@ use std::borrow::Cow;
 
 use domain::citation::{Piece, decided_pieces, pieces};
 
+use crate::escape::{MARK_CLOSE, MARK_OPEN};
 use crate::{Sources, maths};
 
-/// Opens and closes the number of a mark within its brackets. These two characters are removed from the text itself.
-pub(crate) const MARK_OPEN: char = '\u{e000}';
-/// See [`MARK_OPEN`].
-pub(crate) const MARK_CLOSE: char = '\u{e001}';
 /// The number of bytes before a mark that are searched for an autolink.
 const ADDRESS_MAX_BYTES: usize = 2048;
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::emit::RawHtml;
+use crate::escape::MARK_OPEN;
 use crate::split::Segments;
 use crate::{Sources, emit, html, prepare, sanitize};
 
@@ -122,7 +123,7 @@ fn is_plain_paragraph(block: &str, known: usize) -> bool {
             || matches!(byte, b' ' | b',' | b'.' | b';' | b'?' | b'(' | b')' | b'%' | b'-')
     };
     // HTML writes a no-break space differently.
-    let is_apart = |text: &str| text.contains(['\u{a0}', prepare::MARK_OPEN]);
+    let is_apart = |text: &str| text.contains(['\u{a0}', MARK_OPEN]);
     // `www.` starts a link, and may arrive in two pieces.
     let lately = &block.as_bytes()[known.saturating_sub(2)..];
     let Some(new) = block.get(known..) else { return false };

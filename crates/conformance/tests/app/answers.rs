@@ -1,4 +1,4 @@
-//! What answers look like on their pages, and how a page hears of later ones.
+//! Answers on their pages: formulas, files and directions, and the stream by which a page hears of later ones.
 
 use std::io::{BufRead, BufReader};
 
@@ -6,7 +6,7 @@ use conformance::Say;
 use conformance::api::{id, parts_of};
 use serde_json::json;
 
-use crate::browser::{Stage, attribute};
+use crate::browser::{Page, Stage, attribute};
 use crate::conversations::{ask, completed};
 
 #[test]

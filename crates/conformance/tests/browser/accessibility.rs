@@ -13,7 +13,7 @@ const PROSE: &str = "# Heading\n\nText with **strong**, *emphasis*, `code` and a
     - one\n- two\n\n1. first\n2. second\n\n> A quotation.\n\n```rust\nlet a_long_line = \"of code that is wider than \
     the column of a phone, so that it scrolls by itself\";\n```\n\n| column | another |\n|---|---|\n| cell | cell |\n\n---\n\n\
     A formula \\(a_1^2\\) and\n\n\\[ x_{1,2} = \\frac{-b \\pm \\sqrt{b^2 - 4ac}}{2a} + \\underbrace{a + b + c + d + e + f + g + h}_{\\text{a long sum}} + i + j \\]\n\n\
-    <details>\n<summary>More</summary>\n\nH<sub>2</sub>O\n\n</details>\n\nזוהי פסקה בעברית.\n\n![A picture](/uploads/none.png)\n\nEnd.";
+    <details>\n<summary>More</summary>\n\nH<sub>2</sub>O\n\n</details>\n\nזוהי פסקה בעברית.\n\n![A picture](/uploads/plan.png)\n\nEnd.";
 
 /// Returns axe-core, which `make tools` fetches.
 pub(crate) fn axe() -> String {
@@ -68,6 +68,7 @@ fn rich_conversation(stage: &Stage) -> String {
         api.upload("lease.txt", b"The rent of flat 7 is due on the fifth of each month.\n").status,
         201
     );
+    assert_eq!(api.upload("plan.png", b"no picture").status, 201);
     let search = Say::Call { tool: "search".to_owned(), arguments: json!({ "query": "rent flat 7 due" }) };
     let failing = Say::Call { tool: "no-such-tool".to_owned(), arguments: json!({}) };
     stage.vendor.will([Say::Reasoning("I look it **up**.".to_owned()), search, failing]);

@@ -249,7 +249,7 @@ fn a_question_that_is_asked_elsewhere_appears() {
         {
             stage.vendor.will([Say::text(answer), Say::Hold, Say::text(" And its end.")]);
             let chat = path.strip_prefix("/c/");
-            api.accepted(&json!({ "input": question, "chatId": chat }));
+            let _ = api.accepted(&json!({ "input": question, "chatId": chat }));
             stage.vendor.wait_held(1);
             browser.wait_text(question);
             browser.wait_text(answer);

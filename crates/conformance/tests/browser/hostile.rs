@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use conformance::api::Part;
 use conformance::{Api, Say};
 use serde_json::{Value, json};
 
@@ -21,9 +22,9 @@ pub(crate) const TRAP: &str = "window.hits = []; window.hit = () => { window.hit
     window.alert = window.confirm = window.prompt = window.hit;";
 
 /// Returns the elements that no text may become: foreign ones, and those with handlers or scripts as their target. The
-/// script places the card of a citation by its style.
+/// script places the card of a citation by its style. An image of an answer is a file of the account.
 const INTRUDERS: &str = "return [...document.body.querySelectorAll('*')].filter((element) =>
-    element.matches('img,image,iframe,frame,object,embed,video,audio,source,base,math,style,link,script,template,canvas,applet')
+    element.matches('img:not(.picture > [src^=\"/files/\"][src$=\"?image\"]),image,iframe,frame,object,embed,video,audio,source,base,math,style,link,script,template,canvas,applet')
     || element.matches('svg *:not(path, rect, title)') || element.matches('form:not([method=post], .search, .find, [action=\\\\2f])')
     || [...element.attributes].some(({ name, value }) => name.startsWith('on') || (name === 'style' && element.id !== 'card') || name === 'ping'
         || (['href', 'src', 'action', 'formaction', 'xlink:href'].includes(name) && !/^(https?:\\/\\/|\\/(?!\\/)|#|mailto:)/.test(value)))
@@ -58,10 +59,16 @@ pub(crate) fn assert_nothing_loaded(stage: &Stage) {
     let requested: BTreeSet<_> = stage.browser.requested().into_iter().collect();
     // The browser's own icon of a date.
     let is_icon = |url: &str| url.starts_with("data:image/svg+xml;base64,");
+    // An image of the account's files is shown by itself.
+    let (files, image) = (stage.url("/files/"), "?image");
     // The page asks for the states of files by their names.
     let states = stage.url("/workspace/indexing?");
     let is_expected = |url: &&String| {
-        is_icon(url) || url.starts_with(&states) || url.starts_with(&own) && !url.contains("loaded")
+        let is_image = url.starts_with(&files) && url.ends_with(image);
+        is_icon(url)
+            || is_image
+            || url.starts_with(&states)
+            || url.starts_with(&own) && !url.contains("loaded")
     };
     let other: Vec<_> = requested.iter().filter(|url| !is_expected(url)).collect();
     assert_eq!(other, Vec::<&String>::new());
@@ -92,6 +99,8 @@ fn questions_answers_reasoning_and_tools_run_nothing() {
     let api = stage.service.api(&stage.account);
     let payloads = payloads::all();
     assert!(payloads.len() >= 200, "{}", payloads.len());
+    let image = [Part::file("loaded.png", b"no picture"), Part::field("destination", "/")];
+    assert_eq!(api.upload_form(&image).status, 201);
     for chunk in payloads.chunks(EXCHANGES) {
         let path = converse(&stage, &api, chunk);
         visit(&stage, &path, chunk.len());

@@ -19,7 +19,7 @@ pub(super) enum Symbol {
     Limit(&'static str),
     /// A space, by its width.
     Space(&'static str),
-    /// What is not shown.
+    /// A command that is not shown.
     Nothing,
 }
 
