@@ -125,7 +125,7 @@ impl Decoder {
     /// Fails like [`Self::push`], and for an incomplete response.
     pub fn ended(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
         if let Some(document) = self.document.take() {
-            self.fold.document(&document, ready)?;
+            self.whole_document(document, ready)?;
         }
         if let Some(frame) = self.frames.rest() {
             match self.frame(frame, ready)? {
@@ -143,6 +143,24 @@ impl Decoder {
     pub fn cut(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
         let from = ready.len();
         let next = self.fold.end(ready);
+        self.surrogates.join(ready, from);
+        next
+    }
+
+    fn whole_document(
+        &mut self,
+        document: Vec<u8>,
+        ready: &mut VecDeque<StepEvent>,
+    ) -> Result<Next, StepError> {
+        let document = match String::from_utf8(document) {
+            Ok(mut json) => {
+                self.surrogates.replace(&mut json);
+                json.into_bytes()
+            }
+            Err(error) => error.into_bytes(),
+        };
+        let from = ready.len();
+        let next = self.fold.document(&document, ready);
         self.surrogates.join(ready, from);
         next
     }
@@ -272,5 +290,12 @@ mod tests {
             }
             assert_eq!(decode(format, &frames).unwrap().0, "H😀i\u{fffd}", "{format:?}");
         }
+        let mut decoder = Decoder::new(Format::ChatCompletions, true, HashSet::new());
+        let mut ready = VecDeque::new();
+        let document = r#"{"choices":[{"message":{"content":"cut \ud83d"},"finish_reason":"length"}]}"#;
+        decoder.push(document.as_bytes(), &mut ready).unwrap();
+        decoder.ended(&mut ready).unwrap();
+        let text = StepEvent::Text("cut ".into());
+        assert_eq!((ready.len(), &ready[0], &ready[1]), (3, &text, &StepEvent::Text("\u{fffd}".into())));
     }
 }
