@@ -36,7 +36,7 @@ pub(crate) async fn follow(
     user: User,
     Path((conversation, answer)): Path<(String, String)>,
 ) -> Result<Response, Response> {
-    let (conversation, answer) = ids(&user, &conversation, &answer)?;
+    let (conversation, answer) = ids(&conversation, &answer).map_err(|error| user.failed(error))?;
     let principal = user.signed_in.principal.clone();
     let follower = answers.follow(&principal, conversation, answer).await;
     let follower = follower.map_err(|error| user.failed(error))?;
@@ -53,7 +53,7 @@ pub(crate) async fn wait(
     user: User,
     Path((conversation, answer)): Path<(String, String)>,
 ) -> Result<Response, Response> {
-    let (conversation, answer) = ids(&user, &conversation, &answer)?;
+    let (conversation, answer) = ids(&conversation, &answer).map_err(|error| user.failed(error))?;
     let principal = user.signed_in.principal.clone();
     let follower = answers.watch(&principal, conversation).await;
     let mut follower = follower.map_err(|error| user.failed(error))?;
@@ -71,9 +71,9 @@ pub(crate) async fn wait(
 }
 
 /// Parses the identifiers of a path. An answer whose identifier is no UUID does not exist.
-fn ids(user: &User, conversation: &str, answer: &str) -> Result<(ConversationId, MessageId), Response> {
+fn ids(conversation: &str, answer: &str) -> Result<(ConversationId, MessageId), UseCaseError> {
     let ids = conversation.parse().ok().zip(answer.parse().ok());
-    ids.ok_or_else(|| user.failed(UseCaseError::no_conversation()))
+    ids.ok_or_else(UseCaseError::no_conversation)
 }
 
 /// Streams states, each the newest at the time of its poll. Ends when the answer has ended.

@@ -23,9 +23,12 @@ pub(super) enum Symbol {
     Nothing,
 }
 
+/// Names with what each stands for, and the way in which that is set.
+type Table = (&'static str, fn(&'static str) -> Symbol);
+
 /// Returns the symbol of a command, without its backslash.
 pub(super) fn symbol(name: &str) -> Option<Symbol> {
-    let kinds: [(&str, fn(&'static str) -> Symbol); 9] = [
+    let tables: [Table; 9] = [
         (GREEK, Symbol::Identifier),
         (IDENTIFIERS, Symbol::Identifier),
         (OPERATORS, Symbol::Operator),
@@ -38,7 +41,7 @@ pub(super) fn symbol(name: &str) -> Option<Symbol> {
     ];
     let function = || FUNCTIONS.split(' ').find(|known| *known == name).map(Symbol::Function);
     let hidden = || NOT_SHOWN.split(' ').find(|known| *known == name).map(|_| Symbol::Nothing);
-    let kind = kinds.iter().find_map(|(table, kind)| find(table, name).map(kind));
+    let kind = tables.iter().find_map(|(table, kind)| find(table, name).map(kind));
     kind.or_else(function).or_else(hidden)
 }
 

@@ -68,7 +68,7 @@ impl Parser<'_> {
             }
         }
         out.push_str("</mtable>");
-        let fence = |fence| if fence == "" { String::new() } else { format!("<mo>{fence}</mo>") };
+        let fence = |fence: &str| if fence.is_empty() { String::new() } else { format!("<mo>{fence}</mo>") };
         Ok(format!("<mrow>{}{out}{}</mrow>", fence(environment.open), fence(environment.close)))
     }
 
