@@ -58,13 +58,8 @@ pub(crate) async fn wait(
     let follower = answers.watch(&principal, conversation).await;
     let mut follower = follower.map_err(|error| user.failed(error))?;
     let later = futures_util::stream::once(async move {
-        while let Some(snapshot) = follower.next().await {
-            let latest = snapshot.meta.answer;
-            if latest != answer {
-                return Some(Event::new("later", &latest.to_string(), &[Bytes::from_static(b"{}")]));
-            }
-        }
-        None
+        let latest = follower.answer_after(answer).await?;
+        Some(Event::new("later", &latest.to_string(), &[Bytes::from_static(b"{}")]))
     });
     let later = later.filter_map(std::future::ready);
     Ok(event_stream(later.take_until(ending.0.cancelled_owned()), access.revoked(principal)))

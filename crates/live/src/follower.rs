@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use domain::answer::Stamp;
+use domain::id::MessageId;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
@@ -85,6 +86,15 @@ impl Follower {
                 return Some(snapshot);
             }
         }
+    }
+
+    /// Waits until another answer than this one is the latest of the watched conversation, and returns it; `None` when the
+    /// conversation is deleted. Renders nothing. Cancel safe.
+    pub async fn answer_after(&mut self, answer: MessageId) -> Option<MessageId> {
+        while self.current.meta().answer == answer {
+            self.move_on().await?;
+        }
+        Some(self.current.meta().answer)
     }
 
     /// Waits for the end of the pause. Cancel safe.

@@ -110,6 +110,21 @@ async fn a_watcher_gets_every_end_even_after_the_next_answer_has_begun() {
 }
 
 #[tokio::test]
+async fn a_watcher_waits_for_the_answer_after_one_that_it_has() {
+    let registry = Arc::new(Live::default());
+    let first = registry.begin(meta(1), Answer::new(meta(1).answer, &[]));
+    let watch = registry.watch(meta(1).conversation);
+    let mut follower = Follower::new(watch.latest(first), Some(watch), Arc::default());
+    let known = meta(1).answer;
+    let waiting = follower.answer_after(known).now_or_never();
+    assert!(waiting.is_none(), "there is no other answer");
+    let _second = registry.begin(meta(2), Answer::new(meta(2).answer, &[]));
+    assert_eq!(follower.answer_after(known).await, Some(meta(2).answer));
+    registry.delete(meta(1).conversation);
+    assert_eq!(follower.answer_after(meta(2).answer).await, None, "the conversation is deleted");
+}
+
+#[tokio::test]
 async fn a_watcher_is_not_led_back_to_an_answer_that_is_begun_late() {
     let registry = Arc::new(Live::default());
     let second = registry.begin(meta(2), Answer::new(meta(2).answer, &[]));
