@@ -14,13 +14,17 @@ pub(super) fn segments(text: &str) -> Option<Vec<Segment>> {
     let separator = separator(text)?;
     let mut found: Vec<Segment> = Vec::new();
     let mut heading: Option<String> = None;
+    // A row of several lines has a segment of its own, as lines of text are counted as lines of the file.
+    let mut next_line = None;
     for Row { text: row, lines: (line, last_line), .. } in rows(text, separator) {
         let heading = heading.get_or_insert_with(|| {
             let columns = row.trim().replace('\t', " | ");
             columns[..columns.floor_char_boundary(columns.len().min(HEADING_MAX_BYTES))].to_owned()
         });
         match found.last_mut() {
-            Some(Segment { lines: Some((_, last)), text, .. }) if *last + 1 == line && last_line == line => {
+            Some(Segment { lines: Some((_, last)), text, .. })
+                if next_line == Some(line) && last_line == line =>
+            {
                 *last = line;
                 text.push('\n');
                 text.push_str(&row);
@@ -33,6 +37,7 @@ pub(super) fn segments(text: &str) -> Option<Vec<Segment>> {
                 inner: None,
             }),
         }
+        next_line = (last_line == line).then_some(line.saturating_add(1));
     }
     Some(found)
 }
