@@ -214,10 +214,24 @@ impl Client {
         destination: Option<&str>,
         sent: impl Fn(u64) + Send + Sync + 'static,
     ) -> Result<UploadedFile, Error> {
+        let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        self.upload_as(file, &name, destination, sent).await
+    }
+
+    /// As [`Client::upload_observed`], under another name.
+    ///
+    /// # Errors
+    /// As [`Client::upload`].
+    pub async fn upload_as(
+        &self,
+        file: &Path,
+        name: &str,
+        destination: Option<&str>,
+        sent: impl Fn(u64) + Send + Sync + 'static,
+    ) -> Result<UploadedFile, Error> {
         let unreadable = |source| Error::File { path: file.to_owned(), source };
         let opened = tokio::fs::File::open(file).await.map_err(unreadable)?;
         let length = opened.metadata().await.map_err(unreadable)?.len();
-        let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let chunks =
             futures_util::stream::try_unfold((opened, 0, sent), |(mut opened, total, sent)| async move {
                 let mut chunk = bytes::BytesMut::with_capacity(UPLOAD_CHUNK_BYTES);
@@ -228,7 +242,7 @@ impl Client {
             });
         let body = reqwest::Body::wrap_stream(chunks);
         self.upload_part(
-            reqwest::multipart::Part::stream_with_length(body, length).file_name(name),
+            reqwest::multipart::Part::stream_with_length(body, length).file_name(name.to_owned()),
             destination,
         )
         .await

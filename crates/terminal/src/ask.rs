@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use client::{Answer, Client, Question};
 
 use crate::answer::{AnswerText, Printer, Style};
+use crate::attach::upload;
 use crate::interrupt::Interrupts;
-use crate::text::size;
 use crate::{Connection, Error, check_uploadable};
 
 /// The longest question that is read from standard input; the service may accept less.
@@ -127,24 +127,6 @@ pub async fn ask(options: AskOptions) -> Result<AskSummary, Error> {
         printer.finish(&answer)?;
     }
     Ok(AskSummary::new(answer, interrupted))
-}
-
-/// Uploads local files and returns their workspace paths.
-pub(crate) async fn upload<O: Write, E: Write>(
-    client: &Client,
-    files: &[PathBuf],
-    printer: &mut Printer<O, E>,
-) -> Result<Vec<String>, Error> {
-    let mut paths = Vec::new();
-    for file in files {
-        let progress = printer.progress(file);
-        let uploaded = client.upload_observed(file, None, move |sent| progress.show(sent)).await;
-        printer.end_progress()?;
-        let uploaded = uploaded?;
-        printer.note(&format!("uploaded {} ({})", uploaded.path, size(uploaded.size)))?;
-        paths.push(uploaded.path);
-    }
-    Ok(paths)
 }
 
 /// A question that is asked and its answer that is read.

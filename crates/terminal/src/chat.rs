@@ -4,7 +4,8 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use crate::answer::{Printer, Style};
-use crate::ask::{Exchange, upload};
+use crate::ask::Exchange;
+use crate::attach::upload;
 use crate::interrupt::Interrupts;
 use crate::lines::Lines;
 use crate::{AskSummary, Connection, Error, check_uploadable};

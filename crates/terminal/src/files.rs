@@ -1,5 +1,6 @@
 //! Files of the workspace on a terminal.
 
+use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -77,6 +78,18 @@ impl<'a> Copy<'a> {
     }
 }
 
+/// Fails if two files have one name: the second would replace the first.
+fn check_names(files: &[&Path]) -> Result<(), Error> {
+    let mut names = HashSet::new();
+    match files.iter().find(|file| !names.insert(file.file_name())) {
+        None => Ok(()),
+        Some(file) => Err(Error::Usage(format!(
+            "{} would replace another one of this name; copy it into another folder",
+            file.display()
+        ))),
+    }
+}
+
 /// Copies local files into a folder of the workspace, or files of the workspace to a local file or folder, or one to standard
 /// output. A path of the workspace has a colon before it. Existing local files are not replaced.
 ///
@@ -91,6 +104,7 @@ pub async fn copy(connection: &Connection, from: &[String], to: &str) -> Result<
         match copy {
             Copy::Upload { files, folder } => {
                 files.iter().try_for_each(|file| check_uploadable(file))?;
+                check_names(&files)?;
                 let folder = if folder.is_empty() { "/" } else { folder };
                 for file in files {
                     let progress = printer.progress(file);

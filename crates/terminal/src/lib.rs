@@ -4,6 +4,7 @@
 
 mod answer;
 mod ask;
+mod attach;
 mod chat;
 mod conversations;
 mod files;

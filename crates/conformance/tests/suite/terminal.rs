@@ -194,6 +194,29 @@ fn several_files_are_copied_at_once_and_one_is_printed() {
 }
 
 #[test]
+fn no_file_that_is_attached_replaces_another_one() {
+    let service = Service::start(Options::default());
+    let api = service.api(&service.account());
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("a path").to_owned();
+    for (name, rent) in [("a", "The rent is 900.\n"), ("b", "The rent is 1,200.\n")] {
+        std::fs::create_dir(path(name)).expect("a folder");
+        std::fs::write(path(&format!("{name}/offer.txt")), rent).expect("a file");
+    }
+    let (one, other) = (path("a/offer.txt"), path("b/offer.txt"));
+    let asked = ["ask", "How much is the rent?", "--file", &one, "--file", &other];
+    for noted in ["uploaded /uploads/offer (2).txt", "/uploads/offer.txt is there already"] {
+        let asked = run(&service, &api, &asked);
+        assert!(text(&asked.stderr).contains(noted), "{}", text(&asked.stderr));
+        let answer = text(&asked.stdout);
+        assert!(answer.contains("900") && answer.contains("1,200"), "{answer}");
+    }
+    assert_eq!(api.download("/uploads/offer.txt").expect_status(200).text(), "The rent is 900.\n");
+    let copied = run(&service, &api, &["cp", &one, &other, ":/uploads"]);
+    assert_eq!(copied.status.code(), Some(2), "{}", text(&copied.stderr));
+}
+
+#[test]
 fn who_has_no_key_reads_where_to_get_one() {
     let service = Service::start(Options::default());
     for arguments in

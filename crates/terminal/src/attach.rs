@@ -1,0 +1,138 @@
+//! Uploads the local files that a question attaches. None replaces a file of the workspace: a name that is taken gets a number,
+//! unless the file is there already.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+
+use client::Client;
+
+use crate::Error;
+use crate::answer::Printer;
+use crate::text::size;
+
+/// The folder of uploads.
+const UPLOADS: &str = "/uploads";
+/// The largest file that is compared with one of its name and size, in bytes.
+const COMPARED_MAX_BYTES: u64 = 64 << 20;
+/// The type of a file in a listing.
+const FILE: &str = "FILE";
+const NOT_FOUND: u16 = 404;
+
+/// The names in the folder of uploads, with the sizes of files.
+struct Taken(BTreeMap<String, Option<u64>>);
+
+/// Uploads local files and returns their workspace paths.
+pub(crate) async fn upload<O: Write, E: Write>(
+    client: &Client,
+    files: &[PathBuf],
+    printer: &mut Printer<O, E>,
+) -> Result<Vec<String>, Error> {
+    let mut paths: Vec<String> = Vec::new();
+    if files.is_empty() {
+        return Ok(paths);
+    }
+    let mut taken = Taken::load(client).await?;
+    for file in files {
+        let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if let Some(path) = taken.find_same(client, file, &name).await {
+            printer.note(&format!("{path} is there already"))?;
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
+            continue;
+        }
+        let progress = printer.progress(file);
+        let free = taken.free(&name);
+        let uploaded = client.upload_as(file, &free, None, move |sent| progress.show(sent)).await;
+        printer.end_progress()?;
+        let uploaded = uploaded?;
+        printer.note(&format!("uploaded {} ({})", uploaded.path, size(uploaded.size)))?;
+        taken.0.insert(free, Some(uploaded.size));
+        paths.push(uploaded.path);
+    }
+    Ok(paths)
+}
+
+impl Taken {
+    async fn load(client: &Client) -> Result<Self, Error> {
+        match client.list(UPLOADS).await {
+            Ok(listing) => {
+                let entries = listing.entries.into_iter();
+                Ok(Self(
+                    entries.map(|entry| (entry.name, (entry.kind == FILE).then_some(entry.size))).collect(),
+                ))
+            }
+            Err(client::Error::Refused { status: NOT_FOUND, .. }) => Ok(Self(BTreeMap::new())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns the path of the file with this name, if it has the content of the local file.
+    async fn find_same(&self, client: &Client, file: &Path, name: &str) -> Option<String> {
+        let bytes = file.metadata().ok()?.len();
+        if bytes > COMPARED_MAX_BYTES || self.0.get(name) != Some(&Some(bytes)) {
+            return None;
+        }
+        let path = format!("{UPLOADS}/{name}");
+        let mut comparison = Comparison { local: BufReader::new(File::open(file).ok()?) };
+        let compared = client.download(&path, &mut comparison).await.ok()?;
+        (compared == bytes).then_some(path)
+    }
+
+    /// Returns the first of the name's numbered forms that is free: `offer.pdf`, `offer (2).pdf`.
+    fn free(&self, name: &str) -> String {
+        let (stem, extension) = match name.rsplit_once('.') {
+            Some((stem, extension)) if !stem.is_empty() => (stem, format!(".{extension}")),
+            _ => (name, String::new()),
+        };
+        let numbered = (2..).map(|number: u64| format!("{stem} ({number}){extension}"));
+        let mut names = std::iter::once(name.to_owned()).chain(numbered);
+        names.find(|name| !self.0.contains_key(name)).unwrap_or_default()
+    }
+}
+
+/// Takes a content as long as it is that of a local file.
+struct Comparison {
+    local: BufReader<File>,
+}
+
+impl Write for Comparison {
+    fn write(&mut self, content: &[u8]) -> io::Result<usize> {
+        let mut own = vec![0; content.len()];
+        self.local.read_exact(&mut own)?;
+        if own == content { Ok(content.len()) } else { Err(io::ErrorKind::InvalidData.into()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_taken_gets_a_number() {
+        let taken = Taken(["a.pdf", "a (2).pdf", "notes", ".env"].map(|name| (name.to_owned(), None)).into());
+        for (name, free) in
+            [("b.pdf", "b.pdf"), ("a.pdf", "a (3).pdf"), ("notes", "notes (2)"), (".env", ".env (2)")]
+        {
+            assert_eq!(taken.free(name), free);
+        }
+    }
+
+    #[test]
+    fn a_content_is_taken_as_long_as_it_is_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, "one two").unwrap();
+        let mut comparison = Comparison { local: BufReader::new(File::open(&path).unwrap()) };
+        comparison.write_all(b"one ").unwrap();
+        assert!(comparison.write_all(b"too").is_err());
+        let mut longer = Comparison { local: BufReader::new(File::open(&path).unwrap()) };
+        assert!(longer.write_all(b"one two three").is_err());
+    }
+}
