@@ -8,6 +8,7 @@ use client::{Answer, Client, Question};
 use crate::answer::{AnswerText, Printer, Style};
 use crate::attach::upload;
 use crate::interrupt::Interrupts;
+use crate::text::size;
 use crate::{Connection, Error, check_uploadable};
 
 /// The longest question that is read from standard input; the service may accept less.

@@ -43,7 +43,7 @@ const HOLDER: &str =
 
 /// The outcome of an attempt to acquire the lock.
 enum Attempt {
-    Acquired(Holder),
+    Acquired(Box<Holder>),
     /// Another session holds it, or has until now.
     Foreign(Option<String>),
 }
@@ -82,7 +82,7 @@ async fn wait(address: &Address, max_wait: Duration) -> Result<Holder> {
     let mut logged = false;
     loop {
         match take(address).await {
-            Ok(Attempt::Acquired(holder)) => return Ok(holder),
+            Ok(Attempt::Acquired(holder)) => return Ok(*holder),
             Ok(Attempt::Foreign(_)) if begun.elapsed() >= max_wait => return Err(StoreError::Taken),
             Ok(Attempt::Foreign(_)) if logged => {}
             Ok(Attempt::Foreign(_)) => {
@@ -108,7 +108,7 @@ async fn take(address: &Address) -> Result<Attempt, PgError> {
     let is_acquired = ask(TAKE).await?.as_deref() == Some(TRUE);
     let session = ask(HOLDER).await?;
     if is_acquired {
-        return Ok(Attempt::Acquired(Holder { link, session }));
+        return Ok(Attempt::Acquired(Box::new(Holder { link, session })));
     }
     link.close().await;
     Ok(Attempt::Foreign(session))
