@@ -18,9 +18,8 @@ use http_body::Frame;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use crate::event_encoder::{COPIED_MAX_BYTES, EventEncoder};
-use crate::flow_control::FlowControl;
+use crate::flow_control::{BodyAborted, FlowControl};
 use crate::limits::{HEARTBEAT, READER_IN_FLIGHT_MAX_BYTES, READER_STALL_TIMEOUT};
-use crate::outgoing::BodyAborted;
 
 /// The bytes of an event besides its data.
 const EVENT_BYTES: usize = 128;

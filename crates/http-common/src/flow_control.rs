@@ -20,6 +20,11 @@ use crate::limits::READER_IN_FLIGHT_MAX_PIECES;
 #[error("the reader took nothing for too long")]
 pub struct Stalled;
 
+/// The condition under which a body is sent has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the response was broken off")]
+pub struct BodyAborted;
+
 /// The data in flight of one body.
 pub(crate) struct FlowControl {
     flight: Arc<Mutex<InFlight>>,

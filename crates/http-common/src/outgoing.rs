@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::budget::{BudgetExceeded, Budgets, Share};
 use crate::events::BoxError;
-use crate::flow_control::FlowControl;
+use crate::flow_control::{BodyAborted, FlowControl};
 use crate::holder::Holder;
 use crate::limits::{OUTGOING_IN_FLIGHT_BYTES, OUTGOING_SMALL_BYTES};
 
@@ -193,11 +193,6 @@ impl Until {
         Self { body, end: Box::pin(end) }
     }
 }
-
-/// The condition under which a body is sent has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the response was broken off")]
-pub struct BodyAborted;
 
 impl http_body::Body for Until {
     type Data = Bytes;

@@ -23,9 +23,10 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use workspace::FileTransfer;
 
+use crate::flow_control::BodyAborted;
 use crate::flow_control::Stalled;
 use crate::limits::RAW_FILE_MIN_BYTES;
-use crate::outgoing::{BodyAborted, Until};
+use crate::outgoing::Until;
 use crate::raw_head::raw_head;
 
 /// The file behind a response, until it is sent.

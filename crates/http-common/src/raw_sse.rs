@@ -17,9 +17,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use crate::events::{Framing, Source, StreamSlot};
-use crate::flow_control::Stalled;
+use crate::flow_control::{BodyAborted, Stalled};
 use crate::limits::{EARLY_MAX_BYTES, READER_STALL_TIMEOUT};
-use crate::outgoing::BodyAborted;
 use crate::raw_head::raw_head;
 
 /// The size of a read from the client during a stream.

@@ -19,6 +19,7 @@ mod rank;
 mod recognizer;
 mod states;
 mod store;
+mod stored;
 mod text;
 mod text_total;
 mod vectors;
@@ -44,7 +45,8 @@ pub use images::PendingImage;
 pub use progress::{
     Batch, ExtractionProblem, IndexQueue, IndexedFile, RETRY_AFTER, RETRY_AFTER_MAX, Runs, Wanted,
 };
-pub use store::{Index, IndexError, Stored, Unreadable};
+pub use store::{Index, IndexError, Unreadable};
+pub use stored::Stored;
 pub(crate) use walk::stamp;
 pub use walk::{FILES_MAX, Found, Stamp, walk};
 

@@ -116,19 +116,6 @@ pub struct Unreadable {
     pub text: String,
 }
 
-/// Indexed pages of a document.
-#[derive(Debug)]
-pub struct Stored {
-    /// The passages, from the requested page on.
-    pub pieces: Vec<Piece>,
-    /// The last of the contiguous pages whose passages these are.
-    pub through: u32,
-    /// The number of pages of the document.
-    pub of: u32,
-    /// The reason why it is not read whole.
-    pub problem: Option<ExtractionProblem>,
-}
-
 impl Index {
     /// Opens the index in this folder and creates it if necessary. An index whose beginning is damaged, or one with another
     /// schema version, is deleted and recreated. Other damage is an error of the call that meets it ([`IndexError::is_damage`]).
@@ -240,44 +227,6 @@ impl Index {
         };
         transaction.commit()?;
         Ok(known)
-    }
-
-    /// Returns the passages of whole pages from a page on, if the index has that page of the file's current state and it has no
-    /// more than `at_most` passages.
-    ///
-    /// # Errors
-    /// Fails if the index is damaged.
-    pub fn stored(
-        &self,
-        path: &str,
-        stamp: &Stamp,
-        page: u32,
-        at_most: usize,
-    ) -> Result<Option<Stored>, IndexError> {
-        let Some((id, known)) = row_of(&self.connection, path)? else { return Ok(None) };
-        let Some((runs, of)) = known.pages.filter(|_| known.stamp == *stamp) else { return Ok(None) };
-        let Some(mut through) = runs.end_of(page) else { return Ok(None) };
-        let mut statement = self.connection.prepare(
-            "SELECT page, heading, text, first_line, last_line FROM passage
-             WHERE file = ?1 AND page BETWEEN ?2 AND ?3 ORDER BY page, id LIMIT ?4",
-        )?;
-        // One more says whether there are more.
-        let rows_max = i64::try_from(at_most).unwrap_or(i64::MAX).saturating_add(1);
-        let rows = statement.query_map(params![id, page, through, rows_max], |row| {
-            let heading: String = row.get(1)?;
-            let heading = (!heading.is_empty()).then_some(heading);
-            let lines: (Option<u32>, Option<u32>) = (row.get(3)?, row.get(4)?);
-            Ok(Piece { page: row.get(0)?, lines: lines.0.zip(lines.1), heading, text: row.get(2)? })
-        })?;
-        let mut pieces: Vec<Piece> = rows.collect::<Result<_, _>>()?;
-        if let Some(cut) = pieces.get(at_most).and_then(|piece| piece.page) {
-            if cut == page {
-                return Ok(None);
-            }
-            pieces.retain(|piece| piece.page != Some(cut));
-            through = cut - 1;
-        }
-        Ok(Some(Stored { pieces, through, of, problem: known.problem }))
     }
 
     /// Removes deleted files.
