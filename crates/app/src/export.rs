@@ -15,7 +15,7 @@ use control::{Answers, Conversations, Principal, UseCaseError};
 use domain::citation::{Place, marks};
 use domain::id::ConversationId;
 use futures_util::stream;
-use http_common::{Until, attachment};
+use http_common::{Budgets, Holder, Share, Until, attachment};
 use serde_json::json;
 
 use crate::assets::Addresses;
@@ -115,6 +115,8 @@ impl Pages {
             id,
             branch,
             waiting: VecDeque::from([beginning(&summary, format)]),
+            budgets: self.budgets.clone(),
+            held: None,
             exchanges: 0,
             is_last: false,
             is_first: true,
@@ -152,6 +154,9 @@ struct Export {
     /// The branch that is sent. The export is aborted if another one is shown meanwhile.
     branch: ShownBranch,
     waiting: VecDeque<String>,
+    budgets: Budgets,
+    /// The share of the account's memory that the waiting messages take.
+    held: Option<Share>,
     /// The exchanges that were read.
     exchanges: u32,
     is_last: bool,
@@ -169,6 +174,9 @@ impl Export {
                 return Ok(None);
             }
             let principal = &self.writer.principal;
+            let holder = Holder::Account(principal.account());
+            self.held = None;
+            let _place = self.budgets.made.enter(holder).await;
             let page =
                 self.conversations.messages_of(principal, self.id, self.branch, self.exchanges).await?;
             let read = u32::try_from(page.messages.len() / 2).unwrap_or(u32::MAX);
@@ -182,6 +190,9 @@ impl Export {
                 messages.map(|message| writer.message(message, std::mem::take(&mut is_first))).collect()
             });
             self.waiting = writing.await.map_err(UseCaseError::internal)?;
+            let bytes: usize = self.waiting.iter().map(String::len).sum();
+            // An export that has begun is completed: others are refused meanwhile.
+            self.held = Some(self.budgets.body_bytes.take_unchecked(holder, bytes as u64));
             if self.is_last && self.writer.format == Format::Json {
                 self.waiting.push_back("]}\n".to_owned());
             }
@@ -296,9 +307,10 @@ fn escaped(words: &str) -> String {
 
 fn source_json(number: u32, place: &Place) -> serde_json::Value {
     match place {
-        Place::File { path, page, page_name, .. } => {
-            json!({ "number": number, "type": "FILE", "path": path, "page": page, "pageName": page_name })
-        }
+        Place::File { path, page, page_name, lines } => json!({
+            "number": number, "type": "FILE", "path": path, "page": page, "pageName": page_name,
+            "lines": lines.map(|(first, last)| [first, last]),
+        }),
         Place::Web { url, title } => json!({ "number": number, "type": "URL", "url": url, "title": title }),
     }
 }

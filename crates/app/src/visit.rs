@@ -179,7 +179,7 @@ impl VisitLayer {
     }
 }
 
-fn limited(texts: Texts) -> Response {
+pub(crate) fn limited(texts: Texts) -> Response {
     error::page(texts, error::status(ErrorKind::RateLimited), &texts.get("error-rate-limited"))
 }
 

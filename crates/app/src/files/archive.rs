@@ -10,13 +10,13 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use domain::time::Timestamp;
 use futures_util::{TryStreamExt, stream};
-use http_common::{Holder, Until, attachment};
+use http_common::{Holder, Share, Until, attachment};
 use workspace::{AskedPath, EntryKind, FileStream, Workspace, WorkspaceError, WorkspacePath};
 
 use super::FilePages;
 use super::zip::{BYTES_MAX, ENTRIES_MAX, ZipWriter};
 use crate::error;
-use crate::visit::User;
+use crate::visit::{User, limited};
 
 /// An entry of the archive to be.
 struct Archived {
@@ -25,6 +25,13 @@ struct Archived {
     path: WorkspacePath,
     is_folder: bool,
     modified: Timestamp,
+}
+
+impl Archived {
+    /// Returns what it takes in memory, with its record in the archive's directory.
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + 3 * self.name.len() + self.path.as_bytes().len()
+    }
 }
 
 /// The reason why there is no archive.
@@ -53,6 +60,10 @@ impl FilePages {
             }
             Refusal::Workspace(error) => user.failed(error),
         })?;
+        // The list is in memory until the archive is sent, to a client that may be slow.
+        let bytes: usize = entries.iter().map(Archived::bytes).sum();
+        let held = self.budgets.body_bytes.take(Holder::Account(principal.account()), bytes as u64);
+        let held = held.map_err(|_| limited(user.visitor.texts))?;
         let name = folder.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("files");
         let archive = Archive {
             workspace: workspace.clone(),
@@ -60,6 +71,7 @@ impl FilePages {
             zip: ZipWriter::default(),
             current: None,
             is_finished: false,
+            _held: held,
         };
         let pieces = stream::try_unfold(archive, |mut archive| async move {
             Ok::<_, io::Error>(archive.next().await?.map(|piece| (piece, archive)))
@@ -116,6 +128,8 @@ struct Archive {
     /// The file that is being sent.
     current: Option<FileStream>,
     is_finished: bool,
+    /// The share of the account's memory that the entries take.
+    _held: Share,
 }
 
 impl Archive {
