@@ -160,11 +160,15 @@ async fn database(at: &Where, is_served: bool) -> Check {
         Ok(places) => places,
         Err(error) => return failed("database", error),
     };
-    if places.database.is_none() && !places.data.join(data::DATABASE).exists() {
-        return warned(
-            "database",
-            "there is none yet: `causerie account create` or the first start makes it",
-        );
+    if places.database.is_none() {
+        match places.data.join(data::DATABASE).try_exists() {
+            Ok(true) => {}
+            Ok(false) => {
+                let words = "there is none yet: `causerie account create` or the first start makes it";
+                return warned("database", words);
+            }
+            Err(error) => return failed("database", admin::unusable(&places.data, &error)),
+        }
     }
     match control::data_folder::schema(&places.data, places.database.as_ref()).await {
         Ok(SchemaVersion { found, known }) if found > known => failed(

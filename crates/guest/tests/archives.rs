@@ -58,8 +58,8 @@ fn each_file_is_a_page_with_its_name_its_lines_and_headings() {
     assert_eq!(keys.heading.as_deref(), Some("notes/rules.md › Keys"), "wrapped lines are one paragraph");
     assert_eq!((keys.page, keys.lines), (Some(2), Some((1, 4))));
     assert_eq!(found("No dogs.").heading.as_deref(), Some("notes/rules.md › Dogs"));
-    let row = found("chair;40");
-    assert_eq!((row.page, row.heading.as_deref()), (Some(3), Some("prices.csv › item;price")));
+    let row = found("chair\t40");
+    assert_eq!((row.page, row.heading.as_deref()), (Some(3), Some("prices.csv › item | price")));
     assert_eq!(
         found("12 500").heading.as_deref(),
         Some("smlouvy/byt.docx"),

@@ -54,8 +54,8 @@ fn messages_are_files_with_their_folder_people_and_attachments() {
         --outlook\n\
         It stays.\n\
         Attachment: birds.csv\n\
-        bird,number\n\
-        stork,1\n\
+        bird\tnumber\n\
+        stork\t1\n\
         Attachment: program\n\
         (not read: the file is binary (ELF program, 6 bytes) and has no text to read)\n\
         Letters/Second.eml\n\

@@ -55,7 +55,7 @@ impl Book {
     pub(super) fn cell(&mut self, row: u32, column: u32, value: &str) -> bool {
         let value = value.trim();
         // A damaged workbook may have cells outside of its sheets.
-        if value.is_empty() || self.sheets == 0 {
+        if self.truncated || value.is_empty() || self.sheets == 0 {
             return !self.truncated;
         }
         if column >= COLUMNS_MAX {
@@ -67,8 +67,10 @@ impl Book {
             self.end_row();
             self.row_number = number;
         }
-        // Cells of a damaged workbook may stand in one place.
-        if self.row.len() >= OUTPUT_MAX_BYTES {
+        let fitting = &value[..value.floor_char_boundary(value.len().min(CELL_MAX_BYTES))];
+        self.left_out |= fitting.len() < value.len();
+        let tabs = column.saturating_sub(self.next_column) as usize;
+        if self.bytes + self.row.len() + tabs + fitting.len() >= OUTPUT_MAX_BYTES {
             self.truncated = true;
             return false;
         }
@@ -77,8 +79,6 @@ impl Book {
             self.row.push('\t');
         }
         self.next_column = column.max(self.next_column);
-        let fitting = &value[..value.floor_char_boundary(value.len().min(CELL_MAX_BYTES))];
-        self.left_out |= fitting.len() < value.len();
         self.row.extend(fitting.chars().map(|c| if c.is_control() || c.is_whitespace() { ' ' } else { c }));
         !self.truncated
     }
@@ -87,11 +87,7 @@ impl Book {
         let row = std::mem::take(&mut self.row);
         self.next_column = 0;
         let row = row.trim_end();
-        if row.is_empty() || self.truncated {
-            return;
-        }
-        if self.bytes + row.len() >= OUTPUT_MAX_BYTES {
-            self.truncated = true;
+        if row.is_empty() {
             return;
         }
         // Empty rows separate segments, so that lines correspond to rows of the sheet.
