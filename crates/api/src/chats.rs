@@ -1,7 +1,6 @@
 //! Operations on conversations and answers (section 4.4).
 
 use std::convert::Infallible;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use axum::Extension;
@@ -189,8 +188,8 @@ pub(crate) async fn list(
     Extension(principal): Extension<Principal>,
     Parameters(slice): Parameters<Pagination>,
 ) -> ApiResult<Json<Page>> {
-    let offset = whole_number("offset", slice.offset.as_deref(), 0, 0..=i64::MAX as u64)?;
-    let limit = whole_number("limit", slice.limit.as_deref(), u64::from(LIMIT_DEFAULT), 1..=u64::MAX)?;
+    let offset = whole_number("offset", slice.offset.as_deref(), 0, 0)?;
+    let limit = whole_number("limit", slice.limit.as_deref(), u64::from(LIMIT_DEFAULT), 1)?;
     let limit = u32::try_from(limit).unwrap_or(LIMIT_MAX).min(LIMIT_MAX);
     let page = conversations.list(&principal, offset, limit).await?;
     let chats = page.conversations.into_iter().map(Conversation::of).collect();
@@ -304,10 +303,10 @@ fn idempotency(headers: &HeaderMap, body: &str) -> ApiResult<Option<Idempotency>
     Ok(Some(Idempotency { key: key.to_owned(), body_hash: Sha256::digest(body.as_bytes()).into() }))
 }
 
-fn whole_number(name: &str, text: Option<&str>, default: u64, range: RangeInclusive<u64>) -> ApiResult<u64> {
+fn whole_number(name: &str, text: Option<&str>, default: u64, least: u64) -> ApiResult<u64> {
     let Some(text) = text else { return Ok(default) };
-    let least = range.start();
-    digits(text).filter(|number| range.contains(number)).ok_or_else(|| {
+    let number = text.parse::<u64>().ok().filter(|number| *number >= least && *number <= i64::MAX as u64);
+    number.ok_or_else(|| {
         ApiError::bad_request(format!("{name} is a whole number from {least} on, not {}", Excerpt(text)))
     })
 }
