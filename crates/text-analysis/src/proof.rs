@@ -85,8 +85,9 @@ pub fn prove(claim: &str, passages: &[&str]) -> Result<(), Unproven> {
     let cited: String = passages.iter().map(|passage| letters(passage)).collect();
     let mut quoted = false;
     for quote in quotations(&claim) {
-        quoted = true;
-        if !cited.contains(&letters(quote)) {
+        let stands = cited.contains(&letters(quote));
+        quoted |= stands;
+        if !stands && is_long(quote) {
             return Err(Unproven::Quote(quote.trim().chars().take(SHOWN_MAX_CHARS).collect()));
         }
     }
@@ -192,10 +193,16 @@ fn plain(markdown: &str) -> String {
     out
 }
 
-/// Returns the lines of block quotes, and what stands in quotation marks.
+/// Returns true if a quotation has enough words to be one that must stand in the passage.
+fn is_long(quote: &str) -> bool {
+    quote.split_whitespace().count() >= QUOTE_WORDS_MIN
+}
+
+/// Returns the lines of block quotes that are not empty, and what stands in quotation marks if that is long.
 fn quotations(claim: &str) -> Vec<&str> {
     let lines = claim.lines().filter_map(|line| line.strip_prefix('>'));
-    let mut found: Vec<&str> = lines.map(|line| line.trim().trim_end_matches('…')).collect();
+    let lines = lines.map(|line| line.trim().trim_end_matches('…'));
+    let mut found: Vec<&str> = lines.filter(|line| line.contains(char::is_alphanumeric)).collect();
     for line in claim.lines().filter(|line| !line.starts_with('>')) {
         let mut rest = line;
         while let Some(open) = rest.find(['"', '“', '„', '«']) {
@@ -208,12 +215,11 @@ fn quotations(claim: &str) -> Vec<&str> {
                 _ => &['"'],
             };
             let Some(close) = inside.find(closing) else { break };
-            found.push(&inside[..close]);
+            found.extend(Some(&inside[..close]).filter(|quote| is_long(quote)));
             rest = &inside[close..];
             rest = &rest[rest.chars().next().map_or(0, char::len_utf8)..];
         }
     }
-    found.retain(|quote| quote.split_whitespace().count() >= QUOTE_WORDS_MIN);
     found
 }
 
@@ -244,6 +250,13 @@ mod tests {
         ] {
             assert_eq!(prove(claim, &[LEASE]), Ok(()), "{claim}");
         }
+    }
+
+    #[test]
+    fn short_lines_of_a_block_quote_prove_it_if_they_stand_there() {
+        let people = "Name,Age\nAnna,21\nEva,31";
+        assert_eq!(prove("> Name,Age  \n> **Anna,21**", &[people]), Ok(()));
+        assert_eq!(prove("> Peter,22", &[people]), Err(Unproven::Words));
     }
 
     #[test]
