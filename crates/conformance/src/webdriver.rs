@@ -158,6 +158,11 @@ impl WebDriver {
         self.command("/url", &json!({ "url": url }));
     }
 
+    /// Goes back by one page and waits until that is loaded.
+    pub fn back(&self) {
+        self.command("/back", &json!({}));
+    }
+
     /// Returns the address of the page.
     ///
     /// # Panics

@@ -437,7 +437,7 @@ fn a_key_is_shown_once_and_revoked() {
         assert_eq!(sent, "navigate");
         assert_eq!(browser.run("return document.activeElement.className", &[]), "made");
         stage.open("/machine");
-        browser.run("history.back()", &[]);
+        browser.back();
         let _ = browser.find("details.panel");
         stage.open("/keys");
         let page = browser.run("return document.documentElement.outerHTML", &[]);
