@@ -48,7 +48,7 @@ impl Default for Timeouts {
     }
 }
 
-/// Streams the step whose responses `open` requests: the first one, and one for each pause. `decoder` is told whether the
+/// Streams the step whose responses `open` requests: the first one, and one for each pause. `decoder` gets whether the
 /// response is a document. Does nothing until the stream is polled.
 pub(crate) fn stream<O: Future<Output = Result<Response, StepError>> + Send + 'static>(
     open: impl Fn(Pause) -> O + Send + 'static,

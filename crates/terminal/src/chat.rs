@@ -64,7 +64,7 @@ impl<'a> Input<'a> {
 /// The exit code of a dialogue.
 #[derive(Debug)]
 struct Outcome {
-    /// On a terminal, whoever asks has seen each failure, and it is none of the dialogue.
+    /// On a terminal failures do not count: the user has seen each of them.
     is_terminal: bool,
     code: u8,
 }

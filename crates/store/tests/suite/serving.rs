@@ -185,7 +185,7 @@ async fn a_lock_that_another_process_has_taken_is_lost_at_once() {
             break taken.expect("no panic").expect("it was given up");
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), first.lost()).await.expect("it is told");
+    tokio::time::timeout(Duration::from_secs(20), first.lost()).await.expect("the loss is reported");
     drop(taken);
 }
 
