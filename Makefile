@@ -1,7 +1,7 @@
 # The habits of the project; `make` alone prints them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools guest guest-debug full-debug build demo test schemathesis fuzz check fmt bench bench-documents bench-pages screenshots \
+.PHONY: help setup tools kernel guest guest-debug full-debug build demo test schemathesis fuzz check fmt bench bench-documents bench-pages screenshots \
 	audit package package-test
 
 CARGO ?= cargo
@@ -24,6 +24,9 @@ WANTED = $(if $(FEATURES),--features $(addprefix causerie/,$(FEATURES)))
 # other builds leave under its name, and replaced only by one that differs.
 STATIC := RUSTC_WORKSPACE_WRAPPER=$(abspath tools/rustc-guest.sh)
 GUEST = $(TARGET)/guest/$(PROFILE)/causerie-guest
+# The kernel of machines, if it was built or fetched: beside the program, where the service looks for it.
+KERNEL := $(TARGET)/kernel
+LINK_KERNEL = ln -sfn $(KERNEL) $(1)/causerie-kernel
 GUEST_DEBUG := $(TARGET)/guest/debug/causerie-guest
 FULL_DEBUG := $(TARGET)/full/debug/causerie
 
@@ -38,10 +41,14 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install the Debian packages that are missing (as root or by sudo)
-	@sh tools/setup.sh packages
+	@sh tools/setup.sh packages kernel
 
 tools: # What the tests need besides
-	@sh tools/setup.sh packages nextest python browser node
+	@sh tools/setup.sh packages kernel nextest python browser node
+
+kernel: ## Build the kernel of machines from Debian's source of Linux (minutes; once)
+	@sh tools/setup.sh kernel-build
+	sh tools/kernel.sh $(KERNEL)
 
 guest: ## Build the guest program: a static program that runs in the accounts' machines
 	$(STATIC) $(CARGO) build $(OPTIMISED) --bin causerie-guest
@@ -55,9 +62,11 @@ guest-debug:
 full-debug: guest-debug
 	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) build $(DEBUG) --features causerie/otlp --bin causerie
 	@cmp -s $(TARGET)/debug/causerie $(FULL_DEBUG) || install -D $(TARGET)/debug/causerie $(FULL_DEBUG)
+	@$(call LINK_KERNEL,$(TARGET)/debug) && $(call LINK_KERNEL,$(TARGET)/full/debug)
 
 build: guest ## Build target/release/causerie with the guest program in it
 	CAUSERIE_GUEST=$(GUEST) $(CARGO) build $(OPTIMISED) $(WANTED) --bin causerie
+	@$(call LINK_KERNEL,$(TARGET)/$(PROFILE))
 
 demo: setup build ## Build, then ask a question about real documents; needs no key and no configuration
 	$(TARGET)/demo/causerie demo

@@ -72,6 +72,11 @@ lay_out() {
     "$program" completions fish >"$stage/causerie.fish"
     cp deploy/causerie.toml deploy/environment README.md CHANGELOG.md LICENSE SECURITY.md "$stage/"
     cp -r docs "$stage/docs"
+    if [ "$arch" = amd64 ]; then
+        sh tools/kernel.sh "$target/kernel"
+        mkdir "$stage/causerie-kernel"
+        for file in linux config SOURCE COPYING GPL-2.0; do cp "$target/kernel/$file" "$stage/causerie-kernel/"; done
+    fi
     cargo cyclonedx --quiet --manifest-path crates/causerie/Cargo.toml --target "$triple" --format json \
         --override-filename causerie.cdx
     mv crates/causerie/causerie.cdx.json "$stage/"
@@ -94,6 +99,12 @@ causerie ($version) unstable; urgency=medium
  -- The Causerie authors <causerie@users.noreply.github.com>  $(date -R -u -d "@$SOURCE_DATE_EPOCH")
 END
     printf '%s\n' causerie.cdx.json README.md CHANGELOG.md SECURITY.md docs >"$stage/debian/causerie.docs"
+    # The kernel of machines exists for one architecture.
+    if [ -d "$stage/causerie-kernel" ]; then
+        for file in linux config SOURCE COPYING GPL-2.0; do
+            echo "causerie-kernel/$file usr/lib/causerie/kernel" >>"$stage/debian/causerie.install"
+        done
+    fi
     (cd "$stage" && dpkg-buildpackage --build=binary --host-arch="$arch" --no-sign --no-check-builddeps >../build.log 2>&1) || {
         tail -n 30 "$stage/../build.log" >&2
         exit 1
@@ -111,11 +122,10 @@ tarball() {
         --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" "$(basename "$stage")"
 }
 
-# A layer of Debian's packages with this one among them; no daemon takes part. Machines get the kernel that exists for amd64.
+# A layer of Debian's packages with this one among them; no daemon takes part.
 oci_image() {
     say "the OCI image"
     packages="ca-certificates,$deb"
-    if [ "$arch" = amd64 ]; then packages="$packages,user-mode-linux"; fi
     layout="$target/package-$arch/oci"
     rm -rf "$layout" "$layout.tar"
     mmdebstrap --quiet --mode=root --variant=minbase --architectures="$arch" --include="$packages" \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what is missing and touches nothing that is there. Arguments: packages, nextest, python, browser, node, screenshots,
+# Installs what is missing and touches nothing that is there. Arguments: packages, kernel, kernel-build, nextest, python, browser, node, screenshots,
 # fuzz, deny, typos, package, package-arm64.
 set -eu
 
@@ -22,9 +22,11 @@ AXE_VERSION="4.14.1"
 PICTURE_PACKAGES="pngquant fonts-inter fonts-urw-base35"
 # Beside which files are measured.
 BENCH_PACKAGES="nginx-light"
+# What builds the kernel of machines.
+KERNEL_PACKAGES="gcc make libc6-dev flex bison bc xz-utils"
 # What packs the release: debhelper and lintian for Debian, umoci and mmdebstrap for an image of containers, which podman runs.
 # The package is tried in a Debian with systemd, which systemd-nspawn boots.
-PACK_PACKAGES="debhelper dpkg-dev fakeroot lintian mmdebstrap umoci uidmap podman runc curl procps systemd-container python3"
+PACK_PACKAGES="$KERNEL_PACKAGES debhelper dpkg-dev fakeroot lintian mmdebstrap umoci uidmap podman runc curl procps systemd-container python3"
 # What packs it for arm64 on another machine: programs of that architecture run in the image while it is made.
 CROSS_PACKAGES="crossbuild-essential-arm64 qemu-user-static binfmt-support arch-test"
 # The published schema is tried by programs in Python, of these versions.
@@ -61,6 +63,52 @@ packages() {
     as_root apt-get update -q
     # shellcheck disable=SC2086 # a list of words
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
+}
+
+# True if this User Mode Linux kernel starts a program here, which leaves a file through the kernel's view of the host. The
+# kernel takes its arguments apart again, therefore the inner quotes.
+boots() {
+    run="$(mktemp -d)"
+    timeout --signal=KILL 20 env LD_LIBRARY_PATH="$(dirname "$1")/libraries" "$1" mem=64M rootfstype=hostfs rw quiet panic=-1 \
+        con=null ssl=null seccomp=off uml_dir="$run" init=/bin/sh -- -c "\": >$run/boots\"" </dev/null >/dev/null 2>&1 || true
+    [ -e "$run/boots" ] && outcome=0 || outcome=1
+    rm -rf "$run"
+    return "$outcome"
+}
+
+# Leaves in target/kernel a kernel of machines that boots here, unless the distribution's does: the one that `make kernel` built,
+# else a newer one of Debian's archive, which apt verifies. It is unpacked, not installed, with the C library that it needs.
+kernel() {
+    [ "$(uname -m)" = x86_64 ] || return 0
+    folder="${CARGO_TARGET_DIR:-$PWD/target}/kernel"
+    if [ -d "$folder/libraries" ]; then return 0; fi
+    if [ -x "$folder/linux" ] && boots "$folder/linux"; then return 0; fi
+    if command -v linux.uml >/dev/null 2>&1 && boots linux.uml; then return 0; fi
+    echo "the distribution's kernel of machines does not boot on this processor: fetching a newer one from Debian's archive"
+    fetched="$(mktemp -d /tmp/ker-XXXXXX)"
+    if fetch_kernel "$fetched" && boots "$fetched/linux"; then
+        rm -rf "$folder"
+        mkdir -p "$folder"
+        cp -r "$fetched/libraries" "$folder/"
+        # In the machines' jail the loader is at another path of the same length.
+        LC_ALL=C sed "s|$fetched/ld-linux.so|/run/kernel-lib/ld-linux.so|" "$fetched/linux" >"$folder/linux"
+        chmod +x "$folder/linux"
+    else
+        echo "no kernel of machines boots here: machines run in a sandbox on the host's kernel; \`make kernel\` builds one" >&2
+    fi
+    rm -rf "$fetched"
+}
+
+# Unpacks Debian's newest kernel of machines with its libraries into a folder, whose path has the length of /run/kernel-lib.
+fetch_kernel() {
+    sh "$(dirname "$0")/apt-suite.sh" sid "$1/apt" user-mode-linux libc6 || return 1
+    for package in "$1"/apt/*.deb; do dpkg -x "$package" "$1/system" || return 1; done
+    mkdir "$1/libraries"
+    cp "$1/system/usr/lib/x86_64-linux-gnu/libc.so.6" "$1/libraries/"
+    cp "$1/system/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2" "$1/libraries/ld-linux.so"
+    cp "$1/libraries/ld-linux.so" "$1/ld-linux.so"
+    LC_ALL=C sed "s|/lib64/ld-linux-x86-64.so.2|$1/ld-linux.so|" "$1/system/usr/bin/linux.uml" >"$1/linux"
+    chmod +x "$1/linux"
 }
 
 # tool PROGRAM CRATE
@@ -112,6 +160,8 @@ node() {
 for what in "$@"; do
     case "$what" in
         packages) packages $PACKAGES ;;
+        kernel) kernel ;;
+        kernel-build) packages $KERNEL_PACKAGES ;;
         nextest)
             packages $TEST_PACKAGES
             tool cargo-nextest cargo-nextest

@@ -69,12 +69,13 @@ fn listed(machine: &MachineSummary) -> Value {
         "email": machine.email,
         "status": machine.status.map_or("UNKNOWN", |status| status.as_str()),
         "driver": machine.driver,
+        "kernel": machine.kernel,
         "pids": machine.pids,
     })
 }
 
 fn shown(machine: &ShownMachine) -> Value {
-    let ShownMachine { account, status, driver, isolation, reason, details } = machine;
+    let ShownMachine { account, status, driver, kernel, isolation, reason, details } = machine;
     let started_at = details.started_at.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
     let started_at = started_at.and_then(|since| i64::try_from(since.as_micros()).ok());
     json!({
@@ -82,6 +83,7 @@ fn shown(machine: &ShownMachine) -> Value {
         "email": account.email,
         "status": status.as_str(),
         "driver": driver,
+        "kernel": kernel,
         "isolation": isolation,
         "pids": details.pids,
         "startedAt": started_at.map(|at| Timestamp::from_micros(at).to_string()),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use control::{Check, CheckStatus};
 use machine::{
     BootSources, DiskQuota, Driver, DriverError, Enforcement, LimitStatus, OwnKernel, Sandbox, SandboxConfig,
-    find_kernel, find_qemu, try_kvm,
+    UmlKernel, find_qemu, try_kvm,
 };
 use machine_image::{ImageError, Images};
 
@@ -98,13 +98,23 @@ async fn virtual_machines(data: &Path, settings: &Settings, emulated: bool) -> R
 
 async fn uml(data: &Path, settings: &Settings) -> Result<Driver, String> {
     let named = settings.kernel.as_deref();
-    let kernel = find_kernel(named).ok_or_else(|| match named {
+    let mut refused = Vec::new();
+    for kernel in UmlKernel::find_all(named) {
+        let described = kernel.to_string();
+        let mut config = config(data, settings)?;
+        config.kernel = Some(OwnKernel::UserModeLinux(kernel));
+        match open(config).await {
+            Ok(driver) => return Ok(driver),
+            Err(why) => refused.push(format!("{described} does not boot: {why}")),
+        }
+    }
+    Err(match named {
+        _ if !refused.is_empty() => refused.join("; "),
         Some(named) => format!("machine.kernel: there is no program {}", named.display()),
-        None => "there is no program linux.uml (Debian: `apt-get install user-mode-linux`)".to_owned(),
-    })?;
-    let mut config = config(data, settings)?;
-    config.kernel = Some(OwnKernel::UserModeLinux(kernel));
-    open(config).await
+        None => "there is no User Mode Linux kernel: `make kernel` builds one, Debian's is in the package \
+                 user-mode-linux"
+            .to_owned(),
+    })
 }
 
 async fn sandbox(data: &Path, settings: &Settings) -> Result<Driver, String> {
@@ -145,7 +155,9 @@ pub(crate) fn image(settings: &Settings) -> Result<Option<machine::Image>, Strin
 /// Reports the driver, and for each limit of machines what enforces it on this host.
 pub(crate) fn checks(chosen: &Chosen) -> Vec<Check> {
     let Chosen { driver, reason } = chosen;
-    let mut checks = vec![Check::new("machine_driver", CheckStatus::Pass, format!("{driver}; {reason}"))];
+    let kernel = driver.kernel_description().map(|kernel| format!("; kernel: {kernel}")).unwrap_or_default();
+    let described = format!("{driver}{kernel}; {reason}");
+    let mut checks = vec![Check::new("machine_driver", CheckStatus::Pass, described)];
     checks.extend(driver.limits_report().into_iter().map(|LimitStatus { limit, enforced_by, detail }| {
         let status = match enforced_by {
             Enforcement::Kernel => CheckStatus::Pass,

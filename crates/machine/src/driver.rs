@@ -43,6 +43,15 @@ impl Driver {
         }
     }
 
+    /// Describes the kernel that the service brings to its machines: release, path, origin. `None` if they run on the host's.
+    #[must_use]
+    pub fn kernel_description(&self) -> Option<&str> {
+        match self {
+            Self::Sandbox(driver) => driver.kernel_description(),
+            Self::Simulated(_) => None,
+        }
+    }
+
     /// Starts the account's machine. Dropping the future abandons the start; [`Driver::stop`] then cleans up.
     ///
     /// # Errors

@@ -20,6 +20,7 @@ use crate::{error, paths};
 struct MachineRow {
     status: String,
     driver: Option<String>,
+    kernel: Option<String>,
     reason: Option<String>,
     is_running: bool,
 }
@@ -87,6 +88,7 @@ pub(crate) async fn show(
     let machine = machine.map(|machine| MachineRow {
         status: crate::machine::state_in_words(texts, machine.status),
         driver: machine.driver.map(|driver| crate::machine::driver_in_words(texts, &driver)),
+        kernel: machine.kernel,
         reason: machine.reason.map(|reason| crate::machine::reason_in_words(texts, &reason)),
         is_running: machine.status == domain::machine::MachineStatus::Running,
     });

@@ -27,6 +27,8 @@ pub struct MachineSummary {
     pub status: Option<MachineStatus>,
     /// The driver of the service; without a service, of the running machine.
     pub driver: Option<String>,
+    /// The kernel that the service gives its machines, in words; `None` without a service, or on the host's kernel.
+    pub kernel: Option<String>,
     /// The host's numbers of its processes.
     pub pids: Vec<i32>,
 }
@@ -40,6 +42,8 @@ pub struct ShownMachine {
     pub status: MachineStatus,
     /// The driver of the running machine, else of the service.
     pub driver: Option<String>,
+    /// The kernel that the service gives its machines, in words; `None` without a service, or on the host's kernel.
+    pub kernel: Option<String>,
     /// The isolation in words.
     pub isolation: Option<&'static str>,
     /// The reason of the last change of the state.
@@ -81,6 +85,7 @@ impl Admin {
                 email,
                 status: vm.machines.status(account).await.ok(),
                 driver: Some(vm.machines.driver().to_string()),
+                kernel: vm.machines.driver().kernel_description().map(ToOwned::to_owned),
                 pids: vm.machines.processes(account).await.unwrap_or_default(),
             };
         }
@@ -90,9 +95,12 @@ impl Admin {
                 email,
                 status: Some(status_of(&details)),
                 driver: details.driver.map(|(kernel, limits)| kernel.described(limits)),
+                kernel: None,
                 pids: details.pids,
             },
-            Err(_) => MachineSummary { account, email, status: None, driver: None, pids: Vec::new() },
+            Err(_) => {
+                MachineSummary { account, email, status: None, driver: None, kernel: None, pids: Vec::new() }
+            }
         }
     }
 
@@ -108,6 +116,7 @@ impl Admin {
             Some((kernel, limits)) => Some(kernel.described(limits)),
             None => service.map(ToString::to_string),
         };
+        let kernel = service.and_then(machine::Driver::kernel_description).map(ToOwned::to_owned);
         let isolation = match details.driver {
             Some((kernel, _)) => Some(kernel.isolation()),
             None => service.map(machine::Driver::isolation),
@@ -119,7 +128,7 @@ impl Admin {
             }
             None => (status_of(&details), self.machine_folders.reason(account.id)),
         };
-        Ok(ShownMachine { account, status, driver, isolation, reason, details })
+        Ok(ShownMachine { account, status, driver, kernel, isolation, reason, details })
     }
 
     /// Starts the machine of an account and waits until its agent answers.

@@ -8,7 +8,7 @@ use domain::id::AccountId;
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
 use machine::{
-    BootSources, GuestConnection, Home, Image, OwnKernel, Sandbox, SandboxConfig, find_kernel, find_qemu,
+    BootSources, GuestConnection, Home, Image, OwnKernel, Sandbox, SandboxConfig, UmlKernel, find_qemu,
 };
 
 /// The bytes that are sent each way, and how often.
@@ -27,7 +27,8 @@ pub(crate) async fn starts(arguments: &[String]) {
     std::fs::create_dir_all(folder.join("workspace")).unwrap();
     let program = given(1).unwrap_or_else(|| std::env::current_exe().unwrap());
     let mut config = SandboxConfig::new(folder.join("machines"), program);
-    config.kernel = given(2).map(OwnKernel::UserModeLinux);
+    let named = given(2).and_then(|program| UmlKernel::find_all(Some(&program)).pop());
+    config.kernel = named.map(OwnKernel::UserModeLinux);
     config.image =
         given(3).map(|folder| Image { tree: folder.join("root"), lock: folder.join("manifest.json") });
     let sandbox = Sandbox::open(config).unwrap();
@@ -55,7 +56,10 @@ pub(crate) async fn stream(folder: &Path, driver: &str) {
     std::fs::create_dir_all(folder.join("workspace")).unwrap();
     let mut config = SandboxConfig::new(folder.join("machines"), std::env::current_exe().unwrap());
     config.kernel = match driver {
-        "uml" => Some(OwnKernel::UserModeLinux(find_kernel(None).unwrap())),
+        "uml" => {
+            let named = std::env::var_os("CAUSERIE_MACHINE_KERNEL").map(PathBuf::from);
+            Some(OwnKernel::UserModeLinux(UmlKernel::find_all(named.as_deref()).remove(0)))
+        }
         "qemu" => {
             let guest = std::env::var_os("CAUSERIE_GUEST").unwrap();
             let mut sources = BootSources::find(find_qemu(None).unwrap(), None, guest.into()).unwrap();

@@ -4,6 +4,7 @@
 //! capabilities, only the files of the jail, and a filter of system calls. It can trace only its own children,
 //! because it sees no other processes.
 
+use std::fmt;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -15,11 +16,14 @@ use super::jail::LISTENER;
 use super::qemu::Qemu;
 use super::spec::{Spec, TOOLS_ID};
 use super::sys::{self, ErrorContext, Failure};
+use super::uml_kernel::UmlKernel;
 use super::{Kernel, privileges, uml};
 
 /// The path of the kernel in the jail: the program of a User Mode Linux kernel, or the kernel that QEMU boots. The
 /// machine mounts its own file system over `/run`.
 pub(crate) const PROGRAM: &str = "run/kernel";
+/// The folder in the jail of the libraries that a kernel needs instead of the host's.
+pub(crate) const LIBRARIES: &str = "run/kernel-lib";
 /// The path of the initramfs in the jail.
 pub(crate) const INITRAMFS: &str = "run/initramfs";
 /// The path in the jail of the system that the machine shows, if it is not the jail's own: an image, or what QEMU shares.
@@ -46,8 +50,8 @@ pub(crate) struct InheritedTemplate {
 /// A kernel for each machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OwnKernel {
-    /// The program of a User Mode Linux kernel.
-    UserModeLinux(PathBuf),
+    /// A User Mode Linux kernel.
+    UserModeLinux(UmlKernel),
     /// A virtual machine of QEMU.
     Qemu(Qemu),
 }
@@ -62,10 +66,10 @@ impl OwnKernel {
         }
     }
 
-    /// Returns the files that the jail shows read-only besides the system, with their paths there.
+    /// Returns the files and folders that the jail shows read-only besides the system, with their paths there.
     pub(crate) fn files(&self) -> Vec<(&Path, &'static str)> {
         match self {
-            Self::UserModeLinux(program) => vec![(program, PROGRAM)],
+            Self::UserModeLinux(kernel) => kernel.files(),
             Self::Qemu(qemu) => vec![(&qemu.kernel, PROGRAM), (&qemu.initramfs, INITRAMFS)],
         }
     }
@@ -73,7 +77,7 @@ impl OwnKernel {
     /// Returns the files of the host whose change makes it another kernel.
     pub(crate) fn programs(&self) -> Vec<&Path> {
         match self {
-            Self::UserModeLinux(program) => vec![program],
+            Self::UserModeLinux(kernel) => vec![kernel.program()],
             Self::Qemu(qemu) => vec![&qemu.program, &qemu.kernel, &qemu.initramfs],
         }
     }
@@ -97,6 +101,15 @@ impl OwnKernel {
     }
 }
 
+impl fmt::Display for OwnKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UserModeLinux(kernel) => kernel.fmt(f),
+            Self::Qemu(qemu) => write!(f, "{} in QEMU", qemu.kernel.display()),
+        }
+    }
+}
+
 /// Finds a program: `named` as a path or as a name in `PATH`, or else `usual`.
 pub(crate) fn find_program(named: Option<&Path>, usual: &str) -> Option<PathBuf> {
     let named = named.unwrap_or(Path::new(usual));
@@ -104,12 +117,6 @@ pub(crate) fn find_program(named: Option<&Path>, usual: &str) -> Option<PathBuf>
     // `join` keeps an absolute path unchanged.
     let places = std::env::split_paths(&path).map(|folder| folder.join(named));
     places.filter_map(|place| place.canonicalize().ok()).find(|place| place.is_file())
-}
-
-/// Finds the program of a User Mode Linux kernel: `named` as a path or as a name in `PATH`, by default `linux.uml`.
-#[must_use]
-pub fn find_kernel(named: Option<&Path>) -> Option<PathBuf> {
-    find_program(named, "linux.uml")
 }
 
 /// Becomes the kernel's process. Returns only after a failure.
@@ -151,7 +158,9 @@ pub(crate) fn start(
         return failure;
     }
     let (program, arguments, environment) = match kernel {
-        OwnKernel::UserModeLinux(_) => uml::command(&spec.limits, spec.image.is_some()),
+        OwnKernel::UserModeLinux(kernel) => {
+            uml::command(&spec.limits, kernel.has_libraries(), spec.image.is_some())
+        }
         OwnKernel::Qemu(qemu) => qemu.command(spec),
     };
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();

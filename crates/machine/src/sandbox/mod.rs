@@ -31,6 +31,7 @@ mod subordinate;
 mod sys;
 mod template;
 mod uml;
+mod uml_kernel;
 
 use std::ffi::OsString;
 use std::fs;
@@ -51,13 +52,14 @@ pub use self::boot_files::BootSources;
 pub use self::cgroup::LimitsKind;
 pub use self::folders::{MachineDetails, MachineFolders, Memory, MemorySource};
 pub use self::image::Image;
-pub use self::kernel::{OwnKernel, find_kernel};
+pub use self::kernel::OwnKernel;
 pub use self::kvm::try_kvm;
 pub use self::launch::launch_main;
 pub use self::project::{DiskQuota, bound_disk, missing_disk_quota};
 pub use self::qemu::{Accelerator, Qemu, find_qemu};
 pub use self::running::SandboxMachine;
 pub use self::spec::Limits;
+pub use self::uml_kernel::UmlKernel;
 
 use self::cgroup::Cgroups;
 use self::spec::{REPORT_MAX_BYTES, Report, Spec, Task, UserIds};
@@ -134,6 +136,8 @@ impl SandboxConfig {
 #[derive(Debug)]
 pub struct Sandbox {
     config: SandboxConfig,
+    /// The machines' own kernel in words; it is read from the program once.
+    kernel_description: Option<String>,
     /// The lock on the image of new machines.
     _image: Option<fs::File>,
     users: Users,
@@ -228,7 +232,8 @@ impl Sandbox {
         let users = find_users()?;
         let cgroups = Cgroups::find();
         cgroups.remove_abandoned();
-        Ok(Self { config, _image: image, users, cgroups, template: Mutex::default() })
+        let kernel_description = config.kernel.as_ref().map(ToString::to_string);
+        Ok(Self { config, kernel_description, _image: image, users, cgroups, template: Mutex::default() })
     }
 
     /// Returns the kind of kernel that machines run on.
@@ -238,6 +243,12 @@ impl Sandbox {
             Some(kernel) => kernel.kind(),
             None => Kernel::Host,
         }
+    }
+
+    /// Describes the machines' own kernel: release, path, origin. `None` if they run on the host's.
+    #[must_use]
+    pub fn kernel_description(&self) -> Option<&str> {
+        self.kernel_description.as_deref()
     }
 
     /// Returns the mechanism of the limits of a machine as a whole.

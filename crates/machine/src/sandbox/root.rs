@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use rustix::fs::CWD;
+use rustix::fs::{CWD, FileType, fstat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
     UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, open_tree,
@@ -125,7 +125,11 @@ pub(crate) fn enter(sources: &Sources, spec: &Spec) -> Result<(), Failure> {
     attach(&sources.agent, "agent")?;
     for (kernel, inside) in &sources.kernel {
         restrict(kernel, false, READ_ONLY, inside)?;
-        file(inside)?;
+        let metadata = fstat(kernel).doing("looking at the kernel's files")?;
+        match FileType::from_raw_mode(metadata.st_mode) {
+            FileType::Directory => folder(inside)?,
+            _ => file(inside)?,
+        }
         attach(kernel, inside)?;
     }
     if own_kernel == Some(Kernel::UserModeLinux) {

@@ -4,7 +4,7 @@ use protocol::link::{BOOT_ARGUMENT, MTU};
 
 use super::carrier::MACHINE_MAC;
 use super::jail::{LISTENER, environment};
-use super::kernel::{PROGRAM, SYSTEM};
+use super::kernel::{LIBRARIES, PROGRAM, SYSTEM};
 use super::spec::Limits;
 
 /// The folder in the jail of the file that backs the machine's memory.
@@ -23,9 +23,16 @@ const SKIPPED_STEPS: [&str; 8] = [
 ];
 
 /// Returns the program in the jail, its arguments and its environment.
-pub(crate) fn command(limits: &Limits, shows_image: bool) -> (String, Vec<String>, Vec<String>) {
-    let environment =
+pub(crate) fn command(
+    limits: &Limits,
+    has_libraries: bool,
+    shows_image: bool,
+) -> (String, Vec<String>, Vec<String>) {
+    let mut environment =
         vec![format!("TMPDIR=/{MEMORY}"), "PATH=/usr/bin:/bin".to_owned(), "HOME=/tmp".to_owned()];
+    if has_libraries {
+        environment.push(format!("LD_LIBRARY_PATH=/{LIBRARIES}"));
+    }
     (format!("/{PROGRAM}"), arguments(limits, shows_image), environment)
 }
 
@@ -39,6 +46,8 @@ fn arguments(limits: &Limits, shows_image: bool) -> Vec<String> {
         "rootfstype=hostfs".to_owned(),
         "ro".to_owned(),
         "quiet".to_owned(),
+        // Newer kernels can catch system calls without tracing, but then any process can write all memory of its machine.
+        "seccomp=off".to_owned(),
         "selinux=0".to_owned(),
         "panic=-1".to_owned(),
         "con=null".to_owned(),

@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use machine::{GuestConnection, OwnKernel, Sandbox};
+use machine::{GuestConnection, OwnKernel, Sandbox, UmlKernel};
 use tokio::time::timeout;
 
 use crate::site::{Kind, Site, as_tools, config, program, run_by};
@@ -12,7 +12,7 @@ use crate::site::{Kind, Site, as_tools, config, program, run_by};
 async fn a_kernel_that_is_taken_over_is_confined() {
     let site = Site::new(Kind::Uml);
     let mut config = config(site.folder.path(), Kind::Uml);
-    config.kernel = Some(OwnKernel::UserModeLinux(program()));
+    config.kernel = UmlKernel::find_all(Some(&program())).pop().map(OwnKernel::UserModeLinux);
     let sandbox = Sandbox::open(config).unwrap();
     let machine = sandbox.start(&site.home()).await.unwrap();
     got_nothing(&site);

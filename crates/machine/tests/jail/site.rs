@@ -8,8 +8,8 @@ use domain::id::AccountId;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use machine::{
-    BootSources, GuestConnection, Home, Limits, OwnKernel, RunningMachine, Sandbox, SandboxConfig,
-    find_kernel, find_qemu,
+    BootSources, GuestConnection, Home, Limits, OwnKernel, RunningMachine, Sandbox, SandboxConfig, UmlKernel,
+    find_qemu,
 };
 
 /// The kernels that machines run on.
@@ -105,15 +105,20 @@ pub(crate) fn config(folder: &Path, kind: Kind) -> SandboxConfig {
         plugins: Some(folder.join("plugins")),
         kernel: match kind {
             Kind::Sandbox => None,
-            Kind::Uml => Some(OwnKernel::UserModeLinux(
-                find_kernel(None).expect("User Mode Linux (Debian package user-mode-linux)"),
-            )),
+            Kind::Uml => Some(OwnKernel::UserModeLinux(uml_kernel())),
             Kind::Qemu => Some(qemu(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("qemu"))),
         },
         image: None,
         disk_quota: None,
         folder_check_interval: Duration::from_millis(100),
     }
+}
+
+/// The kernel that `CAUSERIE_MACHINE_KERNEL` names, by default the distribution's.
+fn uml_kernel() -> UmlKernel {
+    let named = std::env::var_os("CAUSERIE_MACHINE_KERNEL").map(PathBuf::from);
+    let found = UmlKernel::find_all(named.as_deref()).into_iter().next();
+    found.expect("User Mode Linux (Debian package user-mode-linux)")
 }
 
 /// A virtual machine whose process 1 becomes the tests' agent once the system is mounted, with its files in this folder.
