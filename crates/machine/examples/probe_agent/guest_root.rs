@@ -366,12 +366,29 @@ fn write_to_devices() {
     }
 }
 
-/// Makes the kernel panic.
+/// Makes the kernel panic: by the command for it, or where the kernel has none, by the end of process 1.
 fn crash() {
     let proc = Path::new(OWN).join("proc");
     fs::create_dir(&proc).unwrap();
     mount("none", &proc, "proc", MountFlags::empty(), None).unwrap();
-    fs::write(proc.join("sysrq-trigger"), "c").unwrap();
+    let command = proc.join("sysrq-trigger");
+    if command.exists() {
+        fs::write(command, "c").unwrap();
+    } else {
+        overwrite_stack(&proc.join("1"));
+    }
+}
+
+/// Overwrites the stack of a process, which then fails as soon as it goes on: when this process ends, its child.
+fn overwrite_stack(process: &Path) {
+    let maps = fs::read_to_string(process.join("maps")).unwrap();
+    let stack = maps.lines().find(|line| line.ends_with("[stack]")).unwrap();
+    let (begin, rest) = stack.split_once('-').unwrap();
+    let [begin, end] =
+        [begin, rest.split(' ').next().unwrap()].map(|address| u64::from_str_radix(address, 16).unwrap());
+    let mut memory = OpenOptions::new().write(true).open(process.join("mem")).unwrap();
+    memory.seek(SeekFrom::Start(begin)).unwrap();
+    memory.write_all(&vec![0xa5; usize::try_from(end - begin).unwrap()]).unwrap();
 }
 
 /// Overwrites the kernel's memory until nothing runs any more.
