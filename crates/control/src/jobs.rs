@@ -91,6 +91,7 @@ impl Jobs {
         };
         let this = Self { shared: Arc::new(shared) };
         this.plan().await?;
+        this.log_unknown().await?;
         Ok(this)
     }
 
@@ -151,6 +152,16 @@ impl Jobs {
         self.shared.store.write(plan).await
     }
 
+    /// Logs that jobs of a later version wait. They are left to it.
+    async fn log_unknown(&self) -> Result<(), StoreError> {
+        let counted = self.shared.store.read(|tx| jobs::counts(tx)).await?;
+        for unknown in counted.iter().filter(|jobs| Job::known_kind(&jobs.kind) == Job::UNKNOWN) {
+            let (kind, waiting) = (&unknown.kind, unknown.waiting);
+            tracing::warn!(kind, waiting, "jobs of an unknown kind are left: a later version must run them");
+        }
+        Ok(())
+    }
+
     async fn replan(&self) {
         if let Err(error) = self.plan().await {
             tracing::warn!(%error, "recurring jobs could not be planned");
@@ -195,7 +206,7 @@ impl Jobs {
         let fence = claimed.fence;
         let work = async {
             let Some(job) = claimed.job else {
-                return Err("this version does not know the job, or its row is damaged".to_owned());
+                return Err("its row is damaged".to_owned());
             };
             let Shared { store, environment, workspaces, machines, .. } = &*self.shared;
             let place = run::Place { store, workspaces, machines, now: environment.now() };

@@ -63,7 +63,7 @@ pub struct ClaimedJob {
     pub fence: JobFence,
     /// The name of the kind.
     pub kind: String,
-    /// The job; `None` if this version does not know its kind.
+    /// The job; `None` if its row is damaged.
     pub job: Option<Job>,
     /// The time at which it was due.
     pub due: Timestamp,
@@ -97,6 +97,14 @@ pub struct JobCounts {
     pub running: u64,
     /// Jobs that are not retried any more.
     pub failed: u64,
+}
+
+/// Selects jobs of [`Job::KINDS`]. Those of a later version are left to it.
+macro_rules! known_kind {
+    () => {
+        "kind IN ('remove_conversation', 'remove_account', 'remove_idempotency_keys', 'trim_audit_log',
+            'remove_stale_uploads', 'remove_failed_jobs')"
+    };
 }
 
 /// Writes a job and returns whether it is new. An existing job with the same identifier, or a recurring job
@@ -152,16 +160,19 @@ pub fn bring_forward(tx: &mut dyn Sql, now: Timestamp) -> Result<u64> {
 /// [`StoreError`].
 pub fn is_due(tx: &mut dyn Sql, now: Timestamp, lease: Duration) -> Result<bool> {
     let due = tx.one(
-        "SELECT 1 FROM jobs WHERE failed_at IS NULL AND run_at <= $1
-            AND (lease_until IS NULL OR lease_until <= $1 OR lease_until > $2)
-         ORDER BY run_at, id LIMIT 1",
+        concat!(
+            "SELECT 1 FROM jobs WHERE failed_at IS NULL AND run_at <= $1
+                AND (lease_until IS NULL OR lease_until <= $1 OR lease_until > $2) AND ",
+            known_kind!(),
+            " ORDER BY run_at, id LIMIT 1"
+        ),
         params![now, lease_horizon(now, lease)],
         |_| Ok(()),
     )?;
     Ok(due.is_some())
 }
 
-/// Claims due jobs without a lease, the longest waiting first. A lease is over at its end. It also counts as
+/// Claims due jobs without a lease, the longest waiting first; only those whose kind this version knows. A lease is over at its end. It also counts as
 /// over when it ends later than any lease granted by `now` could, which means that the clock was set back.
 ///
 /// # Errors
@@ -169,9 +180,12 @@ pub fn is_due(tx: &mut dyn Sql, now: Timestamp, lease: Duration) -> Result<bool>
 pub fn claim(tx: &mut dyn Sql, options: &ClaimOptions) -> Result<Vec<ClaimedJob>> {
     let ClaimOptions { node, now, lease, limit } = *options;
     let free: Vec<JobId> = tx.all(
-        "SELECT id FROM jobs WHERE failed_at IS NULL AND run_at <= $1
-            AND (lease_until IS NULL OR lease_until <= $1 OR lease_until > $2)
-         ORDER BY run_at, id LIMIT $3 FOR UPDATE SKIP LOCKED",
+        concat!(
+            "SELECT id FROM jobs WHERE failed_at IS NULL AND run_at <= $1
+                AND (lease_until IS NULL OR lease_until <= $1 OR lease_until > $2) AND ",
+            known_kind!(),
+            " ORDER BY run_at, id LIMIT $3 FOR UPDATE SKIP LOCKED"
+        ),
         params![now, lease_horizon(now, lease), limit],
         |row| row.id(0),
     )?;
@@ -368,8 +382,8 @@ fn payload_of(job: Job) -> Result<String> {
     }
 }
 
-/// Decodes a job; `None` if this version does not know its kind or its row is damaged. Such a job must not
-/// block the claiming of others: it fails on its own.
+/// Decodes a job; `None` if its row is damaged or this version does not know its kind. A damaged one must not block
+/// the claiming of others: it fails on its own.
 fn read_job(kind: &str, payload: &str) -> Option<Job> {
     match kind {
         Job::REMOVE_CONVERSATION => {
@@ -401,6 +415,12 @@ mod tests {
         {
             assert_eq!(read_job(kind, payload), None);
         }
+    }
+
+    #[test]
+    fn jobs_of_every_known_kind_are_claimed() {
+        let named: Vec<&str> = known_kind!().split('\'').skip(1).step_by(2).collect();
+        assert_eq!(named, Job::KINDS);
     }
 
     #[test]

@@ -121,10 +121,10 @@ async fn what_is_written_runs_and_what_recurs_waits_for_its_next_run() {
 #[tokio::test]
 async fn a_run_that_fails_is_tried_again_later_and_one_that_kills_the_process_is_given_up() {
     let stage = Stage::new().await;
-    let (unknown, poison) = (stage.enqueue(7).await, stage.enqueue(8).await);
+    let (damaged, poison) = (stage.enqueue(7).await, stage.enqueue(8).await);
     stage
         .change(
-            "UPDATE jobs SET kind = 'dance' WHERE id = (SELECT min(id) FROM jobs WHERE unique_key IS NULL)",
+            "UPDATE jobs SET payload = '?' WHERE id = (SELECT min(id) FROM jobs WHERE unique_key IS NULL)",
         )
         .await;
     stage
@@ -132,14 +132,14 @@ async fn a_run_that_fails_is_tried_again_later_and_one_that_kills_the_process_is
             "UPDATE jobs SET attempts = 16 WHERE id = (SELECT max(id) FROM jobs WHERE unique_key IS NULL)",
         )
         .await;
-    assert!(unknown < poison);
+    assert!(damaged < poison);
     let (running, shutdown) = stage.run();
-    stage.until("SELECT count(*) FROM jobs WHERE kind = 'dance' AND last_error IS NOT NULL", 1).await;
+    stage.until("SELECT count(*) FROM jobs WHERE payload = '?' AND last_error IS NOT NULL", 1).await;
     stage.until("SELECT count(*) FROM jobs WHERE failed_at IS NOT NULL", 1).await;
     shutdown.cancel();
     running.await.expect("it ends without a panic");
     let waiting =
-        "SELECT count(*) FROM jobs WHERE kind = 'dance' AND attempts = 1 AND run_at > 1800000000000000";
+        "SELECT count(*) FROM jobs WHERE payload = '?' AND attempts = 1 AND run_at > 1800000000000000";
     assert_eq!(stage.count(waiting).await, 1);
     let failed = stage.store.read(|tx| jobs::list_failed(tx, 10)).await.expect("a read");
     assert_eq!((failed.len(), failed[0].id), (1, poison));

@@ -21,7 +21,8 @@ on_every_engine!(
     an_interrupted_job_is_given_back,
     a_process_takes_over_its_earlier_leases,
     a_clock_that_jumps_stops_no_job,
-    a_job_of_a_later_version_stops_no_other,
+    a_damaged_job_stops_no_other,
+    a_job_of_a_later_version_is_left_to_it,
     a_deleted_conversation_is_removed_once_its_answer_has_ended,
 );
 
@@ -219,20 +220,31 @@ async fn a_clock_that_jumps_stops_no_job(engine: Engine) {
     assert_eq!(fixture.claim_jobs(node(), START).await.len(), 1);
 }
 
-async fn a_job_of_a_later_version_stops_no_other(engine: Engine) {
+async fn a_damaged_job_stops_no_other(engine: Engine) {
     let fixture = Fixture::new(engine);
-    fixture.enqueue(fixture.removal()).await;
     fixture.enqueue(fixture.removal()).await;
     let known = fixture.removal();
     fixture.enqueue(known).await;
-    let change = |tx: &mut dyn Sql| {
-        run(tx, "UPDATE jobs SET kind = 'dance' WHERE id = (SELECT min(id) FROM jobs)")?;
-        run(tx, "UPDATE jobs SET payload = '?' WHERE id = (SELECT min(id) FROM jobs WHERE kind <> 'dance')")
-    };
-    fixture.store.write(change).await.expect("a write");
+    let damage =
+        |tx: &mut dyn Sql| run(tx, "UPDATE jobs SET payload = '?' WHERE id = (SELECT min(id) FROM jobs)");
+    fixture.store.write(damage).await.expect("a write");
     let claimed = fixture.claim_jobs(node(), START).await;
     let jobs: Vec<_> = claimed.iter().map(|claimed| claimed.job).collect();
-    assert_eq!(jobs, [None, None, Some(known.job)], "{claimed:?}");
+    assert_eq!(jobs, [None, Some(known.job)], "{claimed:?}");
+}
+
+async fn a_job_of_a_later_version_is_left_to_it(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    fixture.enqueue(fixture.removal()).await;
+    let later_kind = |tx: &mut dyn Sql| run(tx, "UPDATE jobs SET kind = 'dance'");
+    fixture.store.write(later_kind).await.expect("a write");
+    assert_eq!(fixture.claim_jobs(node(), START).await, [], "nobody here can run it");
+    let known = fixture.removal();
+    fixture.enqueue(known).await;
+    let claimed = fixture.claim_jobs(node(), START).await;
+    assert_eq!(claimed.iter().map(|claimed| claimed.job).collect::<Vec<_>>(), [Some(known.job)]);
+    let untouched = "SELECT count(*) FROM jobs WHERE kind = 'dance' AND attempts = 0 AND epoch = 0 AND node_id IS NULL";
+    assert_eq!(fixture.count(untouched).await, 1);
 }
 
 async fn a_deleted_conversation_is_removed_once_its_answer_has_ended(engine: Engine) {
