@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use control::{Check, CheckStatus};
 use machine::{
-    BootSources, DiskQuota, Driver, DriverError, Enforcement, LimitStatus, OwnKernel, Sandbox, SandboxConfig,
+    BootSources, DiskQuota, Driver, DriverError, Enforcement, LimitStatus, OwnKernel, SUSPENDED_MAX, Sandbox,
+    SandboxConfig,
     UmlKernel, find_qemu, try_kvm,
 };
 use machine_image::{ImageError, Images};
@@ -133,6 +134,7 @@ async fn open(config: SandboxConfig) -> Result<Driver, String> {
 
 fn config(data: &Path, settings: &Settings) -> Result<SandboxConfig, String> {
     let mut config = SandboxConfig::new(data.join("machines"), guest::unpack(data)?);
+    config.suspended_max = Some(SUSPENDED_MAX);
     config.plugins = Some(control::plugins_folder(data));
     config.limits = settings.machine.clone();
     let Quota { bytes_max, files_max, .. } = settings.quota;

@@ -67,7 +67,7 @@ enum Ended {
 }
 
 impl Jobs {
-    /// Takes over the jobs that an earlier process of this node held, and plans the recurring ones.
+    /// Plans the recurring jobs.
     ///
     /// # Errors
     /// When the store fails.
@@ -78,7 +78,6 @@ impl Jobs {
         machines: &Machines,
         node: NodeId,
     ) -> Result<Self, StoreError> {
-        store.write(move |tx| jobs::take_over(tx, node)).await?;
         let (wake, metrics) = (Notify::new(), JobMetrics::default());
         let shared = Shared {
             store: store.clone(),

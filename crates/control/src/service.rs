@@ -12,7 +12,7 @@ use domain::machine::{MachineStatus, Rules};
 use egress::WebConfig;
 use machine::{Driver, Machines};
 use models::{Catalog, EmbeddingModel, VendorHealth, VendorsConfig};
-use store::{DatabaseUrl, ExclusiveLock, Store, StoreError};
+use store::{DatabaseUrl, ExclusiveLock, Store, StoreError, serving};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use workspace::{Quota, Workspaces};
@@ -22,6 +22,7 @@ use crate::data_folder::machine_folders;
 use crate::disk_guard;
 use crate::health::HealthChecks;
 use crate::jobs::{JobCounts, JobMetrics, Jobs};
+use crate::machine_lease;
 use crate::orphans;
 use crate::provisioning;
 use crate::vm::StoreMachineRecords;
@@ -123,7 +124,7 @@ pub struct Service {
     pub files: Files,
     store: Store,
     health: HealthChecks,
-    lock: ExclusiveLock,
+    lock: Arc<ExclusiveLock>,
     machines: Machines,
     dispatch: Dispatch,
     embeddings: Option<Arc<Embeddings>>,
@@ -192,7 +193,6 @@ impl Service {
             provisioning::open(&config.data, database, accepts_empty, CONNECT_TIMEOUT, config.quota).await?;
         let lock = store.lock_exclusively(LOCK_PATIENCE).await?;
         provisioning::ensure_all(&store, &workspaces).await?;
-        let node = node_id(&config.data, &environment)?;
         let plugins = Plugins::open(config.plugins, &config.data).await?;
         let web = Web::new(config.web)?;
         let (jurisdictions, live) = (Arc::new(config.jurisdictions), Arc::new(Live::default()));
@@ -202,7 +202,7 @@ impl Service {
         let records = StoreMachineRecords { store: store.clone(), workspaces: workspaces.clone() };
         let machines = machines(config.driver, records, config.rules, embeddings.as_ref());
         machines.begin().await?;
-        let jobs = Jobs::begin(&store, &environment, &workspaces, &machines, node).await?;
+        let jobs = Jobs::begin(&store, &environment, &workspaces, &machines, process).await?;
         let dispatch = Dispatch::begin(engine::Parts {
             store: store.clone(),
             environment: environment.clone(),
@@ -214,10 +214,15 @@ impl Service {
             templates: templates.clone(),
             web: web.clone(),
             workspaces: workspaces.clone(),
-            node,
+            node: process,
             limits: config.limits,
-        })
-        .await?;
+        if is_succession && lock.confirmed_at().is_some() {
+            machine_lease::succeed_another(&machine_folders(&config.data)).await;
+        }
+        if let Some(page) = machines.driver().lease_page()? {
+            machine_lease::begin(page, &lock)?;
+        }
+        });
         let passwords = Passwords::new(store.clone(), environment.clone());
         let sessions = Sessions::new(&store, &environment, &passwords, &workspaces);
         let single_sign_on = SingleSignOn::new(config.single_sign_on, &sessions)?;
@@ -375,22 +380,33 @@ impl Service {
     }
 }
 
-/// Returns the data folder's identity as a holder of leases. It is stored, so that a restart continues its own work.
-fn node_id(data: &Path, environment: &Environment) -> io::Result<NodeId> {
+/// Makes this process the one that serves the database, and ends what earlier ones held. Returns true if the last of them had
+/// another data folder. The caller holds the exclusive lock.
+async fn begin_serving(store: &Store, process: NodeId, folder: NodeId) -> Result<bool, StoreError> {
+    let begun = store.write(move |tx| serving::begin(tx, process, folder)).await?;
+    let serving::Succession { folder_before, answers, jobs } = begun;
+    if answers + jobs > 0 {
+        tracing::info!(answers, jobs, "work of an ended service taken over");
+    }
+    Ok(folder_before.is_some_and(|before| before != folder))
+}
+
+/// Returns the data folder's identity. It is stored, so that a service knows whether the one before it had the same machines.
+fn folder_id(data: &Path, environment: &Environment) -> io::Result<NodeId> {
     let file = data.join("node");
     if let Ok(text) = std::fs::read_to_string(&file)
-        && let Ok(node) = text.trim().parse()
+        && let Ok(folder) = text.trim().parse()
     {
-        return Ok(node);
+        return Ok(folder);
     }
-    let node = NodeId::from_random(environment.bits());
+    let folder = NodeId::from_random(environment.bits());
     // A torn file would be another identity after the next start.
     let new = data.join("node.new");
     let mut written = std::fs::File::create(&new)?;
-    written.write_all(format!("{node}\n").as_bytes())?;
+    written.write_all(format!("{folder}\n").as_bytes())?;
     written.sync_all()?;
     std::fs::rename(new, file)?;
-    Ok(node)
+    Ok(folder)
 }
 
 /// Logs the vendors whose model discovery has not succeeded by the end of the start.

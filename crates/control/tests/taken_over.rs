@@ -35,7 +35,7 @@ use models::{VendorConfig, VendorsConfig};
 use protocol::index::{CHANGED_PATH, INDEX_PATH};
 use protocol::session::read_host_line;
 use store::turns::{self, ClaimOptions, Completion, Fence};
-use store::{RowExt, Sql, SqlExt, Store, conversations, credits};
+use store::{RowExt, Sql, SqlExt, Store, conversations, credits, serving};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use workspace::Quota;
@@ -368,7 +368,7 @@ async fn an_answer_fails_only_after_many_kills_in_a_row_and_a_minute() {
     for _ in 0..20 {
         let claimed = store.write(move |tx| turns::claim(tx, &options)).await.expect("a claim");
         assert_eq!(claimed.iter().map(|one| one.fence.answer).collect::<Vec<_>>(), [answer]);
-        store.write(move |tx| turns::take_over(tx, node)).await.expect("a restart");
+        store.write(move |tx| serving::begin(tx, node, node)).await.expect("a restart");
     }
     let next = async |entropy| {
         let config = ServiceConfig {
@@ -425,8 +425,8 @@ async fn readers_are_told_of_an_end_that_its_turn_does_not_know_of() {
     let Stage { data, clock, service, principal, live, .. } = stage(2, WebConfig::default()).await;
     half(&live).await;
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
-    let node = std::fs::read_to_string(data.path().join("node")).expect("the node's name");
-    let node: NodeId = node.trim().parse().expect("the node's name");
+    let holder = |tx: &mut dyn Sql| tx.one("SELECT node_id FROM dispatch", &[], |row| row.id(0));
+    let node: NodeId = store.read(holder).await.expect("a read").expect("it is leased");
     let fence = Fence { answer: live.meta().answer, epoch: 1, node };
     let last = Completion {
         answer: Answer::rebuild(fence.answer, &[], &[], Some(Ending::Done)),

@@ -32,16 +32,12 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    /// Takes over the leases of an earlier process of this node and starts to claim answers.
-    ///
-    /// # Errors
-    /// When the store fails.
-    pub async fn begin(parts: Parts) -> Result<Self, StoreError> {
-        let node = parts.node;
-        parts.store.write(move |tx| turns::take_over(tx, node)).await?;
+    /// Starts to claim answers.
+    #[must_use]
+    pub fn begin(parts: Parts) -> Self {
         let shared = Arc::new(Shared::new(parts));
         shared.tasks.spawn(tend(shared.clone()));
-        Ok(Self { shared })
+        Self { shared }
     }
 
     /// Returns the metrics of answers.

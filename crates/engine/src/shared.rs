@@ -80,7 +80,7 @@ pub struct Parts {
     pub templates: Arc<PromptTemplates>,
     /// Files.
     pub workspaces: Workspaces,
-    /// The identity of this process, which survives restarts.
+    /// The identity of this process as a holder of leases.
     pub node: NodeId,
     /// The bounds of concurrent work.
     pub limits: DispatchLimits,

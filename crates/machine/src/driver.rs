@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 use crate::contract::{ByteStream, DriverError, Home};
 use crate::documents::{self, FolderIndexing};
 use crate::limits::LimitStatus;
-use crate::sandbox::{Kernel, Sandbox, SandboxMachine};
+use crate::sandbox::{Kernel, LeasePage, Sandbox, SandboxMachine};
 use crate::simulated::{Simulated, SimulatedMachine};
 
 /// Creates and finds machines.
@@ -49,6 +49,17 @@ impl Driver {
         match self {
             Self::Sandbox(driver) => driver.kernel_description(),
             Self::Simulated(_) => None,
+        }
+    }
+
+    /// Opens the page that lets machines work; `None` if they work without one.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub fn lease_page(&self) -> io::Result<Option<LeasePage>> {
+        match self {
+            Self::Sandbox(driver) => driver.lease_page(),
+            Self::Simulated(_) => Ok(None),
         }
     }
 

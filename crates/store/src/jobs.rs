@@ -13,6 +13,7 @@ use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::codec;
+use crate::serving::{self, nobody_else_serves};
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
 
 /// The longest error that is kept with a job, in bytes.
@@ -173,12 +174,14 @@ pub fn is_due(tx: &mut dyn Sql, now: Timestamp, lease: Duration) -> Result<bool>
 }
 
 /// Claims due jobs without a lease, the longest waiting first; only those whose kind this version knows. A lease is over at its end. It also counts as
-/// over when it ends later than any lease granted by `now` could, which means that the clock was set back.
+/// over when it ends later than any lease granted by `now` could, which means that the clock was set back. Claims none if
+/// another process serves.
 ///
 /// # Errors
 /// [`StoreError`].
 pub fn claim(tx: &mut dyn Sql, options: &ClaimOptions) -> Result<Vec<ClaimedJob>> {
     let ClaimOptions { node, now, lease, limit } = *options;
+    serving::lock(tx)?;
     let free: Vec<JobId> = tx.all(
         concat!(
             "SELECT id FROM jobs WHERE failed_at IS NULL AND run_at <= $1
@@ -192,8 +195,12 @@ pub fn claim(tx: &mut dyn Sql, options: &ClaimOptions) -> Result<Vec<ClaimedJob>
     let mut claimed = Vec::with_capacity(free.len());
     for id in free {
         let taken = tx.one(
-            "UPDATE jobs SET node_id = $2, lease_until = $3, epoch = epoch + 1, attempts = attempts + 1
-             WHERE id = $1 RETURNING epoch, kind, payload, run_at, attempts",
+            concat!(
+                "UPDATE jobs SET node_id = $2, lease_until = $3, epoch = epoch + 1, attempts = attempts + 1
+             WHERE id = $1 AND ",
+                nobody_else_serves!(),
+                " RETURNING epoch, kind, payload, run_at, attempts"
+            ),
             params![id, node, now.plus(lease)],
             |row| {
                 let fence = JobFence { id, epoch: row.count(0)?, node };
@@ -282,13 +289,9 @@ pub fn release(tx: &mut dyn Sql, fence: JobFence) -> Result<bool> {
     Ok(released > 0)
 }
 
-/// Ends every lease of `node` and returns their number, so that a restarted process need not wait for the
-/// leases of its predecessor.
-///
-/// # Errors
-/// [`StoreError`].
-pub fn take_over(tx: &mut dyn Sql, node: NodeId) -> Result<u64> {
-    tx.execute("UPDATE jobs SET node_id = NULL, lease_until = NULL WHERE node_id = $1", params![node])
+/// Ends every lease and returns their number. No claim may be under way.
+pub(crate) fn end_all_leases(tx: &mut dyn Sql) -> Result<u64> {
+    tx.execute("UPDATE jobs SET node_id = NULL, lease_until = NULL WHERE node_id IS NOT NULL", params![])
 }
 
 /// Returns how many jobs there are of each kind.

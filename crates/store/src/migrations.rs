@@ -10,7 +10,7 @@ use crate::sql::Result;
 use crate::sqlite::engine;
 
 /// All migrations. The version of a database is the number of its newest.
-pub(crate) const MIGRATIONS: [&str; 19] = [
+pub(crate) const MIGRATIONS: [&str; 20] = [
     include_str!("migrations/0001_first.sql"),
     include_str!("migrations/0002_limits.sql"),
     include_str!("migrations/0003_terms.sql"),
@@ -30,6 +30,7 @@ pub(crate) const MIGRATIONS: [&str; 19] = [
     include_str!("migrations/0017_attempts_since.sql"),
     include_str!("migrations/0018_session_uses.sql"),
     include_str!("migrations/0019_chosen_emails.sql"),
+    include_str!("migrations/0020_serving.sql"),
 ];
 
 pub(crate) const JOURNAL: &str =

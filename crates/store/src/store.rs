@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use domain::id::NodeId;
 use telemetry::Histogram;
 
 use tokio::sync::{oneshot, watch};
 
 use crate::abort::Abort;
+use crate::confirmation::Confirmation;
 use crate::copy::{self, Exporter};
 use crate::error::StoreError;
 use crate::job::{Job, JobCall};
@@ -66,12 +68,21 @@ struct Inner {
 #[derive(Debug)]
 pub struct ExclusiveLock {
     lost: Option<watch::Receiver<bool>>,
+    /// `None` if nobody else can acquire the lock while this process lives.
+    confirmation: Option<Arc<Confirmation>>,
     _hold: Option<oneshot::Sender<()>>,
 }
 
 impl ExclusiveLock {
     fn of_file() -> Self {
-        Self { lost: None, _hold: None }
+        Self { lost: None, confirmation: None, _hold: None }
+    }
+
+    /// Returns the last moment at which this process certainly held the lock, as the time since the host was booted. `None`
+    /// if nobody else can acquire it while this process lives.
+    #[must_use]
+    pub fn confirmed_at(&self) -> Option<Duration> {
+        Some(self.confirmation.as_ref()?.last())
     }
 
     /// Waits until another process has acquired the lock, which can happen only while this process cannot
@@ -323,20 +334,30 @@ impl Store {
         tokio::time::timeout(max_wait, written).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Acquires the lock that makes this the only process serving the database. Waits up to `max_wait` for
+    /// Acquires the lock that makes `process` the only one serving the database. Waits up to `max_wait` for
     /// another holder. SQLite grants it at once, because the data folder has a lock of its own.
     ///
     /// # Errors
     /// [`StoreError::Taken`] if another process holds it, [`StoreError::Unreachable`].
-    pub async fn lock_exclusively(&self, max_wait: Duration) -> Result<ExclusiveLock> {
+    pub async fn lock_exclusively(&self, max_wait: Duration, process: NodeId) -> Result<ExclusiveLock> {
         match &self.inner.place {
-            Backend::File(_) => Ok(ExclusiveLock::of_file()),
+            Backend::File(_) => {
+                let _ = (max_wait, process);
+                Ok(ExclusiveLock::of_file())
+            }
             #[cfg(feature = "postgres")]
             Backend::Server(reach) => {
                 let address = reach.address.clone();
-                let taking = tokio::task::spawn_blocking(move || postgres::acquire_lock(address, max_wait));
-                let (lost, hold) = taking.await.unwrap_or(Err(StoreError::Panicked))?;
-                Ok(ExclusiveLock { lost: Some(lost), _hold: Some(hold) })
+                let confirmation = Arc::new(Confirmation::default());
+                let confirmed = Arc::clone(&confirmation);
+                let taking = move || postgres::acquire_lock(address, max_wait, process, confirmed);
+                let taken = tokio::task::spawn_blocking(taking).await;
+                let (lost, hold) = taken.unwrap_or(Err(StoreError::Panicked))?;
+                Ok(ExclusiveLock {
+                    lost: Some(lost),
+                    confirmation: Some(confirmation),
+                    _hold: Some(hold),
+                })
             }
         }
     }

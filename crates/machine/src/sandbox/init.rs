@@ -1,15 +1,18 @@
-//! The init process of a machine: reaps children, bounds the log, and exits with the agent.
+//! The init process of a machine: reaps children, bounds the log, suspends the machine while no service lets it work, and
+//! exits with the agent.
 
 use std::fs::File;
 use std::io::{self, PipeReader, Write};
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, wait};
 
+use super::lease::{Action, LeaseWatch};
 use super::sys;
 
 /// The size at which the log is truncated.
@@ -37,15 +40,21 @@ impl FolderLock {
     }
 }
 
-/// Lives until the agent ends, or until the machine's folder is removed; gives the exit code. What else still runs inside
+/// What ends the machine, or suspends it.
+pub(crate) struct Watched {
+    pub(crate) lock: Option<FolderLock>,
+    pub(crate) lease: Option<LeaseWatch>,
+}
+
+/// Lives until the agent ends, until the machine's folder is removed or its service is gone for too long; gives the exit code. What else still runs inside
 /// ends with the first process.
 pub(crate) fn watch(
     processes: Processes,
     output: PipeReader,
     mut log: File,
-    lock: Option<FolderLock>,
+    watched: Watched,
 ) -> i32 {
-    match follow(processes, output, &mut log, lock.as_ref()) {
+    match follow(processes, output, &mut log, watched) {
         Ok(code) => code,
         Err(error) => {
             note(&mut log, &format!("the machine's first process failed: {error}"));
@@ -58,7 +67,7 @@ fn follow(
     processes: Processes,
     output: PipeReader,
     log: &mut File,
-    lock: Option<&FolderLock>,
+    Watched { lock, mut lease }: Watched,
 ) -> io::Result<i32> {
     let signals = sys::signals()?;
     let mut checked = Instant::now();
@@ -68,10 +77,19 @@ fn follow(
         return Ok(code);
     }
     loop {
+        let mut lease_left = None;
+        if let Some(lease) = &mut lease {
+            let (action, left) = lease.look();
+            lease_left = Some(left);
+            if action.is_some_and(|action| act(action, processes, log).is_break()) {
+                return Ok(1);
+            }
+        }
         let (signalled, wrote) = {
             let mut fds = vec![PollFd::new(&signals, PollFlags::IN)];
             fds.extend(output.as_ref().map(|output| PollFd::new(output, PollFlags::IN)));
-            let left = lock.map(|lock| lock.check_interval.saturating_sub(checked.elapsed()));
+            let left = lock.as_ref().map(|lock| lock.check_interval.saturating_sub(checked.elapsed()));
+            let left = left.into_iter().chain(lease_left).min();
             match poll(&mut fds, left.and_then(|left| Timespec::try_from(left).ok()).as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -81,7 +99,7 @@ fn follow(
         if wrote && copy(output.as_ref(), log) == 0 {
             output = None;
         }
-        if let Some(lock) = lock.filter(|lock| checked.elapsed() >= lock.check_interval) {
+        if let Some(lock) = lock.as_ref().filter(|lock| checked.elapsed() >= lock.check_interval) {
             checked = Instant::now();
             if lock.is_removed() {
                 note(log, "the machine's folder was removed");
@@ -90,12 +108,42 @@ fn follow(
         }
         if signalled {
             if sys::received_term(&signals) {
+                if lease.as_ref().is_some_and(LeaseWatch::is_suspended) {
+                    note(log, "the machine was stopped while it was suspended");
+                    return Ok(0);
+                }
                 // It may have exited already.
                 let _ = kill_process(processes.bridge.unwrap_or(processes.agent), Signal::TERM);
             }
             if let Some(code) = reap(processes, log) {
                 return Ok(code);
             }
+        }
+    }
+}
+
+/// Suspends, resumes or ends the machine. A machine that cannot be suspended ends.
+fn act(action: Action, processes: Processes, log: &mut File) -> ControlFlow<()> {
+    let (signal, line) = match action {
+        Action::Suspend => (Signal::STOP, "suspended: no service lets the machine work"),
+        Action::Resume => (Signal::CONT, "resumed: a service lets the machine work again"),
+        Action::End => {
+            note(log, "ended: no service came back");
+            return ControlFlow::Break(());
+        }
+    };
+    note(log, line);
+    let sent = match processes.bridge {
+        // The processes of a kernel of the machine's own do nothing without it.
+        Some(_) => kill_process(processes.agent, signal),
+        // To all processes of the machine but this one.
+        None => kill_process_group(Pid::INIT, signal),
+    };
+    match sent {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            note(log, &format!("ended: signalling failed: {error}"));
+            ControlFlow::Break(())
         }
     }
 }

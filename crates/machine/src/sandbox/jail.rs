@@ -15,9 +15,10 @@ use rustix::thread::{Gid, Uid, UnshareFlags};
 
 use super::bridge;
 use super::carrier::Link;
-use super::init::{self, FolderLock, Processes};
+use super::init::{self, FolderLock, Processes, Watched};
 use super::kernel::{self, Inheritance, InheritedTemplate, OwnKernel};
-use super::launch::word;
+use super::launch::{Held, word};
+use super::lease::LeaseWatch;
 use super::monitor::Monitor;
 use super::privileges;
 use super::root::{self, Sources, tree};
@@ -35,10 +36,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) spec: &'a Spec,
     pub(crate) prepared: Option<Sources>,
     pub(crate) log: fs::File,
-    /// The lock on the machine's folder, held for the lifetime of the init process.
-    pub(crate) lock: Option<fs::File>,
-    /// The lock on the image, held as long.
-    pub(crate) image_lock: Option<fs::File>,
+    /// What the init process holds for its lifetime.
+    pub(crate) held: Held,
     /// The memory and the state of the spec's template.
     pub(crate) template: Option<[fs::File; 2]>,
     pub(crate) up: PipeWriter,
@@ -122,14 +121,18 @@ fn begin(mut plan: Plan<'_>, listener: &UnixListener, sources: &Sources) -> ! {
     };
     let committed = plan.up.write_all(&[word::READY]).is_ok() && plan.commit.read_exact(&mut [0]).is_ok();
     // From here on only these are used, and the process exits without running destructors.
-    let locks = [&plan.lock, &plan.image_lock].into_iter().flatten().map(AsRawFd::as_raw_fd);
-    let retained: Vec<_> = [output.as_raw_fd(), plan.log.as_raw_fd()].into_iter().chain(locks).collect();
+    let Held { lock, image_lock, lease_page } = plan.held;
+    let held = [&lock, &image_lock, &lease_page].into_iter().flatten().map(AsRawFd::as_raw_fd);
+    let retained: Vec<_> = [output.as_raw_fd(), plan.log.as_raw_fd()].into_iter().chain(held).collect();
     if !committed || sys::close_all_but(&retained).is_err() {
         sys::exit_now(1);
     }
     let check_interval = Duration::from_millis(plan.spec.folder_check_ms);
-    let lock = plan.lock.take().map(|file| FolderLock { file, check_interval });
-    sys::exit_now(init::watch(processes, output, plan.log, lock))
+    let lock = lock.map(|file| FolderLock { file, check_interval });
+    let lease = lease_page.zip(plan.spec.lease.as_ref()).map(|(page, terms)| {
+        LeaseWatch::new(page, Duration::from_millis(terms.suspended_max_ms))
+    });
+    sys::exit_now(init::watch(processes, output, plan.log, Watched { lock, lease }))
 }
 
 /// Sets up the machine and starts the agent in it, or the kernel that runs the agent. Returns the processes and their
@@ -175,7 +178,7 @@ fn prepare(
         Fork::Parent(pid) => pid,
     };
     drop((executed_inside, output_inside));
-    privileges::renounce(plan.spec.grouped())?;
+    privileges::renounce_but_kill(plan.spec.grouped())?;
     let mut text = String::new();
     executed.read_to_string(&mut text).doing("waiting for the agent")?;
     if !text.is_empty() {

@@ -94,12 +94,12 @@ fn launch() -> Result<(), Refusal> {
             write_report(&Report::Cleared).doing("reporting")?;
         }
         Task::Check => {
-            let launched = start(&spec, [None, None])?;
+            let launched = start(&spec, Held::default())?;
             launched.discard();
             write_report(&Report::Checked).doing("reporting")?;
         }
         Task::Save => {
-            let launched = start(&spec, [None, None])?;
+            let launched = start(&spec, Held::default())?;
             launched.discard();
             write_report(&Report::Saved).doing("reporting")?;
         }
@@ -115,7 +115,9 @@ fn run(spec: &Spec) -> Result<(), Refusal> {
     }
     let held = lock.try_clone().doing("keeping the machine's lock")?;
     let image = spec.image.as_ref().map(Image::hold).transpose().doing("opening the image")?;
-    let mut launched = start(spec, [Some(held), image])?;
+    let page = spec.lease.as_ref().map(|lease| fs::File::open(&lease.page)).transpose();
+    let page = page.doing("opening the service's lease page")?;
+    let mut launched = start(spec, Held { lock: Some(held), image_lock: image, lease_page: page })?;
     let identity = Identity {
         pid: launched.pid,
         start_time: identity::start_time(launched.pid).doing("reading the machine's start time")?,
@@ -165,8 +167,19 @@ impl Launched {
     }
 }
 
-/// Starts a machine that holds the locks on its folder and on its image.
-fn start(spec: &Spec, [lock, image_lock]: [Option<fs::File>; 2]) -> Result<Launched, Failure> {
+/// What the first process of a machine holds for its lifetime.
+#[derive(Default)]
+pub(crate) struct Held {
+    /// The lock on the machine's folder.
+    pub(crate) lock: Option<fs::File>,
+    /// The lock on the image.
+    pub(crate) image_lock: Option<fs::File>,
+    /// The page that lets the machine work.
+    pub(crate) lease_page: Option<fs::File>,
+}
+
+/// Starts a machine.
+fn start(spec: &Spec, held: Held) -> Result<Launched, Failure> {
     // Makes the host's out-of-memory killer choose a machine first. Some kernels do not permit this.
     let _ = fs::write("/proc/self/oom_score_adj", "300");
     let prepared = if spec.privileged { Some(privileged_sources(spec)?) } else { None };
@@ -183,8 +196,7 @@ fn start(spec: &Spec, [lock, image_lock]: [Option<fs::File>; 2]) -> Result<Launc
                 spec,
                 prepared,
                 log,
-                lock,
-                image_lock,
+                held,
                 template,
                 up: up_inside,
                 down: down_inside,

@@ -18,6 +18,7 @@ mod jail;
 mod kernel;
 mod kvm;
 mod launch;
+mod lease;
 mod monitor;
 mod privileges;
 mod project;
@@ -55,6 +56,7 @@ pub use self::image::Image;
 pub use self::kernel::OwnKernel;
 pub use self::kvm::try_kvm;
 pub use self::launch::launch_main;
+pub use self::lease::{LeasePage, SUSPENDED_MAX};
 pub use self::project::{DiskQuota, bound_disk, missing_disk_quota};
 pub use self::qemu::{Accelerator, Qemu, find_qemu};
 pub use self::running::SandboxMachine;
@@ -62,7 +64,7 @@ pub use self::spec::Limits;
 pub use self::uml_kernel::UmlKernel;
 
 use self::cgroup::Cgroups;
-use self::spec::{REPORT_MAX_BYTES, Report, Spec, Task, UserIds};
+use self::spec::{LeaseTerms, REPORT_MAX_BYTES, Report, Spec, Task, UserIds};
 use self::template::Template;
 use crate::contract::{DriverError, Home};
 use crate::documents;
@@ -112,6 +114,9 @@ pub struct SandboxConfig {
     pub disk_quota: Option<DiskQuota>,
     /// The interval in which a machine looks whether its folder is still there; it ends when the folder is gone.
     pub folder_check_interval: Duration,
+    /// The time for which a machine stays suspended after its service has gone; then it ends. `None` lets machines work
+    /// without a service that moves their [`LeasePage`].
+    pub suspended_max: Option<Duration>,
 }
 
 impl SandboxConfig {
@@ -128,6 +133,7 @@ impl SandboxConfig {
             limits: Limits::default(),
             disk_quota: None,
             folder_check_interval: FOLDER_CHECK_INTERVAL,
+            suspended_max: None,
         }
     }
 }
@@ -234,6 +240,14 @@ impl Sandbox {
         cgroups.remove_abandoned();
         let kernel_description = config.kernel.as_ref().map(ToString::to_string);
         Ok(Self { config, kernel_description, _image: image, users, cgroups, template: Mutex::default() })
+    }
+
+    /// Opens the page that lets machines work; `None` if they work without one.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub fn lease_page(&self) -> io::Result<Option<LeasePage>> {
+        self.config.suspended_max.map(|_| LeasePage::open(&lease::page_in(&self.config.machines))).transpose()
     }
 
     /// Returns the kind of kernel that machines run on.
@@ -449,6 +463,10 @@ impl Sandbox {
             limits: self.config.limits.clone(),
             cgroups: Vec::new(),
             folder_check_ms: u64::try_from(self.config.folder_check_interval.as_millis()).unwrap_or(u64::MAX),
+            lease: self.config.suspended_max.map(|most| LeaseTerms {
+                page: lease::page_in(&self.config.machines),
+                suspended_max_ms: u64::try_from(most.as_millis()).unwrap_or(u64::MAX),
+            }),
         }
     }
 

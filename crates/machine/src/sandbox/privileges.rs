@@ -79,9 +79,19 @@ pub(crate) fn reduce() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Drops the remaining privileges, because the init process needs none once the agent runs.
+/// Drops the remaining privileges, because the bridge needs none.
 pub(crate) fn renounce(grouped: bool) -> Result<(), Failure> {
-    capabilities(CapabilitySet::empty())?;
+    renounce_to(CapabilitySet::empty(), grouped)
+}
+
+/// Drops the remaining privileges except the one to signal the tools, which are another user's: once the agent runs, the init
+/// process needs no other one.
+pub(crate) fn renounce_but_kill(grouped: bool) -> Result<(), Failure> {
+    renounce_to(CapabilitySet::KILL, grouped)
+}
+
+fn renounce_to(retained: CapabilitySet, grouped: bool) -> Result<(), Failure> {
+    capabilities(retained)?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).doing("closing the process to others")?;
     filter(grouped)
 }

@@ -131,6 +131,17 @@ pub(crate) struct Spec {
     pub(crate) cgroups: Vec<PathBuf>,
     /// The interval in which the machine looks whether its folder is still there.
     pub(crate) folder_check_ms: u64,
+    /// What lets the machine work; `None` lets it always.
+    #[serde(default)]
+    pub(crate) lease: Option<LeaseTerms>,
+}
+
+/// The page that a machine watches (see [`LeasePage`](super::LeasePage)).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct LeaseTerms {
+    pub(crate) page: PathBuf,
+    /// The time for which the machine stays suspended before it ends.
+    pub(crate) suspended_max_ms: u64,
 }
 
 impl Spec {

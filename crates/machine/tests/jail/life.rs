@@ -8,8 +8,8 @@ use domain::id::AccountId;
 use domain::machine::{Desired, Rules};
 use futures_util::future::BoxFuture;
 use machine::{
-    Driver, DriverError, GuestConnection, Home, Kernel, MachineFolders, MachineRecord, MachineRecords,
-    Machines, RecordsError, RunningMachine, Sandbox,
+    Driver, DriverError, GuestConnection, Home, Kernel, LeasePage, MachineFolders, MachineRecord,
+    MachineRecords, Machines, RecordsError, RunningMachine, Sandbox, SandboxConfig,
 };
 use tokio::time::timeout;
 
@@ -26,6 +26,9 @@ on_each_driver!(
     an_abandoned_start_leaves_nothing,
     an_agent_that_cannot_be_executed_fails_the_start_with_the_reason,
     a_jail_that_is_killed_is_started_again_for_a_turn,
+    a_machine_is_suspended_without_its_service_and_goes_on_with_it,
+    a_machine_ends_when_no_service_comes_back,
+    a_suspended_machine_can_be_stopped,
 );
 
 on_qemu!(
@@ -36,10 +39,14 @@ on_qemu!(
     stopping_ends_every_process,
     a_machine_ends_with_its_agent,
     the_host_sees_what_a_machine_is,
+    a_machine_is_suspended_without_its_service_and_goes_on_with_it,
     a_workspace_is_the_same_on_both_sides,
     a_virtual_machine_has_what_it_was_given_and_no_more,
     a_crash_of_a_machine_s_kernel_is_seen,
 );
+
+/// The longest time for what is bound to happen.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns true if the process runs. A zombie that the host's init process has not reaped yet does not count.
 fn lives(pid: i32) -> bool {
@@ -82,6 +89,90 @@ async fn a_machine_outlives_its_service_and_is_taken_over(kind: Kind) {
         link.instance()
     );
     assert!(matches!(other.start(&site.home()).await, Err(DriverError::Busy)));
+}
+
+/// A site whose machines work while the page lets them, and end `suspended_max` after that.
+fn leased(kind: Kind, suspended_max: Duration) -> (Site, LeasePage) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("workspace")).unwrap();
+    let config = SandboxConfig { suspended_max: Some(suspended_max), ..config(folder.path(), kind) };
+    let sandbox = Sandbox::open(config).unwrap();
+    let page = sandbox.lease_page().unwrap().unwrap();
+    page.extend(PATIENCE * 10).unwrap();
+    (Site { folder, sandbox }, page)
+}
+
+/// Waits until `look` returns a value.
+async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let found = async {
+        loop {
+            if let Some(found) = look().await {
+                return found;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, found).await.unwrap()
+}
+
+/// Returns true if the machine's log has this line.
+fn logged(site: &Site, line: &str) -> bool {
+    let log = site.sandbox.folders().log(site.home().account).unwrap();
+    String::from_utf8_lossy(&log).contains(line)
+}
+
+/// Returns true if the process is stopped by a signal.
+fn is_stopped(pid: i32) -> bool {
+    let line = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    line.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
+}
+
+async fn a_machine_is_suspended_without_its_service_and_goes_on_with_it(kind: Kind) {
+    let (site, page) = leased(kind, PATIENCE * 10);
+    let (machine, link) = site.start().await;
+    let RunningMachine::Sandbox(machine) = &machine else { panic!("another driver") };
+    as_tools(&link, "(while :; do echo x >> ticks; sleep 0.01; done) > /dev/null 2>&1 & echo begun").await;
+    let ticks = site.folder.path().join("workspace/ticks");
+    let length = || std::fs::metadata(&ticks).map_or(0, |file| file.len());
+    until(async || (length() > 0).then_some(())).await;
+    page.extend(Duration::ZERO).unwrap();
+    until(async || logged(&site, "suspended").then_some(())).await;
+    match kind {
+        // All but the first process, which is not among those that it suspends.
+        Kind::Sandbox => {
+            until(async || machine.processes().unwrap()[1..].iter().all(|pid| is_stopped(*pid)).then_some(())).await;
+        }
+        // The kernel, without which nothing inside reads or writes.
+        Kind::Uml | Kind::Qemu => {
+            until(async || machine.processes().unwrap()[1..].iter().any(|pid| is_stopped(*pid)).then_some(())).await;
+        }
+    }
+    let left_off = length();
+    page.extend(PATIENCE * 10).unwrap();
+    until(async || (length() > left_off).then_some(())).await;
+    assert_eq!(as_tools(&link, "echo alive").await, "alive");
+}
+
+async fn a_machine_ends_when_no_service_comes_back(kind: Kind) {
+    let (site, page) = leased(kind, Duration::from_millis(200));
+    let (machine, link) = site.start().await;
+    as_tools(&link, "sleep 600 > /dev/null 2>&1 & echo begun").await;
+    let RunningMachine::Sandbox(sandboxed) = &machine else { panic!("another driver") };
+    let pids = sandboxed.processes().unwrap();
+    page.extend(Duration::ZERO).unwrap();
+    timeout(PATIENCE, machine.ended()).await.unwrap();
+    until(async || pids.iter().all(|pid| !lives(*pid)).then_some(())).await;
+    assert!(logged(&site, "ended: no service came back"));
+}
+
+async fn a_suspended_machine_can_be_stopped(kind: Kind) {
+    let (site, page) = leased(kind, PATIENCE * 10);
+    let (_machine, _link) = site.start().await;
+    page.extend(Duration::ZERO).unwrap();
+    until(async || logged(&site, "suspended").then_some(())).await;
+    site.sandbox.stop(site.home().account).await.unwrap();
+    assert!(logged(&site, "stopped while it was suspended"), "it need not be killed");
+    assert!(site.sandbox.attach(site.home().account).unwrap().is_none());
 }
 
 async fn a_workspace_is_the_same_on_both_sides(kind: Kind) {

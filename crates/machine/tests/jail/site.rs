@@ -111,6 +111,7 @@ pub(crate) fn config(folder: &Path, kind: Kind) -> SandboxConfig {
         image: None,
         disk_quota: None,
         folder_check_interval: Duration::from_millis(100),
+        suspended_max: None,
     }
 }
 

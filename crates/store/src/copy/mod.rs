@@ -57,6 +57,8 @@ impl Exporter {
 pub struct Importer {
     to: To,
     known: bool,
+    /// The schema has the table `serving`.
+    has_serving: bool,
 }
 
 enum To {
@@ -71,7 +73,7 @@ impl Importer {
     /// # Errors
     /// [`StoreError::NotEmpty`] if the file exists, otherwise an error of the engine.
     pub fn file(path: &Path) -> Result<Self> {
-        Ok(Self { to: To::File(Box::new(sqlite::Import::open(path)?)), known: false })
+        Ok(Self { to: To::File(Box::new(sqlite::Import::open(path)?)), known: false, has_serving: false })
     }
 
     /// Imports into a database without any of the program's tables.
@@ -84,7 +86,7 @@ impl Importer {
             return Self::file(Path::new(path));
         }
         #[cfg(feature = "postgres")]
-        return Ok(Self { to: To::Server(Box::new(postgres::Import::open(url.reveal())?)), known: false });
+        return Ok(Self { to: To::Server(Box::new(postgres::Import::open(url.reveal())?)), known: false, has_serving: false });
         #[cfg(not(feature = "postgres"))]
         Err(StoreError::Rule("this program was built without PostgreSQL"))
     }
@@ -102,6 +104,7 @@ impl Importer {
                 To::Server(import) => import.begin(version)?,
             }
             self.known = true;
+            self.has_serving = version >= SERVING_SINCE;
             return Ok(());
         }
         let mut lines = chunk.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
@@ -122,7 +125,8 @@ impl Importer {
         }
     }
 
-    /// Commits the import durably and ends all leases, because their holders serve another database.
+    /// Commits the import durably. Ends all leases, because their holders serve another database, and takes the identity
+    /// away, because the copy has another folder of workspaces.
     ///
     /// # Errors
     /// [`StoreError`] of the engine; then nothing was imported.
@@ -130,16 +134,21 @@ impl Importer {
         if !self.known {
             return Err(damaged("there is no version"));
         }
+        let release = if self.has_serving { format!("{RELEASE}; {UNNAME}") } else { RELEASE.to_owned() };
         match self.to {
-            To::File(import) => import.finish(),
+            To::File(import) => import.finish(&release),
             #[cfg(feature = "postgres")]
-            To::Server(import) => import.finish(),
+            To::Server(import) => import.finish(&release),
         }
     }
 }
 
 /// Ends all leases on answers.
 const RELEASE: &str = "UPDATE dispatch SET node_id = NULL, lease_until = NULL";
+/// Takes the database's identity away, and the service that works on the original.
+const UNNAME: &str = "UPDATE serving SET database_id = NULL, process_id = NULL, folder_id = NULL";
+/// The first version of the schema with the table `serving`.
+const SERVING_SINCE: usize = 20;
 
 #[derive(Serialize, Deserialize)]
 struct Version {

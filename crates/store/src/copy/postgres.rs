@@ -9,7 +9,7 @@ use tokio_postgres::Client;
 use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::{Cell, ChunkSink, Chunks, Head, RELEASE, Version, blob, damaged, ordered, unwritten};
+use super::{Cell, ChunkSink, Chunks, Head, Version, blob, damaged, ordered, unwritten};
 use crate::error::StoreError;
 use crate::migrations::{JOURNAL, MIGRATIONS};
 use crate::postgres::{Address, MIGRATING, PgConnection, PgError};
@@ -129,11 +129,11 @@ impl Import {
         })
     }
 
-    pub(super) fn finish(self) -> Result<()> {
+    pub(super) fn finish(self, release: &str) -> Result<()> {
         let Self { runtime, link } = self;
         let done = runtime.block_on(async {
             let client = link.client();
-            client.batch_execute(RELEASE).await.map_err(failed)?;
+            client.batch_execute(release).await.map_err(failed)?;
             for row in client.query(NUMBERED, &[]).await.map_err(failed)? {
                 let (table, column): (String, String) = (row.get(0), row.get(1));
                 let next = format!(

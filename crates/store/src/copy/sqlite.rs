@@ -6,7 +6,7 @@ use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, params_from_iter};
 use serde_json::Value as Json;
 
-use super::{Cell, ChunkSink, Chunks, Head, RELEASE, Version, blob, damaged, ordered, unwritten};
+use super::{Cell, ChunkSink, Chunks, Head, Version, blob, damaged, ordered, unwritten};
 use crate::error::StoreError;
 use crate::migrations;
 use crate::sql::Result;
@@ -89,8 +89,8 @@ impl Import {
         Ok(())
     }
 
-    pub(super) fn finish(self) -> Result<()> {
-        self.connection.execute(RELEASE, []).map_err(engine)?;
+    pub(super) fn finish(self, release: &str) -> Result<()> {
+        self.connection.execute_batch(release).map_err(engine)?;
         if !column(&self.connection, "PRAGMA foreign_key_check", 0)?.is_empty() {
             return Err(damaged("rows refer to others that are not there"));
         }

@@ -8,21 +8,25 @@
 //! ```
 //! The server releases the lock with the session, so a dead process leaves nothing behind. A process that
 //! cannot reach the server loses the lock without noticing. Its answers are protected by their leases and
-//! epochs, and it shuts down as soon as it learns that another process serves.
+//! epochs, and it shuts down as soon as it learns that another process serves, or has served meanwhile. It knows when
+//! it was last certain to hold the lock: at the moment before it asked for what the server then answered.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use domain::id::NodeId;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
 
 use super::address::Address;
 use super::connection::PgConnection;
 use super::error::PgError;
+use crate::confirmation::Confirmation;
 use crate::error::StoreError;
 use crate::sql::Result;
 
 /// The interval of health checks on the session, and the time limit of each.
-const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
@@ -41,6 +45,9 @@ const HOLDER: &str =
     WHERE locktype = 'advisory' AND classid = 1129268051 AND objid = 'commits'::regclass::oid AND objsubid = 2
         AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
+/// Names the process that serves, or served last.
+const PROCESS: &str = "SELECT process_id FROM serving";
+
 /// The outcome of an attempt to acquire the lock.
 enum Attempt {
     Acquired(Box<Holder>),
@@ -53,6 +60,19 @@ struct Holder {
     link: PgConnection,
     /// See [`HOLDER`].
     session: Option<String>,
+    /// See [`PROCESS`].
+    process: Option<String>,
+}
+
+/// What the thread that holds the lock knows of it.
+struct Keeper {
+    address: Address,
+    /// The process that holds the lock.
+    process: NodeId,
+    /// See [`PROCESS`]: the one that was found when the lock was first acquired.
+    before: Option<String>,
+    report_lost: watch::Sender<bool>,
+    confirmation: Arc<Confirmation>,
 }
 
 /// A receiver that reports the loss of the lock, and a sender that releases it when dropped.
@@ -62,26 +82,39 @@ pub(crate) type Acquired = (watch::Receiver<bool>, oneshot::Sender<()>);
 ///
 /// # Errors
 /// [`StoreError::Taken`] if another process holds it, otherwise an error of the server.
-pub(crate) fn acquire_lock(address: Address, max_wait: Duration) -> Result<Acquired> {
+pub(crate) fn acquire_lock(
+    address: Address,
+    max_wait: Duration,
+    process: NodeId,
+    confirmation: Arc<Confirmation>,
+) -> Result<Acquired> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| StoreError::Engine(error.to_string()))?;
-    let holder = runtime.block_on(wait(&address, max_wait))?;
+    let holder = runtime.block_on(wait(&address, max_wait, &confirmation))?;
     let (report_lost, lost) = watch::channel(false);
     let (hold, released) = oneshot::channel();
+    let keeper = Keeper { address, process, before: holder.process.clone(), report_lost, confirmation };
     std::thread::Builder::new()
         .name("store-lock".to_owned())
-        .spawn(move || runtime.block_on(hold_lock(&address, holder, &report_lost, released)))
+        .spawn(move || runtime.block_on(hold_lock(&keeper, holder, released)))
         .map_err(|error| StoreError::Engine(error.to_string()))?;
     Ok((lost, hold))
 }
 
-async fn wait(address: &Address, max_wait: Duration) -> Result<Holder> {
+impl Keeper {
+    /// Returns true if no other process has served since the lock was first acquired.
+    fn is_last(&self, holder: &Holder) -> bool {
+        holder.process == self.before || holder.process.as_deref() == Some(&*self.process.to_string())
+    }
+}
+
+async fn wait(address: &Address, max_wait: Duration, confirmation: &Confirmation) -> Result<Holder> {
     let begun = Instant::now();
     let mut logged = false;
     loop {
-        match take(address).await {
+        match take(address, confirmation).await {
             Ok(Attempt::Acquired(holder)) => return Ok(*holder),
             Ok(Attempt::Foreign(_)) if begun.elapsed() >= max_wait => return Err(StoreError::Taken),
             Ok(Attempt::Foreign(_)) if logged => {}
@@ -100,26 +133,29 @@ async fn wait(address: &Address, max_wait: Duration) -> Result<Holder> {
 }
 
 /// Opens a session and tries to acquire the lock in it.
-async fn take(address: &Address) -> Result<Attempt, PgError> {
+async fn take(address: &Address, confirmation: &Confirmation) -> Result<Attempt, PgError> {
     let link = PgConnection::open(address).await?;
     let ask = async |sql| {
         timeout(CHECK_TIMEOUT, link.query_text(sql)).await.unwrap_or_else(|_| Err(PgError::silent()))
     };
+    let asked = Confirmation::now();
     let is_acquired = ask(TAKE).await?.as_deref() == Some(TRUE);
     let session = ask(HOLDER).await?;
     if is_acquired {
-        return Ok(Attempt::Acquired(Box::new(Holder { link, session })));
+        let process = ask(PROCESS).await?;
+        confirmation.confirm(asked);
+        return Ok(Attempt::Acquired(Box::new(Holder { link, session, process })));
     }
     link.close().await;
     Ok(Attempt::Foreign(session))
 }
 
 async fn hold_lock(
-    address: &Address,
-    Holder { link, mut session }: Holder,
-    report_lost: &watch::Sender<bool>,
+    keeper: &Keeper,
+    Holder { link, mut session, .. }: Holder,
     mut released: oneshot::Receiver<()>,
 ) {
+    let Keeper { address, report_lost, confirmation, .. } = keeper;
     let mut held = Some(link);
     loop {
         let pause = if held.is_some() { CHECK_INTERVAL } else { RETRY_INTERVAL };
@@ -127,14 +163,22 @@ async fn hold_lock(
             break;
         }
         if let Some(link) = &held {
+            let asked = Confirmation::now();
             let looked = timeout(CHECK_TIMEOUT, link.batch(LOOK)).await;
-            if !matches!(looked, Ok(Ok(()))) {
+            if matches!(looked, Ok(Ok(()))) {
+                confirmation.confirm(asked);
+            } else {
                 tracing::warn!("database lock session lost");
                 held = None;
             }
             continue;
         }
-        match take(address).await {
+        match take(address, confirmation).await {
+            // Another process has served meanwhile, and ended.
+            Ok(Attempt::Acquired(holder)) if !keeper.is_last(&holder) => {
+                report_lost.send_replace(true);
+                return;
+            }
             Ok(Attempt::Acquired(holder)) => {
                 tracing::info!("database lock reacquired");
                 held = Some(holder.link);

@@ -15,6 +15,7 @@ use domain::id::{AccountId, MessageId};
 use domain::time::Timestamp;
 
 use super::{ClaimOptions, ClaimedTurn, Fence};
+use crate::serving::nobody_else_serves;
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
 
 /// The most answers per call.
@@ -43,7 +44,7 @@ impl ClaimableAnswer {
 }
 
 /// Claims answers without a lease, or with an expired one, in the order in which they were accepted. Each
-/// gets the next epoch. Answers of an account whose machine is meant to be stopped are skipped.
+/// gets the next epoch. Claims none if another process serves (see [`serving`](crate::serving)). Answers of an account whose machine is meant to be stopped are skipped.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
@@ -219,7 +220,7 @@ fn next_of_account(tx: &mut dyn Sql, free: ClaimableAnswer, limit: u32) -> Resul
 /// The queue's size changes so quickly that PostgreSQL's statistics and cached plans do not describe it. The
 /// planner is therefore configured to use the indexes, and the statements here have no joins whose order it could
 /// choose.
-fn lock_claims(tx: &mut dyn Sql) -> Result<()> {
+pub(crate) fn lock_claims(tx: &mut dyn Sql) -> Result<()> {
     tx.lock(
         "SELECT pg_advisory_xact_lock(5306812771394912257), set_config('enable_seqscan', 'off', true),
             set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true)",
@@ -244,9 +245,12 @@ fn claim_one(
     // Locks the answer before its queue row, in the same order as its completion.
     tx.lock("SELECT id FROM answers WHERE id = $1 FOR NO KEY UPDATE", params![answer])?;
     let row = tx.one(
-        "UPDATE dispatch SET node_id = $2, lease_until = $3
-         WHERE answer_id = $1 AND (lease_until IS NULL OR lease_until <= $4)
-         RETURNING conversation_id, stop_requested",
+        concat!(
+            "UPDATE dispatch SET node_id = $2, lease_until = $3
+             WHERE answer_id = $1 AND (lease_until IS NULL OR lease_until <= $4) AND ",
+            nobody_else_serves!(),
+            " RETURNING conversation_id, stop_requested"
+        ),
         params![answer, options.node, options.lease_until, options.now],
         |row| Ok((row.id(0)?, row.flag(1)?)),
     )?;

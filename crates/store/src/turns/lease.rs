@@ -43,14 +43,14 @@ pub struct HeldLease {
     pub stop_requested: bool,
 }
 
-/// Ends every lease of `node` and returns their number, so that a restarted process need not wait for the
-/// leases of its predecessor.
-///
-/// # Errors
-/// [`StoreError`](crate::StoreError).
-pub fn take_over(tx: &mut dyn Sql, node: NodeId) -> Result<u64> {
-    lock_leases(tx, node)?;
-    tx.execute("UPDATE dispatch SET node_id = NULL, lease_until = NULL WHERE node_id = $1", params![node])
+/// Ends every lease and returns their number. No claim may be under way.
+pub(crate) fn end_all_leases(tx: &mut dyn Sql) -> Result<u64> {
+    // In the order in which claims and renewals lock the rows.
+    tx.lock(
+        "SELECT answer_id FROM dispatch WHERE node_id IS NOT NULL ORDER BY accepted_at, answer_id FOR NO KEY UPDATE",
+        params![],
+    )?;
+    tx.execute("UPDATE dispatch SET node_id = NULL, lease_until = NULL WHERE node_id IS NOT NULL", params![])
 }
 
 /// Renews and returns every lease that `node` still holds.

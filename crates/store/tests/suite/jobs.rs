@@ -19,7 +19,6 @@ on_every_engine!(
     a_job_with_a_dead_holder_runs_again_and_the_old_holder_cannot_end_it,
     a_failed_run_is_retried_and_a_failed_job_is_listed,
     an_interrupted_job_is_given_back,
-    a_process_takes_over_its_earlier_leases,
     a_clock_that_jumps_stops_no_job,
     a_damaged_job_stops_no_other,
     a_job_of_a_later_version_is_left_to_it,
@@ -183,20 +182,6 @@ async fn an_interrupted_job_is_given_back(engine: Engine) {
     assert!(!fixture.store.write(move |tx| jobs::release(tx, held)).await.expect("a write"));
     let again = fixture.claim_jobs(other_node(), START).await.remove(0);
     assert_eq!((again.fence.epoch, again.attempts), (2, 1), "the interrupted attempt does not count");
-}
-
-async fn a_process_takes_over_its_earlier_leases(engine: Engine) {
-    let fixture = Fixture::new(engine);
-    fixture.enqueue(fixture.removal()).await;
-    fixture.enqueue(fixture.removal()).await;
-    let options = ClaimOptions { node: node(), now: START, lease: LEASE, limit: 1 };
-    for node in [node(), other_node()] {
-        let options = ClaimOptions { node, ..options };
-        fixture.store.write(move |tx| jobs::claim(tx, &options)).await.expect("a claim");
-    }
-    let freed = fixture.store.write(|tx| jobs::take_over(tx, node())).await.expect("a write");
-    assert_eq!(freed, 1, "the other node's is left alone");
-    assert_eq!(fixture.claim_jobs(node(), START).await.len(), 1);
 }
 
 async fn a_clock_that_jumps_stops_no_job(engine: Engine) {

@@ -3,17 +3,133 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use store::{Options, RowExt, SchemaVersion, Sql, SqlExt, Store, StoreError};
+use domain::id::NodeId;
+use domain::job::Job;
+use store::jobs::{self, NewJob};
+use store::turns::{self, TurnError};
+use store::{Options, RowExt, SchemaVersion, Sql, SqlExt, Store, StoreError, serving};
 use test_support::postgres::Server;
 
-use crate::fixture::{Engine, Fixture};
+use crate::fixture::{Engine, Fixture, START, claim_options, node};
 
 on_every_engine!(
     it_is_ready_while_it_answers,
     it_takes_writes_until_it_is_closed,
     an_abort_cancels_long_statements,
     many_at_once_make_the_tables_once,
+    a_service_that_begins_frees_what_every_other_held,
+    a_process_that_no_longer_serves_claims_nothing,
+    a_database_keeps_the_identity_that_it_was_given,
 );
+
+fn process(number: u128) -> NodeId {
+    NodeId::from_random(number)
+}
+
+async fn begin(fixture: &Fixture, process: NodeId) -> serving::Succession {
+    let folder = NodeId::from_random(process.bits() << 8);
+    fixture.store.write(move |tx| serving::begin(tx, process, folder)).await.expect("a write")
+}
+
+/// Enqueues a job that is due.
+async fn enqueue(fixture: &Fixture) {
+    let id = domain::id::JobId::from_random(fixture.bits());
+    let new = NewJob { id, job: Job::TrimAuditLog, account: None, run_at: START, now: START };
+    fixture.store.write(move |tx| jobs::enqueue(tx, &new)).await.expect("a write");
+}
+
+async fn claim_jobs(fixture: &Fixture, node: NodeId) -> Vec<jobs::ClaimedJob> {
+    let options = jobs::ClaimOptions { node, now: START, lease: Duration::from_secs(60), limit: 10 };
+    fixture.store.write(move |tx| jobs::claim(tx, &options)).await.expect("a claim")
+}
+
+async fn a_service_that_begins_frees_what_every_other_held(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100).await;
+    assert_eq!(begin(&fixture, node()).await.folder_before, None, "nobody served before");
+    enqueue(&fixture).await;
+    let (_, fence) = fixture.turn(account).await;
+    let job = claim_jobs(&fixture, node()).await.remove(0).fence;
+    let begun = begin(&fixture, process(2)).await;
+    assert_eq!((begun.answers, begun.jobs), (1, 1));
+    assert_eq!(begun.folder_before, Some(NodeId::from_random(node().bits() << 8)));
+    // The earlier process was only frozen. The clock has not moved, so that its leases would hold still.
+    assert!(matches!(fixture.commit_step(fence, 0, 1).await, Err(TurnError::Fenced)));
+    assert!(matches!(fixture.reserve(fence, 0, 5).await, Err(TurnError::Fenced)));
+    let renewed = fixture.store.write(move |tx| turns::renew(tx, node(), START)).await.expect("a write");
+    assert_eq!(renewed, []);
+    assert!(!fixture.store.write(move |tx| jobs::renew(tx, job, START)).await.expect("a write"));
+    let options = turns::ClaimOptions { node: process(2), ..claim_options() };
+    let claimed = fixture.store.write(move |tx| turns::claim(tx, &options)).await.expect("a claim");
+    let again = claimed[0].fence;
+    assert_eq!(again, turns::Fence { epoch: fence.epoch + 1, node: process(2), ..fence });
+    assert!(matches!(fixture.commit_step(fence, 0, 1).await, Err(TurnError::Fenced)));
+    fixture.commit_step(again, 0, 1).await.expect("the lease holds");
+    let [claimed] = &claim_jobs(&fixture, process(2)).await[..] else { panic!("it is free") };
+    assert_eq!(claimed.fence.epoch, job.epoch + 1);
+}
+
+async fn a_process_that_no_longer_serves_claims_nothing(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let account = fixture.account(100).await;
+    begin(&fixture, node()).await;
+    begin(&fixture, process(2)).await;
+    enqueue(&fixture).await;
+    let asked = fixture.ask(fixture.question(account)).await.expect("it is accepted");
+    assert_eq!(fixture.claim().await, []);
+    assert_eq!(claim_jobs(&fixture, node()).await, []);
+    let conversation = asked.conversation.id;
+    let stop = move |tx: &mut dyn Sql| store::conversations::request_stop(tx, account, conversation);
+    fixture.store.write(stop).await.expect("it is there");
+    let options = claim_options();
+    let stopped = fixture.store.write(move |tx| turns::claim_stopped(tx, &options)).await;
+    assert_eq!(stopped.expect("a claim"), []);
+    let options = turns::ClaimOptions { node: process(2), ..options };
+    let stopped = fixture.store.write(move |tx| turns::claim_stopped(tx, &options)).await;
+    assert_eq!(stopped.expect("a claim").len(), 1);
+    assert_eq!(claim_jobs(&fixture, process(2)).await.len(), 1);
+}
+
+async fn a_database_keeps_the_identity_that_it_was_given(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let found = fixture.store.read(|tx| serving::database_id(tx)).await.expect("a read");
+    assert_eq!(found, None);
+    for id in [1, 2] {
+        let name = move |tx: &mut dyn Sql| serving::name_database(tx, NodeId::from_random(id));
+        assert_eq!(fixture.store.write(name).await.expect("a write"), NodeId::from_random(1));
+    }
+    let found = fixture.store.read(|tx| serving::database_id(tx)).await.expect("a read");
+    assert_eq!(found, Some(NodeId::from_random(1)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_another_process_had_meanwhile_is_lost() {
+    let server = Server::own();
+    let fixture = Fixture::at(server.new_database(), Options::default());
+    let lock = fixture.store.lock_exclusively(Duration::ZERO, process(1)).await.expect("nobody has it");
+    begin(&fixture, process(1)).await;
+    // The other one has come and gone while the first could not reach the server.
+    begin(&fixture, process(2)).await;
+    server.kill_and_start();
+    tokio::time::timeout(Duration::from_secs(60), lock.lost()).await.expect("the loss is reported");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_is_confirmed_while_the_server_answers() {
+    let server = Server::own();
+    let fixture = Fixture::at(server.new_database(), Options::default());
+    let lock = fixture.store.lock_exclusively(Duration::ZERO, process(1)).await.expect("nobody has it");
+    let first = lock.confirmed_at().expect("others may take it");
+    let confirmed = async {
+        while lock.confirmed_at() <= Some(first) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), confirmed).await.expect("it is confirmed again");
+    let file = Fixture::new(Engine::Sqlite);
+    let lock = file.store.lock_exclusively(Duration::ZERO, process(1)).await.expect("nobody has it");
+    assert_eq!(lock.confirmed_at(), None, "nobody else can take it");
+}
 
 async fn it_is_ready_while_it_answers(engine: Engine) {
     let fixture = Fixture::new(engine);
@@ -111,12 +227,12 @@ async fn many_at_once_make_the_tables_once(engine: Engine) {
 async fn one_process_at_a_time_serves_a_database() {
     let fixture = Fixture::new(Engine::Postgres);
     let beside = fixture.beside().expect("it can be opened beside");
-    let first = fixture.store.lock_exclusively(Duration::ZERO).await.expect("nobody has it");
-    let refused = beside.lock_exclusively(Duration::ZERO).await;
+    let first = fixture.store.lock_exclusively(Duration::ZERO, process(1)).await.expect("nobody has it");
+    let refused = beside.lock_exclusively(Duration::ZERO, process(2)).await;
     assert!(matches!(refused, Err(StoreError::Taken)), "{refused:?}");
     let other = Fixture::new(Engine::Postgres);
-    other.store.lock_exclusively(Duration::ZERO).await.expect("another database is another matter");
-    let waiting = tokio::spawn(async move { beside.lock_exclusively(Duration::from_secs(30)).await });
+    other.store.lock_exclusively(Duration::ZERO, process(1)).await.expect("another database is another matter");
+    let waiting = tokio::spawn(async move { beside.lock_exclusively(Duration::from_secs(30), process(2)).await });
     drop(first);
     waiting.await.expect("no panic").expect("it was given up");
 }
@@ -126,10 +242,10 @@ async fn waiting_for_another_process_fails_no_statement() {
     let server = Server::own();
     let fixture = Fixture::at(server.new_database(), Options::default());
     let beside = fixture.beside().expect("it can be opened beside");
-    let _held = fixture.store.lock_exclusively(Duration::ZERO).await.expect("nobody has it");
+    let _held = fixture.store.lock_exclusively(Duration::ZERO, process(1)).await.expect("nobody has it");
     let failed = || server.sql("SELECT sum(xact_rollback) FROM pg_stat_database").trim().to_owned();
     let before = failed();
-    let refused = beside.lock_exclusively(Duration::from_secs(2)).await;
+    let refused = beside.lock_exclusively(Duration::from_secs(2), process(2)).await;
     assert!(matches!(refused, Err(StoreError::Taken)), "{refused:?}");
     // Each rollback would be an error in the server's log.
     assert_eq!(failed(), before, "transactions were rolled back");
@@ -139,7 +255,7 @@ async fn waiting_for_another_process_fails_no_statement() {
 async fn the_lock_is_reacquired_after_a_crash_of_the_server() {
     let server = Server::own();
     let fixture = Fixture::at(server.new_database(), Options::default());
-    let lock = fixture.store.lock_exclusively(Duration::ZERO).await.expect("nobody has it");
+    let lock = fixture.store.lock_exclusively(Duration::ZERO, process(1)).await.expect("nobody has it");
     server.kill_and_start();
     let held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 1129268051";
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
@@ -174,8 +290,8 @@ async fn a_lock_that_another_process_has_taken_is_lost_at_once() {
     let server = Server::own();
     let fixture = Fixture::at(server.new_database(), Options::default());
     let beside = fixture.beside().expect("it can be opened beside");
-    let first = fixture.store.lock_exclusively(Duration::ZERO).await.expect("nobody has it");
-    let mut waiting = tokio::spawn(async move { beside.lock_exclusively(Duration::from_secs(60)).await });
+    let first = fixture.store.lock_exclusively(Duration::ZERO, process(1)).await.expect("nobody has it");
+    let mut waiting = tokio::spawn(async move { beside.lock_exclusively(Duration::from_secs(60), process(2)).await });
     let end_session = "SELECT pg_terminate_backend(pid) FROM pg_locks
         WHERE locktype = 'advisory' AND classid = 1129268051 AND granted";
     let taken = loop {

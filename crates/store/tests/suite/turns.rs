@@ -23,7 +23,6 @@ on_every_engine!(
     a_place_in_the_queue_that_was_left_behind_keeps_nobody_waiting,
     attempts_count_until_something_is_committed,
     an_expired_lease_can_be_claimed,
-    a_restarted_process_takes_its_own_leases_over,
     every_write_of_an_earlier_lease_is_refused,
     a_lease_is_renewed_and_given_back,
     a_step_is_settled_and_the_rest_released,
@@ -208,19 +207,6 @@ async fn an_expired_lease_can_be_claimed(engine: Engine) {
     assert!(matches!(fixture.commit_step(first, 1, 1).await, Err(TurnError::Fenced)));
     fixture.store.write(move |tx| turns::release(tx, fence)).await.expect("the lease holds");
     assert_eq!(claim(&fixture, late).await[0].attempts, 1, "a committed step is progress");
-}
-
-async fn a_restarted_process_takes_its_own_leases_over(engine: Engine) {
-    let fixture = Fixture::new(engine);
-    let account = fixture.account(100).await;
-    let (_, first) = fixture.turn(account).await;
-    let other = NodeId::from_random(2);
-    assert_eq!(fixture.store.write(move |tx| turns::take_over(tx, other)).await.expect("a write"), 0);
-    assert_eq!(fixture.claim().await, [], "the lease still holds");
-    assert_eq!(fixture.store.write(|tx| turns::take_over(tx, node())).await.expect("a write"), 1);
-    assert!(matches!(fixture.commit_step(first, 0, 1).await, Err(TurnError::Fenced)));
-    let again = fixture.claim().await;
-    assert_eq!(again[0].fence, Fence { epoch: first.epoch + 1, ..first });
 }
 
 async fn every_write_of_an_earlier_lease_is_refused(engine: Engine) {

@@ -1,0 +1,75 @@
+//! Lets the machines work as long as this process certainly serves the database.
+//!
+//! A database on a server may be taken over by a service on another host, which cannot see this one's machines. So machines
+//! work only until [`SHARED`] after the moment at which this process was last certain to hold the lock, and a service that
+//! takes over from another data folder waits as long before it starts machines. Nobody takes over a database in the data folder
+//! while this host runs: there a restart of any usual length interrupts no tool.
+
+use std::io;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use machine::{LeasePage, MachineFolders};
+use store::ExclusiveLock;
+use tokio::time::Instant;
+
+use crate::admin::stop_left_over;
+
+/// The time for which machines work after the last certainty of the lock on a database that another service may take.
+pub(crate) const SHARED: Duration = Duration::from_millis(1500);
+/// The time for which machines work after the end of a service that has its database to itself.
+const OWN: Duration = Duration::from_secs(60);
+/// The interval in which the deadline is moved.
+const MOVE_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Moves the deadline of machines until the lock is dropped.
+///
+/// # Errors
+/// When the page cannot be written or there is no thread for it.
+pub(crate) fn begin(page: LeasePage, lock: &Arc<ExclusiveLock>) -> io::Result<()> {
+    extend(&page, lock)?;
+    let lock = Arc::downgrade(lock);
+    // A thread of its own, so that no load on the others suspends machines.
+    thread::Builder::new().name("machine-lease".to_owned()).spawn(move || keep_extending(&page, &lock))?;
+    Ok(())
+}
+
+fn extend(page: &LeasePage, lock: &ExclusiveLock) -> io::Result<()> {
+    match lock.confirmed_at() {
+        Some(at) => page.extend_until(at + SHARED),
+        None => page.extend(OWN),
+    }
+}
+
+fn keep_extending(page: &LeasePage, lock: &Weak<ExclusiveLock>) {
+    let mut is_failing = false;
+    loop {
+        thread::park_timeout(MOVE_INTERVAL);
+        let Some(lock) = lock.upgrade() else { return };
+        match extend(page, &lock) {
+            Ok(()) => is_failing = false,
+            Err(error) if !is_failing => {
+                tracing::error!(%error, "the lease page of machines cannot be written: they are suspended");
+                is_failing = true;
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Ends what an earlier service on this data folder left running, because another one has served since then, and returns when
+/// no machine of that other one works any more.
+pub(crate) async fn succeed_another(folders: &MachineFolders) {
+    let others_work_until = Instant::now() + SHARED;
+    match stop_left_over(folders).await {
+        Ok(stopped) if stopped.is_empty() => {}
+        Ok(stopped) => {
+            let machines = stopped.len();
+            tracing::warn!(machines, "machines stopped: another service has worked since they were left");
+        }
+        // They stay suspended until their task attaches to them, which stops those that do not answer.
+        Err(error) => tracing::error!(%error, "machines of an earlier service not stopped"),
+    }
+    tokio::time::sleep_until(others_work_until).await;
+}

@@ -1,0 +1,177 @@
+//! How long machines may work without their service.
+//!
+//! The service writes a deadline to one file, the lease page, and moves it on while it certainly serves. The first process of
+//! each machine watches the page, which the service that is killed, frozen or cut off no longer moves:
+//!
+//! ```text
+//!            deadline passed                  SUSPENDED_MAX later
+//!   working ─────────────────> suspended ────────────────────────> ended
+//!      ^      (SIGSTOP)            │
+//!      └─────────(SIGCONT)─────────┘ the deadline was moved on
+//! ```
+//! The deadline is a time since the boot of the host. Nobody outside the host can see the page; what follows for another host
+//! is that a machine works at most until the last deadline that its service had a right to write.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// The name of the page in the folder of machines.
+const PAGE: &str = ".lease";
+/// The time for which the machines of a service stay suspended before they end.
+pub const SUSPENDED_MAX: Duration = Duration::from_secs(5 * 60);
+/// The interval in which a suspended machine looks at the page.
+const SUSPENDED_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// The shortest wait of a machine that works.
+const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+/// Returns the path of the page for the machines in a folder.
+pub(crate) fn page_in(machines: &Path) -> PathBuf {
+    machines.join(PAGE)
+}
+
+/// Returns the time since the host was booted, including the time in which it slept.
+fn now() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
+}
+
+/// The page as the service writes it.
+#[derive(Debug)]
+pub struct LeasePage {
+    page: File,
+}
+
+impl LeasePage {
+    /// Opens the page, and creates it if it is missing. The machines of an earlier service watch the same one.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let page =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        Ok(Self { page })
+    }
+
+    /// Lets machines work for `time` from now on.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub fn extend(&self, time: Duration) -> io::Result<()> {
+        self.extend_until(now() + time)
+    }
+
+    /// Lets machines work until then: a time since the host was booted.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub fn extend_until(&self, deadline: Duration) -> io::Result<()> {
+        let nanos = u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX);
+        self.page.write_all_at(&nanos.to_le_bytes(), 0)
+    }
+}
+
+/// What a machine's first process has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    Suspend,
+    Resume,
+    End,
+}
+
+/// The page as a machine's first process watches it.
+pub(crate) struct LeaseWatch {
+    page: File,
+    suspended_max: Duration,
+    /// The time since when the machine is suspended.
+    suspended_since: Option<Duration>,
+}
+
+impl LeaseWatch {
+    pub(crate) fn new(page: File, suspended_max: Duration) -> Self {
+        Self { page, suspended_max, suspended_since: None }
+    }
+
+    /// Returns what is to be done, if anything, and the time until the next look.
+    pub(crate) fn look(&mut self) -> (Option<Action>, Duration) {
+        self.look_at(now())
+    }
+
+    fn look_at(&mut self, now: Duration) -> (Option<Action>, Duration) {
+        let left = self.deadline().saturating_sub(now);
+        match self.suspended_since {
+            None if left > Duration::ZERO => (None, left.max(CHECK_INTERVAL_MIN)),
+            None => {
+                self.suspended_since = Some(now);
+                (Some(Action::Suspend), SUSPENDED_CHECK_INTERVAL)
+            }
+            Some(_) if left > Duration::ZERO => {
+                self.suspended_since = None;
+                (Some(Action::Resume), left.max(CHECK_INTERVAL_MIN))
+            }
+            Some(since) if now.saturating_sub(since) >= self.suspended_max => {
+                (Some(Action::End), SUSPENDED_CHECK_INTERVAL)
+            }
+            Some(_) => (None, SUSPENDED_CHECK_INTERVAL),
+        }
+    }
+
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.suspended_since.is_some()
+    }
+
+    /// Returns the deadline; one that cannot be read has passed.
+    fn deadline(&self) -> Duration {
+        let mut nanos = [0; 8];
+        match self.page.read_exact_at(&mut nanos, 0) {
+            Ok(()) => Duration::from_nanos(u64::from_le_bytes(nanos)),
+            Err(_) => Duration::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn pair() -> (LeasePage, LeaseWatch, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = page_in(folder.path());
+        let page = LeasePage::open(&path).unwrap();
+        (page, LeaseWatch::new(File::open(path).unwrap(), 60 * SECOND), folder)
+    }
+
+    #[test]
+    fn a_machine_works_until_the_deadline_and_on_when_it_is_moved() {
+        let (page, mut watch, _folder) = pair();
+        page.extend_until(10 * SECOND).unwrap();
+        assert_eq!(watch.look_at(7 * SECOND), (None, 3 * SECOND));
+        assert_eq!(watch.look_at(10 * SECOND), (Some(Action::Suspend), SUSPENDED_CHECK_INTERVAL));
+        assert_eq!(watch.look_at(11 * SECOND), (None, SUSPENDED_CHECK_INTERVAL));
+        assert!(watch.is_suspended());
+        page.extend_until(20 * SECOND).unwrap();
+        assert_eq!(watch.look_at(12 * SECOND), (Some(Action::Resume), 8 * SECOND));
+        assert_eq!(watch.look_at(13 * SECOND), (None, 7 * SECOND));
+        assert_eq!(watch.look_at(30 * SECOND).0, Some(Action::Suspend), "again");
+    }
+
+    #[test]
+    fn a_machine_that_is_suspended_too_long_ends() {
+        let (page, mut watch, _folder) = pair();
+        page.extend_until(10 * SECOND).unwrap();
+        assert_eq!(watch.look_at(11 * SECOND).0, Some(Action::Suspend));
+        assert_eq!(watch.look_at(70 * SECOND).0, None);
+        assert_eq!(watch.look_at(71 * SECOND).0, Some(Action::End));
+    }
+
+    #[test]
+    fn a_page_without_a_deadline_lets_nobody_work() {
+        let (_page, mut watch, _folder) = pair();
+        assert_eq!(watch.look_at(SECOND).0, Some(Action::Suspend));
+    }
+}
