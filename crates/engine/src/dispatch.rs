@@ -1,6 +1,6 @@
 //! Dispatches answers: claims unleased ones, runs a task for each, renews the leases and passes stops on.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinError;
 
 use super::control_signal::{ControlSignal, ControlSignals};
+use super::left_answers::LeaveReason;
 use super::metrics::AnswerMetrics;
 use super::shared::{ActiveTurn, Parts, Shared};
 use super::turn;
@@ -44,6 +45,12 @@ impl Dispatch {
     #[must_use]
     pub fn metrics(&self) -> &AnswerMetrics {
         &self.shared.metrics
+    }
+
+    /// Returns the number of answers that this process leaves to another one, or to a later version, for each reason.
+    #[must_use]
+    pub fn left_answers(&self) -> BTreeMap<LeaveReason, usize> {
+        self.shared.left_answers.count()
     }
 
     /// Claims an accepted question of the account at once, unless the account's turns on this node are all taken: then

@@ -19,6 +19,7 @@ use workspace::Workspaces;
 use super::control_signal::{self, ControlSignal, ControlSignals};
 use super::embeddings::Embeddings;
 use super::environment::Environment;
+use super::left_answers::LeftAnswers;
 use super::machine_tools::MachineTools;
 use super::metrics::AnswerMetrics;
 use super::plugin_library::Plugins;
@@ -46,6 +47,7 @@ pub(crate) struct Shared {
     machine_tools: MachineTools,
     pub(super) wake: Notify,
     pub(super) metrics: AnswerMetrics,
+    pub(super) left_answers: LeftAnswers,
     turns: Mutex<HashMap<MessageId, ActiveTurn>>,
     pub(super) tasks: TaskTracker,
     pub(super) shutdown: CancellationToken,
@@ -94,6 +96,7 @@ impl Shared {
             machine_tools: MachineTools::default(),
             wake: Notify::new(),
             metrics: AnswerMetrics::default(),
+            left_answers: LeftAnswers::default(),
             turns: Mutex::default(),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::answer::{Answer, AnswerError};
+use domain::id::MessageId;
 use domain::step::ToolSpec;
 use domain::time::Timestamp;
 use domain::turn::host::Turn;
@@ -34,6 +35,7 @@ use tokio::time::timeout;
 
 use self::runner::{ChangeSink, InitialState, TurnRunner, run_turn};
 use super::control_signal::{self, ControlSignals};
+use super::left_answers::{AGENT_WAIT_MAX, LeaveReason};
 use super::prompt_context::{PromptContext, PromptOptions, counted};
 use super::shared::Shared;
 use super::turn_input::{INBOX_MAX, TurnInput, TurnOutcome};
@@ -60,8 +62,19 @@ pub(super) async fn run(
     let (fence, doublings) = (claimed.fence, claimed.attempts.saturating_sub(1).min(BACKOFF_DOUBLINGS_MAX));
     let meta = claimed_meta(&claimed);
     let outcome = shared.shutdown.run_until_cancelled(attempt(shared, claimed, &mut signals)).await;
+    if outcome != Some(TurnOutcome::Leave) {
+        shared.left_answers.remove(fence.answer);
+    }
     match outcome {
         Some(TurnOutcome::Over) => {}
+        Some(TurnOutcome::Leave) => {
+            let pause = shared.left_answers.pause(fence.answer, shared.parts.environment.now());
+            let pausing = async {
+                let _ = timeout(pause, control_signal::next(&mut signals)).await;
+            };
+            shared.shutdown.run_until_cancelled(pausing).await;
+            shared.put_back(fence).await;
+        }
         Some(TurnOutcome::GiveBack) => {
             let backoff = async {
                 // A user who stops or deletes the answer does not wait for it.
@@ -127,6 +140,11 @@ async fn fail(shared: &Shared, claimed: ClaimedTurn, error: AnswerError, why: &s
     if give_up::end(shared, claimed, error, why).await { TurnOutcome::Over } else { TurnOutcome::GiveBack }
 }
 
+fn leave(shared: &Shared, answer: MessageId, reason: LeaveReason) -> TurnOutcome {
+    shared.left_answers.add(answer, reason, shared.parts.environment.now());
+    TurnOutcome::Leave
+}
+
 async fn work(
     shared: &Arc<Shared>,
     claimed: ClaimedTurn,
@@ -136,6 +154,8 @@ async fn work(
     let record = match shared.parts.store.read(move |tx| turns::load(tx, answer)).await {
         Ok(Some(record)) => record,
         Ok(None) => return TurnOutcome::Over,
+        // Another version may read it.
+        Err(StoreError::Newer { .. }) => return leave(shared, answer, LeaveReason::LaterVersion),
         // Damaged data cannot be read later either.
         Err(error @ StoreError::Damaged { .. }) => {
             return fail(shared, claimed, give_up::internal(), &error.to_string()).await;
@@ -148,8 +168,13 @@ async fn work(
     let library = shared.parts.plugins.library();
     let is_stopped = claimed.stop_requested || record.stop_requested;
     if let Some(agent) = record.agent.as_deref().filter(|agent| !is_stopped && !library.has_agent(agent)) {
+        let reason = LeaveReason::NoAgent(agent.to_owned());
+        if shared.left_answers.add(answer, reason, shared.parts.environment.now()) < AGENT_WAIT_MAX {
+            return TurnOutcome::Leave;
+        }
         return fail(shared, claimed, give_up::no_agent(agent), "its agent is gone").await;
     }
+    shared.left_answers.remove(answer);
     let (sender, mut inbox) = mpsc::channel(INBOX_MAX);
     // A stop must not wait for lists of tools.
     let tools = tokio::select! {

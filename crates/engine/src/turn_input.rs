@@ -53,6 +53,8 @@ pub(super) enum TurnOutcome {
     Over,
     /// Failed for now: the lease is released for another attempt.
     GiveBack,
+    /// This process cannot work on it (see `left_answers`): another one, or a later version, may.
+    Leave,
     /// The machine is stopped: the answer waits in the store until it is started.
     MachineStopped,
 }

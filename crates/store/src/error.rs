@@ -49,6 +49,12 @@ pub enum StoreError {
         place: String,
         reason: String,
     },
+    /// A stored value has a form of a later version.
+    #[error("{place} was written by a later version of this program; run that version, or a later one")]
+    Newer {
+        /// The table and the row.
+        place: String,
+    },
     #[error(
         "a later version of this program wrote the database: its tables have version {found}, and this program knows \
          none after {known}; run that program, or a later one"

@@ -8,7 +8,7 @@ use domain::step::{Purpose, USE_SKILL};
 use serde::{Deserialize, Serialize};
 
 use super::log::{NameForm, PlaceForm, PurposeForm};
-use super::{VERSION, known, write};
+use super::{VERSION, read_versioned, write};
 use crate::error::StoreError;
 use crate::sql::Result;
 
@@ -129,9 +129,7 @@ pub(crate) fn write_answer(answer: &Answer, max_bytes: usize) -> Result<String> 
 
 /// Decodes the output of [`write_answer`].
 pub(crate) fn read_answer(json: &str, id: MessageId, ending: Ending) -> Result<Answer> {
-    let form: AnswerForm<'_> =
-        serde_json::from_str(json).map_err(|error| StoreError::damaged("answer", id, error))?;
-    known(form.v).map_err(|reason| StoreError::damaged("answer", id, reason))?;
+    let form: AnswerForm<'_> = read_versioned(json, "answer", id, |form: &AnswerForm<'_>| form.v)?;
     let mut answer = Answer::new(id, &[]);
     answer.stamp = Stamp { epoch: form.epoch, revision: form.revision };
     answer.parts = form.parts.into_iter().map(|part| part_of(part, id)).collect::<Result<_>>()?;

@@ -13,7 +13,7 @@ use domain::step::{Block, Call, CallResult, Purpose, Step, StepOutcome, StopReas
 use domain::unread::{UnreadFile, UnreadReason};
 use serde::{Deserialize, Serialize};
 
-use super::{VERSION, known, write};
+use super::{VERSION, read_versioned, write};
 use crate::error::StoreError;
 use crate::sql::Result;
 
@@ -245,9 +245,7 @@ pub(crate) fn write_step(step: &Step, instance: InstanceId) -> Result<String> {
 
 /// Decodes the output of [`write_step`]. Errors name `row`.
 pub(crate) fn read_step(json: &str, row: &str) -> Result<(Arc<Step>, InstanceId)> {
-    let form: StepForm<'_> =
-        serde_json::from_str(json).map_err(|error| StoreError::damaged("log", row, error))?;
-    known(form.v).map_err(|reason| StoreError::damaged("log", row, reason))?;
+    let form: StepForm<'_> = read_versioned(json, "log", row, |form: &StepForm<'_>| form.v)?;
     let instance = form.instance.parse().map_err(|error| StoreError::damaged("log", row, error))?;
     let step = Step {
         blocks: form.blocks.into_iter().map(block_of).collect(),
@@ -297,9 +295,7 @@ pub(crate) fn write_result(result: &CallResult) -> Result<String> {
 
 /// Decodes the output of [`write_result`]. Errors name `row`.
 pub(crate) fn read_result(json: &str, row: &str) -> Result<Arc<CallResult>> {
-    let form: ResultForm<'_> =
-        serde_json::from_str(json).map_err(|error| StoreError::damaged("log", row, error))?;
-    known(form.v).map_err(|reason| StoreError::damaged("log", row, reason))?;
+    let form: ResultForm<'_> = read_versioned(json, "log", row, |form: &ResultForm<'_>| form.v)?;
     Ok(Arc::new(CallResult {
         images: form.images.into_iter().filter_map(image_of).collect(),
         call: form.call.into_owned(),
@@ -512,9 +508,15 @@ mod tests {
     }
 
     #[test]
-    fn damaged_and_too_new_entries_name_their_row() {
+    fn entries_of_a_later_version_are_told_from_damaged_ones() {
         let json = write_result(&result()).expect("the result is encoded").replacen("\"v\":1", "\"v\":2", 1);
-        for broken in ["", "{", "[]", "null", json.as_str()] {
+        for newer in [json.as_str(), r#"{"v":2}"#, r#"{"v":3,"blocks":[{"dance":1}],"stop":"later"}"#] {
+            for error in [read_step(newer, "row 7").err(), read_result(newer, "row 7").err()] {
+                assert!(matches!(error, Some(StoreError::Newer { place }) if place == "log row 7"), "{newer}");
+            }
+        }
+        let older = json.replacen("\"v\":2", "\"v\":0", 1);
+        for broken in ["", "{", "[]", "null", r#"{"v":1}"#, older.as_str()] {
             for error in [read_step(broken, "row 7").err(), read_result(broken, "row 7").err()] {
                 let error = error.expect("decoding fails").to_string();
                 assert!(error.starts_with("log row 7 is damaged"), "{error}");

@@ -1,11 +1,13 @@
-//! The JSON encoding of `domain` values in the database. Documents carry a version, `v`. An unknown version
-//! or a damaged document is an error that names its row.
+//! The JSON encoding of `domain` values in the database. Documents carry a version, `v`. A later version and a
+//! damaged document are errors that name its row.
 
 mod answer;
 mod log;
 
-use serde::Serialize;
+use std::fmt::Display;
+
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
 use crate::sql::Result;
@@ -26,7 +28,34 @@ pub(crate) fn read<T: DeserializeOwned>(json: &str, table: &str, row: &str) -> R
     serde_json::from_str(json).map_err(|error| StoreError::damaged(table, row, error))
 }
 
-/// Rejects documents of later versions.
-fn known(version: u32) -> Result<(), String> {
-    if version == VERSION { Ok(()) } else { Err(format!("version {version} is unknown")) }
+/// The version of a document, whatever else it holds.
+#[derive(Deserialize)]
+struct Versioned {
+    v: u32,
+}
+
+/// Decodes a document with a version. Errors name `table` and `row`.
+///
+/// # Errors
+/// [`StoreError::Newer`] for a document of a later version, otherwise [`StoreError::Damaged`].
+fn read_versioned<'a, T: Deserialize<'a>>(
+    json: &'a str,
+    table: &str,
+    row: impl Display,
+    version: impl Fn(&T) -> u32,
+) -> Result<T> {
+    let decoded = serde_json::from_str::<T>(json);
+    let found = match &decoded {
+        Ok(document) => version(document),
+        // A later version may have fields and words that this one does not know.
+        Err(_) => serde_json::from_str::<Versioned>(json).map_or(VERSION, |document| document.v),
+    };
+    match decoded {
+        _ if found > VERSION => Err(StoreError::Newer { place: format!("{table} {row}") }),
+        Ok(_) if found < VERSION => {
+            Err(StoreError::damaged(table, row, format!("version {found} is unknown")))
+        }
+        Ok(document) => Ok(document),
+        Err(error) => Err(StoreError::damaged(table, row, error)),
+    }
 }

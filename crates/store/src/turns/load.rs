@@ -78,7 +78,8 @@ pub struct TurnRecord {
 /// Returns an answer in progress; `None` if it does not exist or is completed.
 ///
 /// # Errors
-/// [`StoreError`].
+/// [`StoreError::Newer`] if a later version of this program has worked on it, [`StoreError::Damaged`] if its log cannot be
+/// read, otherwise an error of the engine.
 pub fn load(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> {
     let Some(mut turn) = load_head(tx, answer)? else { return Ok(None) };
     turn.log = log_of(tx, answer)?;
@@ -249,7 +250,7 @@ fn exchanges(
     for (answer, position, exchange) in heads {
         let log = match logs.remove(&answer) {
             Some(Ok(log)) => log,
-            // A damaged log must not fail every later answer of the conversation.
+            // A log that cannot be read must not fail every later answer of the conversation.
             Some(Err(())) => brief_log(tx, answer)?,
             None if earlier.brief.contains(&position) => brief_log(tx, answer)?,
             None => Vec::new(),
@@ -285,7 +286,7 @@ fn logs_of(
                     match (read_entry(row, answer), &mut *log) {
                         (Ok(entry), Ok(entries)) => entries.push(entry),
                         (Ok(_), Err(())) => {}
-                        (Err(StoreError::Damaged { .. }), _) => *log = Err(()),
+                        (Err(StoreError::Damaged { .. } | StoreError::Newer { .. }), _) => *log = Err(()),
                         (Err(error), _) => return Err(error),
                     }
                     Ok(())
