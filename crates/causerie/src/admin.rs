@@ -254,13 +254,14 @@ async fn offline(data: &Path, places: &Places, request: Request) -> Result<Value
     }
     DiskReserve::new(data, DiskReserveConfig::default()).make_room_to_start();
     let (database, accepts_empty) = (places.database.as_ref(), places.accept_empty_database);
+    let (wait, quota, environment) = (Duration::ZERO, Quota::default(), Environment::system());
     let opened =
-        control::provisioning::open(data, database, accepts_empty, Duration::ZERO, Quota::default()).await;
+        control::provisioning::open(data, database, accepts_empty, wait, quota, &environment).await;
     let (store, workspaces) = match opened {
         Err(_) if stops_machines => return Ok(machine_commands::stopped(&stop_left_over(&folders).await?)),
         opened => opened?,
     };
-    let admin = Admin::new(store.clone(), Environment::system(), workspaces, folders, None);
+    let admin = Admin::new(store.clone(), environment, workspaces, folders, None);
     let admin = admin.with_actor(format!("operator uid {}", rustix::process::getuid().as_raw()));
     let answered = admin_requests::answer(&admin, None, request).await;
     store.close().await;

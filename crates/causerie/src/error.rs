@@ -61,6 +61,7 @@ impl From<StartError> for CliError {
         let code = match &error {
             StartError::Store(error) => store(error),
             StartError::EmptyDatabase(_) => "DATABASE_EMPTY",
+            StartError::Workspaces(_) => "WORKSPACES_MISSING",
             StartError::RestoreInterrupted(_) => "RESTORE_INTERRUPTED",
             _ => "DATABASE_FAILED",
         };

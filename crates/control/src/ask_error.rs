@@ -9,6 +9,8 @@ use store::conversations::ConversationError;
 use store::questions::AskRefused;
 use workspace::WorkspaceError;
 
+use crate::workspaces_marker::WorkspacesGone;
+
 /// The most names that a message lists.
 const NAMES_IN_ERROR_MAX: usize = 100;
 /// The most skills that a question names.
@@ -119,6 +121,9 @@ pub(crate) enum AskError {
     /// The disk is nearly full.
     #[error("the service is short of disk space and takes no questions; try again later")]
     DiskLow,
+    /// The file system of the workspaces is gone.
+    #[error(transparent)]
+    NoWorkspaces(#[from] WorkspacesGone),
     /// The state of the account's machine is unknown.
     #[error(transparent)]
     Machine(MachineError),

@@ -13,6 +13,8 @@ pub use store::SchemaVersion;
 use store::{DatabaseUrl, Options, Store, StoreError};
 use workspace::{Quota, Workspaces};
 
+pub use crate::workspaces_marker::WorkspacesError;
+
 /// The file of the database in a data folder.
 pub const DATABASE: &str = "causerie.db";
 /// The interval between two attempts to connect to a database.
@@ -45,6 +47,9 @@ pub enum StartError {
          folder, or set database.accept_empty to begin without accounts"
     )]
     EmptyDatabase(usize),
+    /// The folder of workspaces is not that of the database.
+    #[error(transparent)]
+    Workspaces(#[from] WorkspacesError),
     /// A restore into the data folder was interrupted, or is under way.
     #[error(
         "a restore into the data folder was interrupted, or is under way: {}; remove what it left and restore again",
@@ -123,12 +128,17 @@ async fn off_thread<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.unwrap_or(Err(StoreError::Panicked))
 }
 
+/// Returns the folder of the workspaces of a data folder.
+pub(crate) fn workspaces_folder(data: &Path) -> PathBuf {
+    data.join("workspaces")
+}
+
 /// Opens the workspaces of a data folder.
 ///
 /// # Errors
 /// [`StartError::Data`].
 pub fn open_workspaces(data: &Path, quota: Quota) -> Result<Workspaces, StartError> {
-    Ok(Workspaces::new(data.join("workspaces"), quota)?)
+    Ok(Workspaces::new(workspaces_folder(data), quota)?)
 }
 
 /// Returns the folders of the machines of a data folder, which need not exist.

@@ -13,6 +13,7 @@ use store::questions::AskRefused;
 use workspace::WorkspaceError;
 
 use crate::ask_error::AskError;
+use crate::workspaces_marker::WorkspacesGone;
 
 /// The class of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -222,6 +223,12 @@ impl From<StoreError> for UseCaseError {
     }
 }
 
+impl From<WorkspacesGone> for UseCaseError {
+    fn from(error: WorkspacesGone) -> Self {
+        Self::new(PublicCode::Unavailable, error)
+    }
+}
+
 impl From<ConversationError> for UseCaseError {
     fn from(error: ConversationError) -> Self {
         match error {
@@ -248,6 +255,7 @@ impl From<&MachineError> for UseCaseError {
             MachineError::ShuttingDown => Self::new(PublicCode::Unavailable, error),
             MachineError::Records(RecordsError(source)) => match source.downcast_ref::<StoreError>() {
                 Some(store) => store.into(),
+                None if source.is::<WorkspacesGone>() => WorkspacesGone.into(),
                 None => Self::internal(error),
             },
             MachineError::Stopped
@@ -311,7 +319,7 @@ impl From<AskError> for UseCaseError {
             AskError::Attachment { error: WorkspaceError::Outside, .. } => PublicCode::OutsideWorkspace,
             AskError::Attachment { .. } => PublicCode::BadRequest,
             AskError::NoMachine => PublicCode::NoMachine,
-            AskError::DiskLow => PublicCode::Unavailable,
+            AskError::DiskLow | AskError::NoWorkspaces(_) => PublicCode::Unavailable,
             AskError::MachineNotRunning(_) => PublicCode::MachineNotRunning,
             AskError::Machine(error) => return error.into(),
             AskError::Refused(refused) => match refused {

@@ -9,12 +9,14 @@ use workspace::{Workspace, WorkspacePath, Workspaces};
 
 use crate::error::UseCaseError;
 use crate::principal::Principal;
+use crate::workspaces_marker::WorkspacesMarker;
 
 /// The workspaces of all accounts. Cheap to clone.
 #[derive(Clone)]
 pub struct Files {
     pub(crate) workspaces: Workspaces,
     pub(crate) machines: Machines,
+    pub(crate) marker: WorkspacesMarker,
 }
 
 impl Files {
@@ -22,9 +24,11 @@ impl Files {
     /// [`WorkspaceError`](workspace::WorkspaceError), which converts into [`UseCaseError`].
     ///
     /// # Errors
-    /// [`PublicCode::KeyScope`](crate::PublicCode::KeyScope).
+    /// [`PublicCode::KeyScope`](crate::PublicCode::KeyScope); [`PublicCode::Unavailable`](crate::PublicCode::Unavailable) if
+    /// the file system of the workspaces is gone.
     pub fn of(&self, principal: &Principal) -> Result<Workspace, UseCaseError> {
         principal.require(&[Permission::Files])?;
+        self.marker.check()?;
         Ok(self.workspaces.of(principal.account()))
     }
 

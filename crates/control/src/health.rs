@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine::Dispatch;
 use models::{Catalog, VendorHealth};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -11,6 +12,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::disk_reserve::{DiskReserve, FreeSpace};
+use crate::workspaces_marker::WorkspacesMarker;
 
 /// The timeout of the database check.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -18,6 +20,8 @@ const READY_TIMEOUT: Duration = Duration::from_secs(2);
 /// polls do not write as often.
 const WRITE_CHECK_TTL: Duration = Duration::from_secs(5);
 const FAILED_CHECK_TTL: Duration = Duration::from_secs(1);
+/// The most reasons that one check names.
+const REASONS_MAX: usize = 8;
 
 /// The outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -62,18 +66,27 @@ impl Check {
 pub(crate) struct HealthChecks {
     store: Store,
     disk: DiskReserve,
+    marker: WorkspacesMarker,
     catalog: Arc<Catalog>,
+    dispatch: Dispatch,
     /// The checks of the host and the driver, which do not change while the service runs.
     host: Arc<[Check]>,
     written: Arc<Mutex<Option<(Instant, Check)>>>,
 }
 
 impl HealthChecks {
-    pub(crate) fn new(store: Store, disk: DiskReserve, catalog: Arc<Catalog>, host: Vec<Check>) -> Self {
+    pub(crate) fn new(
+        store: Store,
+        disk: DiskReserve,
+        marker: WorkspacesMarker,
+        catalog: Arc<Catalog>,
+        dispatch: Dispatch,
+        host: Vec<Check>,
+    ) -> Self {
         for check in host.iter().filter(|check| check.status != CheckStatus::Pass) {
             tracing::warn!(check = check.name, reason = check.reason, "host check did not pass");
         }
-        Self { store, disk, catalog, host: host.into(), written: Arc::default() }
+        Self { store, disk, marker, catalog, dispatch, host: host.into(), written: Arc::default() }
     }
 
     /// Runs all checks. The service is ready if none failed.
@@ -85,10 +98,27 @@ impl HealthChecks {
             self.store_writable().await
         };
         let mut checks = vec![readable, writable];
+        checks.push(match self.marker.check() {
+            Ok(()) => Check::new("workspaces", CheckStatus::Pass, "the folder of workspaces has its marker"),
+            Err(error) => Check::new("workspaces", CheckStatus::Fail, error.to_string()),
+        });
         checks.extend(self.disk_checks());
+        checks.push(self.left_answers());
         checks.extend(self.catalog.vendors().iter().map(vendor_check));
         checks.extend(self.host.iter().cloned());
         checks
+    }
+
+    /// Reports answers that this process leaves. They do not keep it from being ready for others.
+    fn left_answers(&self) -> Check {
+        let left = self.dispatch.left_answers();
+        if left.is_empty() {
+            return Check::new("answers", CheckStatus::Pass, "every accepted answer can be worked on");
+        }
+        let count: usize = left.values().sum();
+        let reasons: Vec<String> = left.iter().take(REASONS_MAX).map(|(why, count)| format!("{count}: {why}")).collect();
+        let reason = format!("answers are left, {}", reasons.join("; "));
+        Check::new("answers", CheckStatus::Warn, reason).with("left", count as u64)
     }
 
     async fn store_readable(&self) -> Check {

@@ -42,6 +42,7 @@ pub mod single_sign_on;
 mod title;
 pub mod usage;
 pub mod vm;
+mod workspaces_marker;
 
 pub use access::Authenticator;
 pub use account_deletion::RunningService;

@@ -80,7 +80,7 @@ mod tests {
         let hands = Driver::Simulated(simulated.clone());
         let workspaces =
             Workspaces::new(folder.path().join("workspaces"), Quota::default()).expect("a folder");
-        let records = StoreMachineRecords { store: store.clone(), workspaces };
+        let records = StoreMachineRecords { store: store.clone(), workspaces, marker: None };
         let machines = Machines::new(Driver::Simulated(simulated), Arc::new(records), Rules::default());
         let start = async |account| {
             let home = Home { account, ordinal: 0, workspace: folder.path().to_owned() };

@@ -4,19 +4,20 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use domain::id::AccountId;
+use domain::id::{AccountId, NodeId};
 use store::{DatabaseUrl, Store, StoreError, accounts, machines};
 use workspace::{Quota, Workspaces};
 
 use crate::backup::interrupted_restore;
-use crate::data_folder::{DATABASE, StartError, open_store, open_workspaces};
+use crate::data_folder::{DATABASE, StartError, open_store, open_workspaces, workspaces_folder};
+use crate::{Environment, workspaces_marker};
 
 /// The number of machines of one query.
 const MACHINES_PAGE: u32 = 500;
 
 /// Opens the workspaces of a data folder, and its database or the one at `database`. Waits up to `max_wait` for a database
 /// that is unreachable. If there are workspaces, a database that is missing or has no accounts is an error unless
-/// `accepts_empty` is set; it is not created then.
+/// `accepts_empty` is set; it is not created then. A folder of workspaces that is not the database's is an error.
 ///
 /// # Errors
 /// [`StartError`].
@@ -26,6 +27,7 @@ pub async fn open(
     accepts_empty: bool,
     max_wait: Duration,
     quota: Quota,
+    environment: &Environment,
 ) -> Result<(Store, Workspaces), StartError> {
     if let Some(left) = interrupted_restore(data) {
         return Err(StartError::RestoreInterrupted(left));
@@ -38,6 +40,8 @@ pub async fn open(
     if !accepts_empty && !store.read(|tx| accounts::any(tx)).await? {
         refuse_workspaces(&workspaces).await?;
     }
+    let new_id = NodeId::from_random(environment.bits());
+    workspaces_marker::settle(&store, &workspaces, &workspaces_folder(data), new_id).await?;
     Ok((store, workspaces))
 }
 

@@ -27,6 +27,7 @@ use workspace::{AskedPath, WorkspaceError, Workspaces};
 use crate::ask_error::{AskError, SKILLS_MAX};
 use crate::error::UseCaseError;
 use crate::principal::Principal;
+use crate::workspaces_marker::WorkspacesMarker;
 use crate::{DiskReserve, Environment, Plugins, title};
 
 /// How often a question is checked anew because another model was shown meanwhile.
@@ -120,6 +121,7 @@ pub struct Questions {
     pub(crate) plugins: Plugins,
     pub(crate) web: Web,
     pub(crate) disk: DiskReserve,
+    pub(crate) marker: WorkspacesMarker,
     /// True if a question starts a machine that does not run.
     pub(crate) machine_started: bool,
 }
@@ -234,6 +236,7 @@ impl Questions {
         if self.disk.is_low() {
             return Err(AskError::DiskLow);
         }
+        self.marker.check()?;
         let jurisdictions = match &target {
             Target::New(new) => new.jurisdictions.as_slice(),
             Target::Existing(_) | Target::BranchOf { .. } | Target::Version(_) => &[],

@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use workspace::{Quota, Workspaces};
 
 pub use crate::data_folder::StartError;
-use crate::data_folder::machine_folders;
+use crate::data_folder::{machine_folders, workspaces_folder};
 use crate::disk_guard;
 use crate::health::HealthChecks;
 use crate::jobs::{JobCounts, JobMetrics, Jobs};
@@ -26,6 +26,7 @@ use crate::machine_lease;
 use crate::orphans;
 use crate::provisioning;
 use crate::vm::StoreMachineRecords;
+use crate::workspaces_marker::WorkspacesMarker;
 use crate::{
     Admin, Answers, Authenticator, Catalogs, Check, Conversations, Credentials, DiskReserve,
     DiskReserveConfig, Environment, Files, FirstOwner, History, Operators, Owner, Passwords, Plugins,
@@ -189,9 +190,19 @@ impl Service {
     pub async fn start(config: ServiceConfig, environment: Environment) -> Result<Self, StartError> {
         let disk = DiskReserve::new(&config.data, config.disk);
         let (database, accepts_empty) = (config.database.as_ref(), config.accept_empty_database);
-        let (store, workspaces) =
-            provisioning::open(&config.data, database, accepts_empty, CONNECT_TIMEOUT, config.quota).await?;
-        let lock = store.lock_exclusively(LOCK_PATIENCE).await?;
+        let (store, workspaces) = provisioning::open(
+            &config.data,
+            database,
+            accepts_empty,
+            CONNECT_TIMEOUT,
+            config.quota,
+            &environment,
+        )
+        .await?;
+        let marker = WorkspacesMarker::find(&store, workspaces_folder(&config.data)).await?;
+        let process = NodeId::from_random(environment.bits());
+        let lock = Arc::new(store.lock_exclusively(LOCK_PATIENCE, process).await?);
+        let is_succession = begin_serving(&store, process, folder_id(&config.data, &environment)?).await?;
         provisioning::ensure_all(&store, &workspaces).await?;
         let plugins = Plugins::open(config.plugins, &config.data).await?;
         let web = Web::new(config.web)?;
@@ -199,8 +210,18 @@ impl Service {
         let templates = Arc::new(read_templates(jurisdictions.clone(), config.instructions).await?);
         let embeddings = embeddings(&config.vendors, &store, &environment).await?;
         let catalog = discover_models(config.vendors, &environment).await?;
-        let records = StoreMachineRecords { store: store.clone(), workspaces: workspaces.clone() };
+        let records = StoreMachineRecords {
+            store: store.clone(),
+            workspaces: workspaces.clone(),
+            marker: Some(marker.clone()),
+        };
         let machines = machines(config.driver, records, config.rules, embeddings.as_ref());
+        if is_succession && lock.confirmed_at().is_some() {
+            machine_lease::succeed_another(&machine_folders(&config.data)).await;
+        }
+        if let Some(page) = machines.driver().lease_page()? {
+            machine_lease::begin(page, &lock)?;
+        }
         machines.begin().await?;
         let jobs = Jobs::begin(&store, &environment, &workspaces, &machines, process).await?;
         let dispatch = Dispatch::begin(engine::Parts {
@@ -216,12 +237,6 @@ impl Service {
             workspaces: workspaces.clone(),
             node: process,
             limits: config.limits,
-        if is_succession && lock.confirmed_at().is_some() {
-            machine_lease::succeed_another(&machine_folders(&config.data)).await;
-        }
-        if let Some(page) = machines.driver().lease_page()? {
-            machine_lease::begin(page, &lock)?;
-        }
         });
         let passwords = Passwords::new(store.clone(), environment.clone());
         let sessions = Sessions::new(&store, &environment, &passwords, &workspaces);
@@ -229,6 +244,7 @@ impl Service {
         let (tasks, shutdown) = (TaskTracker::new(), CancellationToken::new());
         spawn_refreshes(&tasks, &catalog, &plugins, &environment, &shutdown);
         tasks.spawn(jobs.clone().run(shutdown.clone()));
+        tasks.spawn(marker.clone().watch_periodically(shutdown.clone()));
         let access =
             Authenticator::new(store.clone(), environment.clone(), workspaces.clone(), tasks.clone());
         spawn_sweeps(&tasks, (&store, &machines), &disk, &workspaces, &shutdown);
@@ -274,12 +290,20 @@ impl Service {
                 plugins,
                 web,
                 disk: disk.clone(),
+                marker: marker.clone(),
                 machine_started: config.rules.started_by_questions,
             },
             catalog: catalog.clone(),
             vm,
-            files: Files { workspaces, machines: machines.clone() },
-            health: HealthChecks::new(store.clone(), disk, catalog, config.host_checks),
+            files: Files { workspaces, machines: machines.clone(), marker: marker.clone() },
+            health: HealthChecks::new(
+                store.clone(),
+                disk,
+                marker,
+                catalog,
+                dispatch.clone(),
+                config.host_checks,
+            ),
             store,
             lock,
             machines,

@@ -12,6 +12,7 @@ use workspace::Workspaces;
 use crate::error::{ErrorKind, UseCaseError};
 use crate::principal::Principal;
 use crate::provisioning;
+use crate::workspaces_marker::WorkspacesMarker;
 
 /// The number of machines of one query.
 const MACHINES_PAGE: u32 = 500;
@@ -108,6 +109,8 @@ impl Vm {
 pub(crate) struct StoreMachineRecords {
     pub(crate) store: Store,
     pub(crate) workspaces: Workspaces,
+    /// That of the folder of workspaces; `None` checks nothing.
+    pub(crate) marker: Option<WorkspacesMarker>,
 }
 
 impl MachineRecords for StoreMachineRecords {
@@ -115,6 +118,7 @@ impl MachineRecords for StoreMachineRecords {
         Box::pin(async move {
             let record = self.store.read(move |tx| machines::get(tx, account)).await.map_err(failed)?;
             if record.is_some() {
+                self.marker.as_ref().map_or(Ok(()), WorkspacesMarker::check).map_err(failed)?;
                 provisioning::ensure(&self.workspaces, account).await;
             }
             // A machine cannot enter a workspace whose permissions a tool took away. The driver reports a workspace that

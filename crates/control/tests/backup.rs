@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use control::Environment;
 use control::backup::{BackupError, BackupReport, restore, write};
 use control::data_folder::{DATABASE, StartError, open_store, open_workspaces};
 use control::provisioning::open;
@@ -227,12 +228,12 @@ async fn what_an_interrupted_restore_left_is_neither_served_nor_overwritten() {
         fs::create_dir_all(&left).unwrap();
         let restored = restore(&source.archive(), &target, None);
         assert!(matches!(&restored, Err(BackupError::Interrupted(path)) if *path == left), "{restored:?}");
-        let opened = open(&target, None, true, Duration::ZERO, Quota::default()).await;
+        let opened = open(&target, None, true, Duration::ZERO, Quota::default(), &Environment::system()).await;
         assert!(matches!(opened, Err(StartError::RestoreInterrupted(path)) if path == left));
         fs::remove_dir(left).unwrap();
     }
     restore(&source.archive(), &target, None).unwrap();
-    open(&target, None, true, Duration::ZERO, Quota::default()).await.map(drop).unwrap();
+    open(&target, None, true, Duration::ZERO, Quota::default(), &Environment::system()).await.map(drop).unwrap();
 }
 
 #[tokio::test]

@@ -90,7 +90,7 @@ impl Stage {
 async fn scheduler(store: &Store, clock: &Arc<HandSet>, folder: &TempDir) -> Jobs {
     let environment = Environment::new(clock.clone(), Arc::new(Counting(AtomicI64::new(1))));
     let workspaces = Workspaces::new(folder.path().join("workspaces"), Quota::default()).expect("a folder");
-    let records = StoreMachineRecords { store: store.clone(), workspaces: workspaces.clone() };
+    let records = StoreMachineRecords { store: store.clone(), workspaces: workspaces.clone(), marker: None };
     let driver = Driver::Simulated(Simulated::new(|_| std::future::pending()));
     let machines = Machines::new(driver, Arc::new(records), Rules::default());
     let begun = Jobs::begin(store, &environment, &workspaces, &machines, NodeId::from_random(1)).await;
