@@ -255,8 +255,7 @@ async fn offline(data: &Path, places: &Places, request: Request) -> Result<Value
     DiskReserve::new(data, DiskReserveConfig::default()).make_room_to_start();
     let (database, accepts_empty) = (places.database.as_ref(), places.accept_empty_database);
     let (wait, quota, environment) = (Duration::ZERO, Quota::default(), Environment::system());
-    let opened =
-        control::provisioning::open(data, database, accepts_empty, wait, quota, &environment).await;
+    let opened = control::provisioning::open(data, database, accepts_empty, wait, quota, &environment).await;
     let (store, workspaces) = match opened {
         Err(_) if stops_machines => return Ok(machine_commands::stopped(&stop_left_over(&folders).await?)),
         opened => opened?,

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use control::{Check, CheckStatus};
 use machine::{
     BootSources, DiskQuota, Driver, DriverError, Enforcement, LimitStatus, OwnKernel, SUSPENDED_MAX, Sandbox,
-    SandboxConfig,
-    UmlKernel, find_qemu, try_kvm,
+    SandboxConfig, UmlKernel, find_qemu, try_kvm,
 };
 use machine_image::{ImageError, Images};
 

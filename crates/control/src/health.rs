@@ -116,7 +116,8 @@ impl HealthChecks {
             return Check::new("answers", CheckStatus::Pass, "every accepted answer can be worked on");
         }
         let count: usize = left.values().sum();
-        let reasons: Vec<String> = left.iter().take(REASONS_MAX).map(|(why, count)| format!("{count}: {why}")).collect();
+        let reasons: Vec<String> =
+            left.iter().take(REASONS_MAX).map(|(why, count)| format!("{count}: {why}")).collect();
         let reason = format!("answers are left, {}", reasons.join("; "));
         Check::new("answers", CheckStatus::Warn, reason).with("left", count as u64)
     }

@@ -8,6 +8,7 @@
 //!   with readers here (`engine::settle`);
 //! - the vendors' models and health, the folders of plugins (`service`, `catalogs`);
 //! - the indexing of a history that is searched (`history`);
+//! - the deadline of the machines (`machine_lease`), the marker of the workspaces (`workspaces_marker`);
 //! - the disk of the data folder and its reserve (`disk_guard`, `disk_reserve`), the preallocation of SQLite's files (`store`);
 //! - the release of memory to the system and the export of traces (`causerie`).
 

@@ -10,7 +10,7 @@ use domain::catalog::{Jurisdiction, ProviderName};
 use domain::id::NodeId;
 use domain::machine::{MachineStatus, Rules};
 use egress::WebConfig;
-use machine::{Driver, Machines};
+use machine::{Driver, MachineFolders, Machines};
 use models::{Catalog, EmbeddingModel, VendorHealth, VendorsConfig};
 use store::{DatabaseUrl, ExclusiveLock, Store, StoreError, serving};
 use tokio_util::sync::CancellationToken;
@@ -189,21 +189,8 @@ impl Service {
     /// [`StartError`].
     pub async fn start(config: ServiceConfig, environment: Environment) -> Result<Self, StartError> {
         let disk = DiskReserve::new(&config.data, config.disk);
-        let (database, accepts_empty) = (config.database.as_ref(), config.accept_empty_database);
-        let (store, workspaces) = provisioning::open(
-            &config.data,
-            database,
-            accepts_empty,
-            CONNECT_TIMEOUT,
-            config.quota,
-            &environment,
-        )
-        .await?;
-        let marker = WorkspacesMarker::find(&store, workspaces_folder(&config.data)).await?;
-        let process = NodeId::from_random(environment.bits());
-        let lock = Arc::new(store.lock_exclusively(LOCK_PATIENCE, process).await?);
-        let is_succession = begin_serving(&store, process, folder_id(&config.data, &environment)?).await?;
-        provisioning::ensure_all(&store, &workspaces).await?;
+        let Opened { store, workspaces, marker, lock, process, follows_another } =
+            open_exclusively(&config, &environment).await?;
         let plugins = Plugins::open(config.plugins, &config.data).await?;
         let web = Web::new(config.web)?;
         let (jurisdictions, live) = (Arc::new(config.jurisdictions), Arc::new(Live::default()));
@@ -216,13 +203,7 @@ impl Service {
             marker: Some(marker.clone()),
         };
         let machines = machines(config.driver, records, config.rules, embeddings.as_ref());
-        if is_succession && lock.confirmed_at().is_some() {
-            machine_lease::succeed_another(&machine_folders(&config.data)).await;
-        }
-        if let Some(page) = machines.driver().lease_page()? {
-            machine_lease::begin(page, &lock)?;
-        }
-        machines.begin().await?;
+        begin_machines(&machines, &lock, follows_another.then(|| machine_folders(&config.data))).await?;
         let jobs = Jobs::begin(&store, &environment, &workspaces, &machines, process).await?;
         let dispatch = Dispatch::begin(engine::Parts {
             store: store.clone(),
@@ -402,6 +383,49 @@ impl Service {
             ending.await;
         }
     }
+}
+
+/// A database that this process alone serves, with the folder of its workspaces.
+struct Opened {
+    store: Store,
+    workspaces: Workspaces,
+    marker: WorkspacesMarker,
+    lock: Arc<ExclusiveLock>,
+    /// This process as a holder of leases.
+    process: NodeId,
+    /// The last service had another data folder, and may have machines on another host.
+    follows_another: bool,
+}
+
+/// Opens the database and the workspaces, and waits until no other process serves them.
+async fn open_exclusively(config: &ServiceConfig, environment: &Environment) -> Result<Opened, StartError> {
+    let (data, database, accepts_empty) =
+        (&config.data, config.database.as_ref(), config.accept_empty_database);
+    let (store, workspaces) =
+        provisioning::open(data, database, accepts_empty, CONNECT_TIMEOUT, config.quota, environment).await?;
+    let marker = WorkspacesMarker::find(&store, workspaces_folder(data)).await?;
+    let process = NodeId::from_random(environment.bits());
+    let lock = Arc::new(store.lock_exclusively(LOCK_PATIENCE, process).await?);
+    let is_succession = begin_serving(&store, process, folder_id(data, environment)?).await?;
+    provisioning::ensure_all(&store, &workspaces).await?;
+    let follows_another = is_succession && lock.confirmed_at().is_some();
+    Ok(Opened { store, workspaces, marker, lock, process, follows_another })
+}
+
+/// Lets machines work, attaches to those that run, and starts those that should. `left` has those that a service before
+/// another one has left.
+async fn begin_machines(
+    machines: &Machines,
+    lock: &Arc<ExclusiveLock>,
+    left: Option<MachineFolders>,
+) -> Result<(), StartError> {
+    if let Some(left) = left {
+        machine_lease::succeed_another(&left).await;
+    }
+    if let Some(page) = machines.driver().lease_page()? {
+        machine_lease::begin(page, lock)?;
+    }
+    Ok(machines.begin().await?)
 }
 
 /// Makes this process the one that serves the database, and ends what earlier ones held. Returns true if the last of them had

@@ -28,9 +28,9 @@ use workspace::Workspaces;
 
 use crate::data_folder::StartError;
 
-/// The marker in the folder of workspaces. Machines see only the folders of their accounts.
-const MARKER: &str = ".causerie-database";
-/// The name of a marker that is being written.
+/// The marker. Machines see only the folders of their accounts.
+const MARKER: &str = workspace::DATABASE_MARKER;
+/// The name of a marker that is being written; it begins with that of the marker.
 const NEW: &str = ".causerie-database.new";
 /// The text by which an operator has the service accept a folder.
 const ADOPT: &str = "adopt";
@@ -80,9 +80,8 @@ pub(crate) async fn settle(
     new_id: NodeId,
 ) -> Result<(), StartError> {
     let found = read(folder)?;
-    let (named, has_accounts) = store
-        .read(|tx| Ok::<_, StoreError>((serving::database_id(tx)?, accounts::any_open(tx)?)))
-        .await?;
+    let (named, has_accounts) =
+        store.read(|tx| Ok::<_, StoreError>((serving::database_id(tx)?, accounts::any_open(tx)?))).await?;
     match (named, found.as_deref()) {
         (Some(id), Some(found)) if is_of(found, id) => return Ok(()),
         // A start was interrupted after the database had got its identity.
@@ -166,7 +165,9 @@ impl WorkspacesMarker {
     async fn look(&self, looking: &mut Option<JoinHandle<bool>>) {
         let look = looking.get_or_insert_with(|| {
             let this = self.clone();
-            spawn_blocking(move || read(&this.folder).is_ok_and(|found| found.is_some_and(|it| is_of(&it, this.id))))
+            spawn_blocking(move || {
+                read(&this.folder).is_ok_and(|found| found.is_some_and(|it| is_of(&it, this.id)))
+            })
         });
         let found = timeout(CHECK_TIMEOUT, look).await;
         if found.is_ok() {

@@ -228,12 +228,16 @@ async fn what_an_interrupted_restore_left_is_neither_served_nor_overwritten() {
         fs::create_dir_all(&left).unwrap();
         let restored = restore(&source.archive(), &target, None);
         assert!(matches!(&restored, Err(BackupError::Interrupted(path)) if *path == left), "{restored:?}");
-        let opened = open(&target, None, true, Duration::ZERO, Quota::default(), &Environment::system()).await;
+        let opened =
+            open(&target, None, true, Duration::ZERO, Quota::default(), &Environment::system()).await;
         assert!(matches!(opened, Err(StartError::RestoreInterrupted(path)) if path == left));
         fs::remove_dir(left).unwrap();
     }
     restore(&source.archive(), &target, None).unwrap();
-    open(&target, None, true, Duration::ZERO, Quota::default(), &Environment::system()).await.map(drop).unwrap();
+    open(&target, None, true, Duration::ZERO, Quota::default(), &Environment::system())
+        .await
+        .map(drop)
+        .unwrap();
 }
 
 #[tokio::test]

@@ -14,8 +14,10 @@ use control::admin::KeyRestrictions;
 use control::environment::Entropy;
 use control::live::LiveAnswer;
 use control::questions::{AskOutcome, AskRequest};
-use control::{DiskReserveConfig, Environment, PluginsConfig, Principal, Service, ServiceConfig};
-use domain::answer::{Answer, Ending};
+use control::{
+    CheckStatus, DiskReserveConfig, Environment, PluginsConfig, Principal, Service, ServiceConfig,
+};
+use domain::answer::{Answer, Ending, ErrorCode};
 use domain::catalog::builtin_jurisdictions;
 use domain::credits::Credits;
 use domain::id::{MessageId, NodeId, PostingId};
@@ -357,37 +359,118 @@ async fn an_answer_that_was_deleted_as_the_service_ended_is_ended_by_the_next() 
 /// again must not fail what it works on, unless that goes on for a while.
 #[tokio::test]
 async fn an_answer_fails_only_after_many_kills_in_a_row_and_a_minute() {
-    let Stage { data, sessions, clock, service, live, vendors, asked, .. } =
-        stage(2, WebConfig::default()).await;
-    let answer = live.meta().answer;
-    half(&live).await;
-    service.shutdown().await;
-    let store = Store::open(&data.path().join("causerie.db")).expect("the database");
-    let (node, now) = (NodeId::from_random(7), clock.now());
+    let stage = stage(2, WebConfig::default()).await;
+    let answer = stage.live.meta().answer;
+    half(&stage.live).await;
+    stage.service.shutdown().await;
+    let store = Store::open(&stage.data.path().join("causerie.db")).expect("the database");
+    let (node, now) = (NodeId::from_random(7), stage.clock.now());
     let options = ClaimOptions { node, now, lease_until: now.plus(PATIENCE), per_account_max: 1, limit: 1 };
+    let restart = async || store.write(move |tx| serving::begin(tx, node, node)).await.expect("a restart");
+    restart().await;
     for _ in 0..20 {
         let claimed = store.write(move |tx| turns::claim(tx, &options)).await.expect("a claim");
         assert_eq!(claimed.iter().map(|one| one.fence.answer).collect::<Vec<_>>(), [answer]);
-        store.write(move |tx| serving::begin(tx, node, node)).await.expect("a restart");
+        restart().await;
     }
-    let next = async |entropy| {
-        let config = ServiceConfig {
-            vendors: vendors.clone(),
-            driver: machines(&sessions),
-            ..configuration(data.path())
-        };
-        let environment = Environment::new(clock.clone(), Arc::new(Counter(AtomicU64::new(entropy))));
-        Service::start(config, environment).await.expect("a service")
-    };
-    let asked_before = asked.load(Ordering::SeqCst);
-    let service = next(1 << 32).await;
-    until(async || (asked.load(Ordering::SeqCst) > asked_before).then_some(())).await;
+    let asked_before = stage.asked.load(Ordering::SeqCst);
+    let service = next(&stage, 1 << 32).await;
+    until(async || (stage.asked.load(Ordering::SeqCst) > asked_before).then_some(())).await;
     service.shutdown().await;
     let open = async || store.read(|tx| turns::open_answers(tx)).await.expect("a read");
     assert_eq!(open().await, 1, "it goes on");
-    clock.0.fetch_add(60_000_000, Ordering::Relaxed);
-    let service = next(2 << 32).await;
+    stage.clock.0.fetch_add(60_000_000, Ordering::Relaxed);
+    let service = next(&stage, 2 << 32).await;
     until(async || (open().await == 0).then_some(())).await;
+    service.shutdown().await;
+}
+
+/// Waits until `/readyz` would tell of an answer that is left for this reason.
+async fn left(service: &Service, reason: &str) {
+    until(async || {
+        let checks = service.checks().await;
+        let check = checks.into_iter().find(|check| check.name == "answers").expect("a check");
+        (check.status == CheckStatus::Warn && check.reason.contains(reason)).then_some(())
+    })
+    .await;
+}
+
+/// Starts a service on the data folder whose identifiers begin at `entropy`.
+async fn next(stage: &Stage, entropy: u64) -> Service {
+    let config = ServiceConfig {
+        vendors: stage.vendors.clone(),
+        driver: machines(&stage.sessions),
+        ..configuration(stage.data.path())
+    };
+    let environment = Environment::new(stage.clock.clone(), Arc::new(Counter(AtomicU64::new(entropy))));
+    Service::start(config, environment).await.expect("a service")
+}
+
+#[tokio::test]
+async fn an_answer_whose_agent_is_gone_waits_for_it_and_ends_after_a_while() {
+    let stage = stage(2, WebConfig::default()).await;
+    half(&stage.live).await;
+    stage.service.shutdown().await;
+    let store = Store::open(&stage.data.path().join("causerie.db")).expect("the database");
+    let change = async |sql: &'static str| {
+        store.write(move |tx| tx.execute(sql, &[])).await.expect("a write");
+    };
+    change("UPDATE questions SET agent = 'tax:adviser'").await;
+    let asked = stage.asked.load(Ordering::SeqCst);
+    let service = next(&stage, 1 << 32).await;
+    left(&service, "tax:adviser").await;
+    change("UPDATE questions SET agent = NULL").await;
+    until(async || (stage.asked.load(Ordering::SeqCst) > asked).then_some(())).await;
+    service.shutdown().await;
+    change("UPDATE questions SET agent = 'tax:adviser'").await;
+    let service = next(&stage, 2 << 32).await;
+    left(&service, "tax:adviser").await;
+    stage.clock.0.fetch_add(600_000_000, Ordering::Relaxed);
+    let meta = stage.live.meta();
+    let failed = until(async || {
+        let found = service.answers.find(&stage.principal, meta.conversation, meta.answer).await;
+        found.expect("it is there").snapshot().ending.clone()
+    });
+    let Ending::Failed(error) = failed.await else { panic!("it failed") };
+    assert_eq!(error.code, ErrorCode::AgentUnavailable);
+    assert!(
+        service
+            .checks()
+            .await
+            .iter()
+            .all(|check| check.name != "answers" || check.status == CheckStatus::Pass)
+    );
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_answer_of_a_later_version_is_left_to_it() {
+    let stage = stage(1, WebConfig::default()).await;
+    until(async || {
+        let runs = stage.sessions.lock().expect("whole").iter().any(|session| session.runs == 1);
+        runs.then_some(())
+    })
+    .await;
+    stage.service.shutdown().await;
+    let store = Store::open(&stage.data.path().join("causerie.db")).expect("the database");
+    let version = async |sql: &'static str| {
+        assert!(store.write(move |tx| tx.execute(sql, &[])).await.expect("a write") > 0);
+    };
+    version("UPDATE log SET body = replace(body, '\"v\":1', '\"v\":2')").await;
+    let service = next(&stage, 1 << 32).await;
+    left(&service, "a later version").await;
+    // Whatever the time, and however often it was looked at.
+    stage.clock.0.fetch_add(100_000_000_000, Ordering::Relaxed);
+    left(&service, "a later version").await;
+    let open = store.read(|tx| turns::open_answers(tx)).await.expect("a read");
+    assert_eq!(open, 1);
+    version("UPDATE log SET body = replace(body, '\"v\":2', '\"v\":1')").await;
+    let asked = stage.asked.load(Ordering::SeqCst);
+    until(async || {
+        let runs = stage.sessions.lock().expect("whole").len() > 1;
+        (runs || stage.asked.load(Ordering::SeqCst) > asked).then_some(())
+    })
+    .await;
     service.shutdown().await;
 }
 

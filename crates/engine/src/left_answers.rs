@@ -34,9 +34,9 @@ impl fmt::Display for LeaveReason {
                 Excerpt(name),
                 AGENT_WAIT_MAX.as_secs() / 60
             ),
-            Self::LaterVersion => {
-                f.write_str("a later version of this program has worked on it: run that version, or a later one")
-            }
+            Self::LaterVersion => f.write_str(
+                "a later version of this program has worked on it: run that version, or a later one",
+            ),
         }
     }
 }
@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn left_answers_are_looked_at_ever_more_rarely() {
-        let (left, answer, begun) = (LeftAnswers::default(), MessageId::from_random(1), Timestamp::from_micros(0));
+        let (left, answer, begun) =
+            (LeftAnswers::default(), MessageId::from_random(1), Timestamp::from_micros(0));
         let at = |seconds| begun.plus(Duration::from_secs(seconds));
         let gone = || LeaveReason::NoAgent("tax:adviser".to_owned());
         for (seconds, pause) in [(0, 1), (5, 5), (100, 30), (6000, 30)] {

@@ -353,11 +353,7 @@ impl Store {
                 let taking = move || postgres::acquire_lock(address, max_wait, process, confirmed);
                 let taken = tokio::task::spawn_blocking(taking).await;
                 let (lost, hold) = taken.unwrap_or(Err(StoreError::Panicked))?;
-                Ok(ExclusiveLock {
-                    lost: Some(lost),
-                    confirmation: Some(confirmation),
-                    _hold: Some(hold),
-                })
+                Ok(ExclusiveLock { lost: Some(lost), confirmation: Some(confirmation), _hold: Some(hold) })
             }
         }
     }

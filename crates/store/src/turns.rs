@@ -25,9 +25,9 @@ use domain::step::Usage;
 use crate::error::StoreError;
 use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
 
+pub(crate) use claim::lock_claims;
 pub use claim::{claim, claim_stopped};
 pub use end::{Completion, complete};
-pub(crate) use claim::lock_claims;
 pub(crate) use lease::end_all_leases;
 pub use lease::{ClaimOptions, ClaimedTurn, HeldLease, open_answers, put_back, release, renew};
 pub(crate) use load::log_before_damage;

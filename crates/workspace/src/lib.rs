@@ -18,7 +18,7 @@ mod upload;
 mod usage;
 mod walk;
 
-pub use account::{Workspace, Workspaces};
+pub use account::{DATABASE_MARKER, Workspace, Workspaces};
 pub use asked::AskedPath;
 pub use download::{FileStream, FileTransfer, OpenFile};
 pub use error::{SpaceShortage, WorkspaceError};

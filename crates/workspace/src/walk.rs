@@ -13,7 +13,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Mode, SeekFrom, Stat, fstat, openat, readlinkat, seek};
 use rustix::io::Errno;
 
-use crate::account::Workspaces;
+use crate::account::{DATABASE_MARKER, Workspaces};
 use crate::jail::{FOLDER_FLAGS, file_type, size, size_on_disk};
 use crate::path::is_staging;
 use crate::resumable::UNFINISHED_FOLDER;
@@ -105,13 +105,14 @@ impl Workspaces {
                     continue;
                 }
             };
-            // Content of unfinished uploads belongs to nobody yet.
-            let is_unfinished = match entry.depth {
-                1 => entry.name.to_bytes() == UNFINISHED_FOLDER.as_bytes(),
-                2 => is_staging(entry.name.to_bytes()),
+            // Content of unfinished uploads belongs to nobody yet, and the marker to the folder.
+            let name = entry.name.to_bytes();
+            let is_passed_over = match entry.depth {
+                1 => name == UNFINISHED_FOLDER.as_bytes() || name.starts_with(DATABASE_MARKER.as_bytes()),
+                2 => is_staging(name),
                 _ => false,
             };
-            if is_unfinished {
+            if is_passed_over {
                 continue;
             }
             lengths.truncate(entry.depth);

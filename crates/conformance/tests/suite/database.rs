@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 
 use conformance::http::Request;
-use conformance::{Expect, Options, Say, Service, Vendor, poll};
-use serde_json::Value;
+use conformance::{Api, Expect, Options, Say, Service, Vendor, poll};
+use serde_json::{Value, json};
 use test_support::postgres::Server;
 
 use crate::streams::shows;
@@ -89,10 +89,15 @@ impl Drop for Second {
     }
 }
 
-fn until_said(log: &mut impl BufRead, wanted: &str) {
+/// Reads the log up to a line with these words, and returns it.
+fn until_said(log: &mut impl BufRead, wanted: &str) -> String {
     let mut all = String::new();
-    while !all.contains(wanted) {
+    loop {
+        let begin = all.len();
         assert!(log.read_line(&mut all).is_ok_and(|length| length > 0), "it ended: {all}");
+        if all[begin..].contains(wanted) {
+            return all[begin..].to_owned();
+        }
     }
 }
 
@@ -104,6 +109,41 @@ fn a_second_service_waits_until_the_first_has_left_the_database() {
     assert_eq!(state(&service, "/readyz"), 200, "the first one goes on");
     service.kill();
     until_said(&mut log, "listening on");
+}
+
+/// The work of a dead service goes on in another one at once. Its machine, which the other one cannot see, works no longer.
+#[test]
+fn a_standby_goes_on_where_a_killed_service_was_cut_off() {
+    let vendor = Vendor::start();
+    let url = test_support::postgres::shared().new_database();
+    let mut service = Service::start(on(&url, Some(&vendor)));
+    let account = service.account();
+    let api = service.api(&account);
+    let folder = tempfile::tempdir().expect("a folder");
+    std::os::unix::fs::symlink(service.data().join("workspaces"), folder.path().join("workspaces"))
+        .expect("a link");
+    let (_second, mut log) = Second::start(&service, folder.path(), "database lock held by another service");
+    let command = "while :; do echo x >> /workspace/ticks; sleep 0.05; done";
+    vendor.will([Say::Call { tool: "shell".to_owned(), arguments: json!({ "command": command }) }]);
+    vendor.will([Say::text("Gone on.")]);
+    let answer = api.ask("Count");
+    poll::until("the tool works", || (api.download("/ticks").status == 200).then_some(()));
+    service.kill();
+    let killed = std::time::Instant::now();
+    let line = until_said(&mut log, "listening on");
+    let address = line.trim().rsplit_once("http://").expect("an address").1.split(['"', ' ']).next();
+    let api = Api { address: address.expect("an address").into(), key: api.key.clone() };
+    let whole = api.completed(&answer);
+    assert_eq!((&whole["text"], &whole["error"]), (&Value::from("Gone on."), &Value::Null), "{whole}");
+    assert_eq!(whole["parts"][0]["state"], "ERROR", "a call that may have changed something is not repeated");
+    // A lease alone would hold for half a minute.
+    assert!(killed.elapsed() < std::time::Duration::from_secs(25), "{:?}", killed.elapsed());
+    let machine = service.data().join("machines").join(&account.id).join("agent.log");
+    let machine = std::fs::read(machine).expect("the log of the dead service's machine");
+    assert!(String::from_utf8_lossy(&machine).contains("suspended"), "it works on");
+    let ticks = api.download("/ticks").text();
+    api.completed(&api.ask("And now?"));
+    assert_eq!(api.download("/ticks").text(), ticks, "so does its tool");
 }
 
 #[test]

@@ -48,12 +48,7 @@ pub(crate) struct Watched {
 
 /// Lives until the agent ends, until the machine's folder is removed or its service is gone for too long; gives the exit code. What else still runs inside
 /// ends with the first process.
-pub(crate) fn watch(
-    processes: Processes,
-    output: PipeReader,
-    mut log: File,
-    watched: Watched,
-) -> i32 {
+pub(crate) fn watch(processes: Processes, output: PipeReader, mut log: File, watched: Watched) -> i32 {
     match follow(processes, output, &mut log, watched) {
         Ok(code) => code,
         Err(error) => {

@@ -129,9 +129,9 @@ fn begin(mut plan: Plan<'_>, listener: &UnixListener, sources: &Sources) -> ! {
     }
     let check_interval = Duration::from_millis(plan.spec.folder_check_ms);
     let lock = lock.map(|file| FolderLock { file, check_interval });
-    let lease = lease_page.zip(plan.spec.lease.as_ref()).map(|(page, terms)| {
-        LeaseWatch::new(page, Duration::from_millis(terms.suspended_max_ms))
-    });
+    let lease = lease_page
+        .zip(plan.spec.lease.as_ref())
+        .map(|(page, terms)| LeaseWatch::new(page, Duration::from_millis(terms.suspended_max_ms)));
     sys::exit_now(init::watch(processes, output, plan.log, Watched { lock, lease }))
 }
 

@@ -20,6 +20,9 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
+use super::Sandbox;
+use super::spec::LeaseTerms;
+
 /// The name of the page in the folder of machines.
 const PAGE: &str = ".lease";
 /// The time for which the machines of a service stay suspended before they end.
@@ -30,8 +33,26 @@ const SUSPENDED_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// Returns the path of the page for the machines in a folder.
-pub(crate) fn page_in(machines: &Path) -> PathBuf {
+fn page_in(machines: &Path) -> PathBuf {
     machines.join(PAGE)
+}
+
+impl Sandbox {
+    /// Opens the page that lets machines work; `None` if they work without one.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub fn lease_page(&self) -> io::Result<Option<LeasePage>> {
+        self.config.suspended_max.map(|_| LeasePage::open(&page_in(&self.config.machines))).transpose()
+    }
+
+    /// Returns what a new machine has to watch.
+    pub(crate) fn lease_terms(&self) -> Option<LeaseTerms> {
+        self.config.suspended_max.map(|most| LeaseTerms {
+            page: page_in(&self.config.machines),
+            suspended_max_ms: u64::try_from(most.as_millis()).unwrap_or(u64::MAX),
+        })
+    }
 }
 
 /// Returns the time since the host was booted, including the time in which it slept.

@@ -64,7 +64,7 @@ pub use self::spec::Limits;
 pub use self::uml_kernel::UmlKernel;
 
 use self::cgroup::Cgroups;
-use self::spec::{LeaseTerms, REPORT_MAX_BYTES, Report, Spec, Task, UserIds};
+use self::spec::{REPORT_MAX_BYTES, Report, Spec, Task, UserIds};
 use self::template::Template;
 use crate::contract::{DriverError, Home};
 use crate::documents;
@@ -240,14 +240,6 @@ impl Sandbox {
         cgroups.remove_abandoned();
         let kernel_description = config.kernel.as_ref().map(ToString::to_string);
         Ok(Self { config, kernel_description, _image: image, users, cgroups, template: Mutex::default() })
-    }
-
-    /// Opens the page that lets machines work; `None` if they work without one.
-    ///
-    /// # Errors
-    /// Errors of the file system.
-    pub fn lease_page(&self) -> io::Result<Option<LeasePage>> {
-        self.config.suspended_max.map(|_| LeasePage::open(&lease::page_in(&self.config.machines))).transpose()
     }
 
     /// Returns the kind of kernel that machines run on.
@@ -463,10 +455,7 @@ impl Sandbox {
             limits: self.config.limits.clone(),
             cgroups: Vec::new(),
             folder_check_ms: u64::try_from(self.config.folder_check_interval.as_millis()).unwrap_or(u64::MAX),
-            lease: self.config.suspended_max.map(|most| LeaseTerms {
-                page: lease::page_in(&self.config.machines),
-                suspended_max_ms: u64::try_from(most.as_millis()).unwrap_or(u64::MAX),
-            }),
+            lease: self.lease_terms(),
         }
     }
 

@@ -140,11 +140,17 @@ async fn a_machine_is_suspended_without_its_service_and_goes_on_with_it(kind: Ki
     match kind {
         // All but the first process, which is not among those that it suspends.
         Kind::Sandbox => {
-            until(async || machine.processes().unwrap()[1..].iter().all(|pid| is_stopped(*pid)).then_some(())).await;
+            until(async || {
+                machine.processes().unwrap()[1..].iter().all(|pid| is_stopped(*pid)).then_some(())
+            })
+            .await;
         }
         // The kernel, without which nothing inside reads or writes.
         Kind::Uml | Kind::Qemu => {
-            until(async || machine.processes().unwrap()[1..].iter().any(|pid| is_stopped(*pid)).then_some(())).await;
+            until(async || {
+                machine.processes().unwrap()[1..].iter().any(|pid| is_stopped(*pid)).then_some(())
+            })
+            .await;
         }
     }
     let left_off = length();

@@ -512,7 +512,10 @@ mod tests {
         let json = write_result(&result()).expect("the result is encoded").replacen("\"v\":1", "\"v\":2", 1);
         for newer in [json.as_str(), r#"{"v":2}"#, r#"{"v":3,"blocks":[{"dance":1}],"stop":"later"}"#] {
             for error in [read_step(newer, "row 7").err(), read_result(newer, "row 7").err()] {
-                assert!(matches!(error, Some(StoreError::Newer { place }) if place == "log row 7"), "{newer}");
+                assert!(
+                    matches!(error, Some(StoreError::Newer { place }) if place == "log row 7"),
+                    "{newer}"
+                );
             }
         }
         let older = json.replacen("\"v\":2", "\"v\":0", 1);

@@ -86,7 +86,11 @@ impl Importer {
             return Self::file(Path::new(path));
         }
         #[cfg(feature = "postgres")]
-        return Ok(Self { to: To::Server(Box::new(postgres::Import::open(url.reveal())?)), known: false, has_serving: false });
+        return Ok(Self {
+            to: To::Server(Box::new(postgres::Import::open(url.reveal())?)),
+            known: false,
+            has_serving: false,
+        });
         #[cfg(not(feature = "postgres"))]
         Err(StoreError::Rule("this program was built without PostgreSQL"))
     }

@@ -228,7 +228,8 @@ async fn a_job_of_a_later_version_is_left_to_it(engine: Engine) {
     fixture.enqueue(known).await;
     let claimed = fixture.claim_jobs(node(), START).await;
     assert_eq!(claimed.iter().map(|claimed| claimed.job).collect::<Vec<_>>(), [Some(known.job)]);
-    let untouched = "SELECT count(*) FROM jobs WHERE kind = 'dance' AND attempts = 0 AND epoch = 0 AND node_id IS NULL";
+    let untouched =
+        "SELECT count(*) FROM jobs WHERE kind = 'dance' AND attempts = 0 AND epoch = 0 AND node_id IS NULL";
     assert_eq!(fixture.count(untouched).await, 1);
 }
 

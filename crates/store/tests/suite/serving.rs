@@ -231,8 +231,13 @@ async fn one_process_at_a_time_serves_a_database() {
     let refused = beside.lock_exclusively(Duration::ZERO, process(2)).await;
     assert!(matches!(refused, Err(StoreError::Taken)), "{refused:?}");
     let other = Fixture::new(Engine::Postgres);
-    other.store.lock_exclusively(Duration::ZERO, process(1)).await.expect("another database is another matter");
-    let waiting = tokio::spawn(async move { beside.lock_exclusively(Duration::from_secs(30), process(2)).await });
+    other
+        .store
+        .lock_exclusively(Duration::ZERO, process(1))
+        .await
+        .expect("another database is another matter");
+    let waiting =
+        tokio::spawn(async move { beside.lock_exclusively(Duration::from_secs(30), process(2)).await });
     drop(first);
     waiting.await.expect("no panic").expect("it was given up");
 }
@@ -291,7 +296,8 @@ async fn a_lock_that_another_process_has_taken_is_lost_at_once() {
     let fixture = Fixture::at(server.new_database(), Options::default());
     let beside = fixture.beside().expect("it can be opened beside");
     let first = fixture.store.lock_exclusively(Duration::ZERO, process(1)).await.expect("nobody has it");
-    let mut waiting = tokio::spawn(async move { beside.lock_exclusively(Duration::from_secs(60), process(2)).await });
+    let mut waiting =
+        tokio::spawn(async move { beside.lock_exclusively(Duration::from_secs(60), process(2)).await });
     let end_session = "SELECT pg_terminate_backend(pid) FROM pg_locks
         WHERE locktype = 'advisory' AND classid = 1129268051 AND granted";
     let taken = loop {
