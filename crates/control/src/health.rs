@@ -76,16 +76,17 @@ pub(crate) struct HealthChecks {
 
 impl HealthChecks {
     pub(crate) fn new(
-        store: Store,
+        store: &Store,
         disk: DiskReserve,
         marker: WorkspacesMarker,
         catalog: Arc<Catalog>,
-        dispatch: Dispatch,
+        dispatch: &Dispatch,
         host: Vec<Check>,
     ) -> Self {
         for check in host.iter().filter(|check| check.status != CheckStatus::Pass) {
             tracing::warn!(check = check.name, reason = check.reason, "host check did not pass");
         }
+        let (store, dispatch) = (store.clone(), dispatch.clone());
         Self { store, disk, marker, catalog, dispatch, host: host.into(), written: Arc::default() }
     }
 

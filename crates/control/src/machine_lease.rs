@@ -17,11 +17,11 @@ use tokio::time::Instant;
 use crate::admin::stop_left_over;
 
 /// The time for which machines work after the last certainty of the lock on a database that another service may take.
-pub(crate) const SHARED: Duration = Duration::from_millis(1500);
+const SHARED: Duration = Duration::from_millis(1200);
 /// The time for which machines work after the end of a service that has its database to itself.
 const OWN: Duration = Duration::from_secs(60);
 /// The interval in which the deadline is moved.
-const MOVE_INTERVAL: Duration = Duration::from_millis(250);
+const MOVE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Moves the deadline of machines until the lock is dropped.
 ///
@@ -59,9 +59,8 @@ fn keep_extending(page: &LeasePage, lock: &Weak<ExclusiveLock>) {
 }
 
 /// Ends what an earlier service on this data folder left running, because another one has served since then, and returns when
-/// no machine of that other one works any more.
-pub(crate) async fn succeed_another(folders: &MachineFolders) {
-    let others_work_until = Instant::now() + SHARED;
+/// no machine of that other one works any more: [`SHARED`] after this process got the lock.
+pub(crate) async fn succeed_another(folders: &MachineFolders, locked_at: Instant) {
     match stop_left_over(folders).await {
         Ok(stopped) if stopped.is_empty() => {}
         Ok(stopped) => {
@@ -71,5 +70,5 @@ pub(crate) async fn succeed_another(folders: &MachineFolders) {
         // They stay suspended until their task attaches to them, which stops those that do not answer.
         Err(error) => tracing::error!(%error, "machines of an earlier service not stopped"),
     }
-    tokio::time::sleep_until(others_work_until).await;
+    tokio::time::sleep_until(locked_at + SHARED).await;
 }

@@ -13,6 +13,7 @@ use egress::WebConfig;
 use machine::{Driver, MachineFolders, Machines};
 use models::{Catalog, EmbeddingModel, VendorHealth, VendorsConfig};
 use store::{DatabaseUrl, ExclusiveLock, Store, StoreError, serving};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use workspace::{Quota, Workspaces};
@@ -189,7 +190,7 @@ impl Service {
     /// [`StartError`].
     pub async fn start(config: ServiceConfig, environment: Environment) -> Result<Self, StartError> {
         let disk = DiskReserve::new(&config.data, config.disk);
-        let Opened { store, workspaces, marker, lock, process, follows_another } =
+        let Opened { store, workspaces, marker, lock, process, locked_at, follows_another } =
             open_exclusively(&config, &environment).await?;
         let plugins = Plugins::open(config.plugins, &config.data).await?;
         let web = Web::new(config.web)?;
@@ -197,13 +198,10 @@ impl Service {
         let templates = Arc::new(read_templates(jurisdictions.clone(), config.instructions).await?);
         let embeddings = embeddings(&config.vendors, &store, &environment).await?;
         let catalog = discover_models(config.vendors, &environment).await?;
-        let records = StoreMachineRecords {
-            store: store.clone(),
-            workspaces: workspaces.clone(),
-            marker: Some(marker.clone()),
-        };
+        let records = StoreMachineRecords::new(&store, &workspaces, &marker);
         let machines = machines(config.driver, records, config.rules, embeddings.as_ref());
-        begin_machines(&machines, &lock, follows_another.then(|| machine_folders(&config.data))).await?;
+        begin_machines(&machines, &lock, follows_another.then(|| (machine_folders(&config.data), locked_at)))
+            .await?;
         let jobs = Jobs::begin(&store, &environment, &workspaces, &machines, process).await?;
         let dispatch = Dispatch::begin(engine::Parts {
             store: store.clone(),
@@ -277,14 +275,7 @@ impl Service {
             catalog: catalog.clone(),
             vm,
             files: Files { workspaces, machines: machines.clone(), marker: marker.clone() },
-            health: HealthChecks::new(
-                store.clone(),
-                disk,
-                marker,
-                catalog,
-                dispatch.clone(),
-                config.host_checks,
-            ),
+            health: HealthChecks::new(&store, disk, marker, catalog, &dispatch, config.host_checks),
             store,
             lock,
             machines,
@@ -393,6 +384,8 @@ struct Opened {
     lock: Arc<ExclusiveLock>,
     /// This process as a holder of leases.
     process: NodeId,
+    /// When the lock was acquired.
+    locked_at: Instant,
     /// The last service had another data folder, and may have machines on another host.
     follows_another: bool,
 }
@@ -406,21 +399,22 @@ async fn open_exclusively(config: &ServiceConfig, environment: &Environment) -> 
     let marker = WorkspacesMarker::find(&store, workspaces_folder(data)).await?;
     let process = NodeId::from_random(environment.bits());
     let lock = Arc::new(store.lock_exclusively(LOCK_PATIENCE, process).await?);
+    let locked_at = Instant::now();
     let is_succession = begin_serving(&store, process, folder_id(data, environment)?).await?;
     provisioning::ensure_all(&store, &workspaces).await?;
     let follows_another = is_succession && lock.confirmed_at().is_some();
-    Ok(Opened { store, workspaces, marker, lock, process, follows_another })
+    Ok(Opened { store, workspaces, marker, lock, process, locked_at, follows_another })
 }
 
 /// Lets machines work, attaches to those that run, and starts those that should. `left` has those that a service before
-/// another one has left.
+/// another one may have left, and when the lock was acquired.
 async fn begin_machines(
     machines: &Machines,
     lock: &Arc<ExclusiveLock>,
-    left: Option<MachineFolders>,
+    left: Option<(MachineFolders, Instant)>,
 ) -> Result<(), StartError> {
-    if let Some(left) = left {
-        machine_lease::succeed_another(&left).await;
+    if let Some((folders, locked_at)) = left {
+        machine_lease::succeed_another(&folders, locked_at).await;
     }
     if let Some(page) = machines.driver().lease_page()? {
         machine_lease::begin(page, lock)?;

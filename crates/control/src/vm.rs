@@ -113,6 +113,13 @@ pub(crate) struct StoreMachineRecords {
     pub(crate) marker: Option<WorkspacesMarker>,
 }
 
+impl StoreMachineRecords {
+    pub(crate) fn new(store: &Store, workspaces: &Workspaces, marker: &WorkspacesMarker) -> Self {
+        let (store, workspaces, marker) = (store.clone(), workspaces.clone(), Some(marker.clone()));
+        Self { store, workspaces, marker }
+    }
+}
+
 impl MachineRecords for StoreMachineRecords {
     fn load(&self, account: AccountId) -> BoxFuture<'_, Result<Option<MachineRecord>, RecordsError>> {
         Box::pin(async move {
