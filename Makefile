@@ -37,6 +37,13 @@ ON_POSTGRES := package(conformance) & (binary(kills) | test(=the_interface_holds
 # The tests that run on virtual machines, whose processor is emulated where there is no KVM: slowly, so few of them.
 ON_QEMU := package(conformance) & binary(suite) & (test(/^vm::/) | test(=crash::an_answer_outlives_its_machine) | test(=crash::a_tool_that_changes_something_is_not_run_twice))
 
+# The environment of tests that drive the built binary: on the kernel that `make kernel` has left, or the one that is named.
+KERNEL = $(or $(CAUSERIE_MACHINE_KERNEL),$(wildcard $(TARGET)/kernel/linux))
+TESTED = CAUSERIE_GUEST=$(GUEST_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie $(addprefix CAUSERIE_MACHINE_KERNEL=,$(KERNEL))
+# Which machine drivers run here: a test whose driver does not is named at the end, or fails where CAUSERIE_EXPECT_DRIVERS
+# lists the driver.
+DRIVERS := $(TARGET)/debug/examples/drivers
+
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -72,14 +79,18 @@ demo: setup build ## Build, then ask a question about real documents; needs no k
 	$(TARGET)/demo/causerie demo
 
 test: tools full-debug ## Run every test; before that some on PostgreSQL with machines in the sandbox, and some on virtual machines
+	@rm -rf $(TARGET)/drivers
 	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) nextest run --workspace --features causerie/otlp -E 'package(causerie) & test(otlp)'
 	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) build --workspace --all-targets
-	CAUSERIE_GUEST=$(GUEST_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_TEST_DATABASE=postgres KILLS=40 \
-		CAUSERIE_MACHINE_DRIVER=sandbox $(CARGO) nextest run --workspace -E '$(ON_POSTGRES)'
-	CAUSERIE_GUEST=$(GUEST_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_MACHINE_DRIVER=qemu \
-		$(CARGO) nextest run --workspace -j1 -E '$(ON_QEMU)'
-	CAUSERIE_GUEST=$(GUEST_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_FULL_BIN=$(FULL_DEBUG) \
-		CAUSERIE_PYTHON=$(TARGET)/python CAUSERIE_NODE=$(TARGET)/node $(CARGO) nextest run --workspace
+	$(TESTED) CAUSERIE_TEST_DATABASE=postgres KILLS=40 CAUSERIE_MACHINE_DRIVER=sandbox \
+		$(CARGO) nextest run --workspace -E '$(ON_POSTGRES)'
+	if $(TESTED) $(DRIVERS) try qemu; then \
+		$(TESTED) CAUSERIE_MACHINE_DRIVER=qemu $(CARGO) nextest run --workspace -j1 -E '$(ON_QEMU)'; \
+	else \
+		$(TESTED) $(CARGO) nextest list --workspace --message-format oneline -E '$(ON_QEMU)' | $(TESTED) $(DRIVERS) skip qemu; \
+	fi
+	$(TESTED) CAUSERIE_FULL_BIN=$(FULL_DEBUG) CAUSERIE_PYTHON=$(TARGET)/python CAUSERIE_NODE=$(TARGET)/node \
+		$(CARGO) nextest run --workspace; status=$$?; $(DRIVERS) summary; exit $$status
 
 schemathesis: tools guest-debug ## Try the interface from its schema for half an hour, or SCHEMA_SECONDS
 	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) build $(DEBUG) --bin causerie

@@ -13,6 +13,7 @@ pub mod address;
 pub mod api;
 pub mod cases;
 pub mod connection;
+pub mod drivers;
 pub mod events;
 pub mod fake_vendors;
 pub mod http;

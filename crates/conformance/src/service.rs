@@ -1,9 +1,10 @@
 //! The built binary, run with a data folder of its own.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 use test_support::port::ReservedPort;
+use test_support::processes;
 
 use crate::api::Api;
 use crate::http::Request;
@@ -18,6 +20,8 @@ use crate::poll;
 
 /// The variable with the database's URL.
 pub const DATABASE: &str = "CAUSERIE_DATABASE";
+const INHERITED: [&str; 5] =
+    ["PATH", "HOME", "CAUSERIE_MACHINE_DRIVER", "CAUSERIE_MACHINE_KERNEL", "CAUSERIE_MACHINE_QEMU_KERNEL"];
 /// The number of log lines that a failed test shows.
 const LOG_LINES_SHOWN: usize = 60;
 
@@ -300,11 +304,7 @@ impl Service {
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.binary);
         command.env_clear();
-        for name in ["PATH", "HOME", "CAUSERIE_MACHINE_DRIVER"] {
-            if let Some(value) = std::env::var_os(name) {
-                command.env(name, value);
-            }
-        }
+        command.envs(inherited());
         command.envs(self.options.environment.iter().cloned());
         command
     }
@@ -352,7 +352,7 @@ impl Drop for Service {
             let _ = child.wait();
         }
         // Machines outlive their service; those of a test must not.
-        kill_processes_of(self.home.path());
+        processes::kill_those_of(self.home.path());
         if std::thread::panicking() {
             let log = self.log();
             let lines: Vec<&str> = log.lines().collect();
@@ -362,24 +362,9 @@ impl Drop for Service {
     }
 }
 
-/// Kills the processes that were started on this folder: those whose command line names it, and machines,
-/// whose mount namespace contains a mount from it.
-fn kill_processes_of(folder: &Path) {
-    let folder = folder.as_os_str().as_encoded_bytes();
-    let Ok(processes) = fs::read_dir("/proc") else { return };
-    for process in processes.flatten() {
-        let Some(id) = process.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
-        let names_it = ["cmdline", "mountinfo"].iter().any(|file| {
-            let content = fs::read(process.path().join(file)).unwrap_or_default();
-            content.windows(folder.len()).any(|window| window == folder)
-        });
-        let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
-        if let Some(pid) = pid.filter(|_| names_it && id != std::process::id()) {
-            let _ = kill_process(pid, Signal::KILL);
-        }
-    }
+/// Returns the variables that each service gets: where programs are, and which driver and kernels machines have.
+pub(crate) fn inherited() -> impl Iterator<Item = (&'static str, OsString)> {
+    INHERITED.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)))
 }
 
 /// Returns `CAUSERIE_BIN`, or the binary beside the tests, which are in `target/<profile>/deps`.

@@ -16,6 +16,7 @@
 //! `GET /standin/requests` returns the received requests, as [`Handle::requests`] does within the process.
 
 mod attempt;
+pub mod drivers;
 pub mod embeddings;
 mod instructions;
 mod log;
@@ -23,6 +24,7 @@ mod mcp;
 mod player;
 pub mod port;
 pub mod postgres;
+pub mod processes;
 mod request;
 pub mod script;
 mod site;

@@ -45,7 +45,10 @@ fn lives(pid: &Value) -> bool {
 
 fn index(service: &Service, account: &str) -> Option<PathBuf> {
     let folder = service.data().join("machines").join(account);
-    ["index", "index-uml"].map(|name| folder.join(name)).into_iter().find(|index| index.exists())
+    ["index", "index-uml", "index-qemu"]
+        .map(|name| folder.join(name))
+        .into_iter()
+        .find(|index| index.exists())
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The tests' agent: it greets, runs what it is told inside the jail, and tries to get out.
 //!
-//! The same program is the tests' launcher (`machine-launch`), a service that can be killed (`service`), and, run
+//! The same program is the tests' launcher (`machine-launch`), a service that can be killed (`service`), the one that
+//! tries whether machines run here (`probe`), and, run
 //! inside as the tools' user, the one that makes attempts (`attempt`).
 #![expect(unsafe_code, reason = "attempts are bare system calls")]
 #![expect(clippy::print_stdout, clippy::unwrap_used, clippy::panic, reason = "a program of the tests")]
@@ -32,6 +33,7 @@ fn main() {
     match arguments.get(1).map(String::as_str) {
         Some(sandbox::LAUNCH_ARGUMENT) => sandbox::launch_main(),
         Some("service") => service(PathBuf::from(&arguments[2]), &arguments[3], arguments.get(4)),
+        Some("probe") => probe(Path::new(&arguments[2]), arguments.get(3)),
         Some("measure") => measure::starts(&arguments[2..]),
         Some("stream") => measure::stream(Path::new(&arguments[2]), &arguments[3]),
         Some(protocol::link::BOOT_ARGUMENT) => {
@@ -63,6 +65,22 @@ async fn service(folder: PathBuf, account: &str, kernel: Option<&String>) {
     let _machine = sandbox.start(&home).await.unwrap();
     println!("started");
     std::future::pending::<()>().await;
+}
+
+/// Tries whether machines run here, in this folder, on the kernel that this file describes; exits with 0 if they do.
+#[tokio::main(flavor = "current_thread")]
+async fn probe(folder: &Path, kernel: Option<&String>) {
+    let program = std::env::current_exe().unwrap();
+    let mut config = SandboxConfig::new(folder.join("machines"), program);
+    config.kernel = kernel.map(|file| serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap());
+    let outcome = match Sandbox::open(config) {
+        Ok(sandbox) => sandbox.probe().await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = outcome {
+        println!("{error}");
+        std::process::exit(1);
+    }
 }
 
 /// The agent on the host's kernel.

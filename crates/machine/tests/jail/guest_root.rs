@@ -1,19 +1,20 @@
 //! Tests what root in a machine's own kernel can do: to the host, to other machines, and to its own.
 
 use std::os::unix::fs::MetadataExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use machine::RunningMachine;
 use tokio::time::timeout;
 
-use crate::site::{Kind, Site, as_tools};
+use crate::site::{ENDED_WITHIN, Kind, Site, as_tools};
+use crate::trial;
 
-/// The longest time in which a machine that has destroyed itself is seen to be gone.
-const SEEN_WITHIN: Duration = Duration::from_secs(2);
 /// The processes on the host of a machine that may have 40: two for each, and those of the kernel itself. A machine that
 /// starts as many as it can has at least the other number.
 const PROCESSES_MAX: usize = 144;
 const PROCESSES_EXPECTED: usize = 60;
+/// The longest time in which it starts them on a busy host.
+const STARTED_WITHIN: Duration = Duration::from_secs(60);
 
 on_own_kernels!(
     root_of_a_machine_reaches_nothing_of_the_host,
@@ -65,7 +66,7 @@ async fn a_crash_of_a_machine_s_kernel_is_seen_and_the_machine_starts_again(kind
     let site = attacked(kind, "crash");
     let (machine, _) = site.start().await;
     go(&site);
-    timeout(SEEN_WITHIN, machine.ended()).await.expect("its end is seen");
+    timeout(ENDED_WITHIN, machine.ended()).await.expect("its end is seen");
     let words = site.sandbox.folders().last_words(site.home().account).unwrap();
     let panics = ["sysrq triggered crash", "Attempted to kill init"];
     assert!(panics.iter().any(|panic| words.contains(panic)), "{words}");
@@ -81,7 +82,9 @@ async fn a_machine_that_overwrites_its_kernel_harms_itself_alone(kind: Kind) {
 
 #[tokio::test]
 async fn a_virtual_machine_that_writes_to_its_devices_harms_itself_alone() {
-    harms_itself_alone(Kind::Qemu, "hardware").await;
+    if trial::can_run(Kind::Qemu) {
+        harms_itself_alone(Kind::Qemu, "hardware").await;
+    }
 }
 
 /// Makes an attack in one machine while another answers. The rest of the attacked one may run on or not; it can be stopped.
@@ -104,22 +107,23 @@ async fn processes_of_a_machine_are_bounded_on_the_host(kind: Kind) {
     let (_other, link) = other.start().await;
     let (machine, _) = site.start().await;
     go(&site);
-    let mut most = 0;
-    for _ in 0..100 {
-        most = most.max(machine.processes().map_or(0, |processes| processes.len()));
-        assert_eq!(as_tools(&link, "echo still here").await, "still here");
-    }
     let expected = match kind {
         // The first one, the bridge and QEMU, whatever runs inside.
         Kind::Qemu => 3..=3,
         _ => PROCESSES_EXPECTED..=PROCESSES_MAX,
     };
+    let (mut most, mut looks, begun) = (0, 0, Instant::now());
+    // On a busy host they come slowly.
+    while looks < 100 || (most < *expected.start() && begun.elapsed() < STARTED_WITHIN) {
+        most = most.max(machine.processes().map_or(0, |processes| processes.len()));
+        assert_eq!(as_tools(&link, "echo still here").await, "still here");
+        looks += 1;
+    }
     assert!(expected.contains(&most), "{most} processes");
     stopped(&site, &machine).await;
 }
 
 async fn stopped(site: &Site, machine: &RunningMachine) {
-    const STOPPED_WITHIN: Duration = Duration::from_secs(5);
-    timeout(STOPPED_WITHIN, site.sandbox.stop(site.home().account)).await.expect("in time").unwrap();
-    timeout(SEEN_WITHIN, machine.ended()).await.expect("nothing runs on");
+    timeout(ENDED_WITHIN, site.sandbox.stop(site.home().account)).await.expect("in time").unwrap();
+    timeout(ENDED_WITHIN, machine.ended()).await.expect("nothing runs on");
 }

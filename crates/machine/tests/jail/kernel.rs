@@ -6,12 +6,17 @@ use std::time::Duration;
 use machine::{GuestConnection, OwnKernel, Sandbox, UmlKernel};
 use tokio::time::timeout;
 
-use crate::site::{Kind, Site, as_tools, config, program, run_by};
+use crate::site::{ENDED_WITHIN, Kind, Site, as_tools, config, program, run_by};
+use crate::trial;
 
 #[tokio::test]
 async fn a_kernel_that_is_taken_over_is_confined() {
-    let site = Site::new(Kind::Uml);
-    let mut config = config(site.folder.path(), Kind::Uml);
+    // The program in place of the kernel needs none.
+    if !trial::can_run(Kind::Sandbox) {
+        return;
+    }
+    let site = Site::new(Kind::Sandbox);
+    let mut config = config(site.folder.path(), Kind::Sandbox);
     config.kernel = UmlKernel::find_all(Some(&program())).pop().map(OwnKernel::UserModeLinux);
     let sandbox = Sandbox::open(config).unwrap();
     let machine = sandbox.start(&site.home()).await.unwrap();
@@ -21,14 +26,17 @@ async fn a_kernel_that_is_taken_over_is_confined() {
     let greeted = timeout(Duration::from_millis(200), GuestConnection::open(stream)).await;
     assert!(!matches!(greeted, Ok(Ok(_))), "a flood is no agent");
     sandbox.stop(site.home().account).await.unwrap();
-    timeout(Duration::from_secs(5), machine.ended()).await.unwrap();
+    timeout(ENDED_WITHIN, machine.ended()).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_qemu_that_is_taken_over_is_confined() {
+    if !trial::can_run(Kind::Qemu) {
+        return;
+    }
     let site = Site::new(Kind::Qemu);
     let mut config = config(site.folder.path(), Kind::Qemu);
-    config.kernel = Some(run_by("/agent".into(), &site.folder.path().join("boot")));
+    config.kernel = Some(run_by("/agent".into(), &site.folder.path().join("boot")).unwrap());
     let sandbox = Sandbox::open(config).unwrap();
     let failure = sandbox.start(&site.home()).await.expect_err("what it sends is no machine");
     assert!(failure.to_string().contains("its link was closed: it runs on"), "{failure}");
@@ -39,8 +47,7 @@ async fn a_qemu_that_is_taken_over_is_confined() {
 
 #[tokio::test]
 async fn a_kernel_that_is_a_process_and_its_programs_stay_on_one_processor() {
-    if std::thread::available_parallelism().is_ok_and(|processors| processors.get() == 1) {
-        eprintln!("not tried: this host has one processor");
+    if !trial::can_run(Kind::Uml) {
         return;
     }
     let site = Site::new(Kind::Uml);
@@ -61,6 +68,9 @@ async fn a_kernel_that_is_a_process_and_its_programs_stay_on_one_processor() {
 
 #[tokio::test]
 async fn a_kernel_that_is_a_process_knows_no_file_systems_of_disks() {
+    if !trial::can_run(Kind::Uml) {
+        return;
+    }
     let site = Site::new(Kind::Uml);
     let (_machine, link) = site.start().await;
     let known = as_tools(&link, "cat /proc/filesystems").await;

@@ -2,7 +2,8 @@
 //! escape, and services are killed.
 //!
 //! The tests run as the current user; root runs those without QEMU a second time as an ordinary user, whose subordinate
-//! ids are defined in a separate mount namespace. Requires the package `uidmap`.
+//! ids are defined in a separate mount namespace. Requires the package `uidmap`. A test whose kind of machine this host
+//! cannot run says so and returns; see [`trial`].
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 #[macro_use]
@@ -14,3 +15,4 @@ mod guest_root;
 mod kernel;
 mod life;
 mod ordinary;
+mod trial;

@@ -4,18 +4,28 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
+use machine::find_kernel;
+use test_support::drivers::{self, EXPECTED, FOLDER};
+
 use crate::site::program;
 
 const UID: u32 = 47_113;
 
 /// Runs tests of this program as an ordinary user, in a mount namespace in which that user exists with these
-/// subordinate ids.
-fn as_ordinary_user(subordinate: &str, tests: &[&str]) -> Output {
+/// subordinate ids. Which drivers that user can run is tried anew; those that are `expected` must.
+fn as_ordinary_user(subordinate: &str, expected: &str, tests: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let path = |name: &str| folder.path().join(name);
     fs::copy(std::env::current_exe().unwrap(), path("tests")).unwrap();
     fs::copy(program(), path("probe_agent")).unwrap();
+    // The user may not reach the folder of a kernel that is named.
+    let named = std::env::var_os("CAUSERIE_MACHINE_KERNEL");
+    let kernel =
+        named.and_then(|named| find_kernel(Some(named.as_ref()))).map_or_else(String::new, |kernel| {
+            fs::copy(kernel, path("kernel")).unwrap();
+            format!("CAUSERIE_MACHINE_KERNEL={}", path("kernel").display())
+        });
     let passwd = fs::read_to_string("/etc/passwd").unwrap();
     fs::write(path("passwd"), format!("{passwd}ordinary:x:{UID}:{UID}::/:/bin/sh\n")).unwrap();
     fs::write(path("ids"), subordinate).unwrap();
@@ -25,10 +35,15 @@ fn as_ordinary_user(subordinate: &str, tests: &[&str]) -> Output {
         "set -e; cd {folder}; mount --bind passwd /etc/passwd; touch /etc/subuid /etc/subgid; \
          mount --bind ids /etc/subuid; mount --bind ids /etc/subgid; \
          exec setpriv --reuid {UID} --regid {UID} --clear-groups --inh-caps=-all \
-         env TMPDIR={folder}/tmp PROBE_AGENT={folder}/probe_agent {folder}/tests --test-threads 2 \"$@\"",
+         env TMPDIR={folder}/tmp PROBE_AGENT={folder}/probe_agent {FOLDER}={folder}/tmp/drivers {kernel} \
+         {folder}/tests --test-threads 2 \"$@\"",
         folder = folder.path().display()
     );
-    Command::new("unshare").args(["--mount", "sh", "-c", &script, "sh"]).args(tests).output().unwrap()
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script, "sh"]).args(tests).env(EXPECTED, expected);
+    let output = command.output().unwrap();
+    drivers::adopt(&path("tmp/drivers"), "an ordinary user's ");
+    output
 }
 
 fn root() -> bool {
@@ -41,6 +56,7 @@ fn all_of_it_holds_for_an_ordinary_user() {
     if root() {
         let output = as_ordinary_user(
             &format!("{UID}:1700000000:65536\n"),
+            &std::env::var(EXPECTED).unwrap_or_default(),
             &["attacks::", "escape::", "life::", "--skip", "qemu::"],
         );
         let text = String::from_utf8_lossy(&output.stdout);
@@ -52,7 +68,7 @@ fn all_of_it_holds_for_an_ordinary_user() {
 #[test]
 fn an_ordinary_user_without_subordinate_ids_is_told() {
     if root() {
-        let output = as_ordinary_user("", &["life::sandbox::a_host_is_tried_for_real"]);
+        let output = as_ordinary_user("", "sandbox", &["life::sandbox::a_host_is_tried_for_real"]);
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(!output.status.success());
         assert!(text.contains("user ordinary has no subordinate ids in /etc/subuid"), "{text}");
@@ -65,7 +81,7 @@ fn an_ordinary_user_without_subordinate_ids_is_told() {
 fn an_ordinary_user_whose_subordinate_ids_another_has_too_is_told() {
     if root() {
         let ids = format!("somebody:1700000000:65536\n{UID}:1700000000:65536\n");
-        let output = as_ordinary_user(&ids, &["life::sandbox::a_host_is_tried_for_real"]);
+        let output = as_ordinary_user(&ids, "sandbox", &["life::sandbox::a_host_is_tried_for_real"]);
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(!output.status.success());
         assert!(text.contains("overlap 1700000000-1700065535 of user somebody"), "{text}");

@@ -23,15 +23,35 @@ pub(crate) enum Kind {
     Qemu,
 }
 
+impl Kind {
+    /// Returns the name of the driver.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Sandbox => "sandbox",
+            Self::Uml => "uml",
+            Self::Qemu => "qemu",
+        }
+    }
+}
+
+/// Makes a module with each of these tests on one kind of machine, for those that this host can run.
+macro_rules! on_kind {
+    ($module:ident, $kind:ident: $($name:ident),*) => {
+        mod $module {
+            $(#[tokio::test] async fn $name() {
+                if crate::trial::can_run(crate::site::Kind::$kind) {
+                    super::$name(crate::site::Kind::$kind).await;
+                }
+            })*
+        }
+    };
+}
+
 /// Runs each of these tests on each kind of machine.
 macro_rules! on_each_driver {
     ($($name:ident),* $(,)?) => {
-        mod sandbox {
-            $(#[tokio::test] async fn $name() { super::$name(crate::site::Kind::Sandbox).await })*
-        }
-        mod uml {
-            $(#[tokio::test] async fn $name() { super::$name(crate::site::Kind::Uml).await })*
-        }
+        on_kind!(sandbox, Sandbox: $($name),*);
+        on_kind!(uml, Uml: $($name),*);
     };
 }
 
@@ -46,23 +66,20 @@ macro_rules! on_all_drivers {
 /// Runs each of these tests on each kind of machine with a kernel of its own.
 macro_rules! on_own_kernels {
     ($($name:ident),* $(,)?) => {
-        mod uml {
-            $(#[tokio::test] async fn $name() { super::$name(crate::site::Kind::Uml).await })*
-        }
-        mod qemu {
-            $(#[tokio::test] async fn $name() { super::$name(crate::site::Kind::Qemu).await })*
-        }
+        on_kind!(uml, Uml: $($name),*);
+        on_qemu!($($name),*);
     };
 }
 
 /// Runs each of these tests on virtual machines, too.
 macro_rules! on_qemu {
     ($($name:ident),* $(,)?) => {
-        mod qemu {
-            $(#[tokio::test] async fn $name() { super::$name(crate::site::Kind::Qemu).await })*
-        }
+        on_kind!(qemu, Qemu: $($name),*);
     };
 }
+
+/// The longest time in which the end of a machine or of its link is seen on a busy host.
+pub(crate) const ENDED_WITHIN: Duration = Duration::from_secs(30);
 
 pub(crate) struct Site {
     pub(crate) folder: tempfile::TempDir,
@@ -103,11 +120,15 @@ pub(crate) fn config(folder: &Path, kind: Kind) -> SandboxConfig {
         launcher: program(),
         limits,
         plugins: Some(folder.join("plugins")),
+<<<<<<< HEAD
         kernel: match kind {
             Kind::Sandbox => None,
             Kind::Uml => Some(OwnKernel::UserModeLinux(uml_kernel())),
             Kind::Qemu => Some(qemu(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("qemu"))),
         },
+=======
+        kernel: kernel(kind).unwrap(),
+>>>>>>> f9f34dd6 (Name tests whose machine driver does not run on the host)
         image: None,
         disk_quota: None,
         folder_check_interval: Duration::from_millis(100),
@@ -115,26 +136,42 @@ pub(crate) fn config(folder: &Path, kind: Kind) -> SandboxConfig {
     }
 }
 
+<<<<<<< HEAD
 /// The kernel that `CAUSERIE_MACHINE_KERNEL` names, by default the distribution's.
 fn uml_kernel() -> UmlKernel {
     let named = std::env::var_os("CAUSERIE_MACHINE_KERNEL").map(PathBuf::from);
     let found = UmlKernel::find_all(named.as_deref()).into_iter().next();
     found.expect("User Mode Linux (Debian package user-mode-linux)")
+=======
+/// Returns the kernel of such machines; the reason if this host has none.
+pub(crate) fn kernel(kind: Kind) -> Result<Option<OwnKernel>, String> {
+    match kind {
+        Kind::Sandbox => Ok(None),
+        Kind::Uml => {
+            let named = std::env::var_os("CAUSERIE_MACHINE_KERNEL").map(PathBuf::from);
+            let kernel = UmlKernel::find_all(named.as_deref()).into_iter().next();
+            let kernel = kernel.ok_or("there is no User Mode Linux (Debian package user-mode-linux)")?;
+            Ok(Some(OwnKernel::UserModeLinux(kernel)))
+        }
+        Kind::Qemu => Ok(Some(qemu(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("qemu"))?)),
+    }
+>>>>>>> f9f34dd6 (Name tests whose machine driver does not run on the host)
 }
 
 /// A virtual machine whose process 1 becomes the tests' agent once the system is mounted, with its files in this folder.
-pub(crate) fn qemu(folder: &Path) -> OwnKernel {
-    run_by(find_qemu(None).expect("QEMU (Debian package qemu-system-x86)"), folder)
+pub(crate) fn qemu(folder: &Path) -> Result<OwnKernel, String> {
+    run_by(find_qemu(None).ok_or("there is no QEMU (Debian package qemu-system-x86)")?, folder)
 }
 
 /// A virtual machine that this program runs.
-pub(crate) fn run_by(qemu: PathBuf, folder: &Path) -> OwnKernel {
+pub(crate) fn run_by(qemu: PathBuf, folder: &Path) -> Result<OwnKernel, String> {
     let named = std::env::var_os("CAUSERIE_MACHINE_QEMU_KERNEL").map(PathBuf::from);
     let guest = std::env::var_os("CAUSERIE_GUEST")
         .expect("CAUSERIE_GUEST: the guest program, as `make test` sets it");
-    let mut sources = BootSources::find(qemu, named.as_deref(), guest.into()).unwrap();
+    let mut sources = BootSources::find(qemu, named.as_deref(), guest.into())?;
     sources.boots_agent = true;
-    OwnKernel::Qemu(sources.prepare(folder, true).unwrap())
+    let prepared = sources.prepare(folder, true).map_err(|error| error.to_string())?;
+    Ok(OwnKernel::Qemu(prepared))
 }
 
 impl Site {

@@ -1,0 +1,35 @@
+//! Which kinds of machines this host can run.
+
+use std::path::Path;
+use std::process::Command;
+
+use machine::{OwnKernel, find_qemu};
+use test_support::drivers::{self, Trial};
+
+use crate::site::{Kind, kernel, program};
+
+/// Returns true if this host can run such machines. Otherwise says why, and records that the test is not run.
+pub(crate) fn can_run(kind: Kind) -> bool {
+    let by = "tests-agent";
+    drivers::can_run(&Trial { driver: kind.name(), by, program: probe, outcome: drivers::by_status })
+}
+
+/// Runs the driver's own self-test with the tests' agent, in this folder.
+fn probe(driver: &str, folder: &Path) -> Result<Command, String> {
+    let kinds = [Kind::Sandbox, Kind::Uml, Kind::Qemu];
+    let kind = kinds.into_iter().find(|kind| kind.name() == driver).expect("a driver of the tests");
+    let mut command = Command::new(program());
+    command.arg("probe").arg(folder);
+    if let Some(kernel) = kernel(kind)? {
+        let file = folder.join("kernel.json");
+        let json = serde_json::to_vec(&kernel).map_err(|error| error.to_string())?;
+        std::fs::write(&file, json).map_err(|error| error.to_string())?;
+        command.arg(file);
+        // A later trial sees whether the program is still the same.
+        match kernel {
+            OwnKernel::UserModeLinux(program) => command.arg(program),
+            OwnKernel::Qemu(_) => command.args(find_qemu(None)),
+        };
+    }
+    Ok(command)
+}
