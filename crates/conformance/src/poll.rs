@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The longest wait: enough for a machine to start on a busy host.
-pub const TIMEOUT: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 /// The polling interval.
 const INTERVAL: Duration = Duration::from_millis(10);
 

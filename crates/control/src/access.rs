@@ -27,6 +27,8 @@ const CACHED_KEYS_MAX: usize = 10_000;
 const MINUTE_MICROS: i64 = 60_000_000;
 /// The interval of checks of a principal whose response is in progress.
 pub const VALIDITY_CHECK_INTERVAL: Duration = Duration::from_secs(2);
+// The interface promises that open streams end within five seconds.
+const _: () = assert!(2 * VALIDITY_CHECK_INTERVAL.as_secs() < 5);
 
 /// The reason why a key is not accepted.
 #[derive(Debug, thiserror::Error)]

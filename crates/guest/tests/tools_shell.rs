@@ -10,6 +10,9 @@ use serde_json::json;
 use support::{Machine, call};
 use tokio::sync::watch;
 
+/// The longest time until a call is killed on a busy host: less than its command sleeps.
+const ENDED_WITHIN: Duration = Duration::from_secs(60);
+
 #[tokio::test]
 async fn output_and_status_come_in_order() {
     let machine = Machine::new();
@@ -53,7 +56,7 @@ async fn time_is_bounded() {
     let output =
         machine.call("shell", json!({ "command": "echo begun; sleep 100", "timeout_seconds": 1 })).await;
     assert_eq!(output.text, "begun\n[killed: it ran longer than 1 s]");
-    assert!(output.failed && began.elapsed() < Duration::from_secs(8));
+    assert!(output.failed && began.elapsed() < ENDED_WITHIN);
 }
 
 #[tokio::test]
@@ -108,7 +111,7 @@ async fn a_fork_bomb_is_bounded_and_cleared() {
     let output = machine
         .call("shell", json!({ "command": "f() { f | f & }; f; sleep 100", "timeout_seconds": 1 }))
         .await;
-    assert!(output.failed && began.elapsed() < Duration::from_secs(15), "{}", output.text);
+    assert!(output.failed && began.elapsed() < ENDED_WITHIN, "{}", output.text);
     let after = machine.shell("echo fine").await;
     assert_eq!(after.text, "fine\n[exit status 0]");
 }
@@ -335,7 +338,7 @@ async fn a_lost_watcher_ends_the_call() {
         kill_watcher(&machine, "pids")
     );
     assert!(output.failed && output.text.contains("was lost"), "{}", output.text);
-    assert!(began.elapsed() < Duration::from_secs(8));
+    assert!(began.elapsed() < ENDED_WITHIN);
     if machine.limits.tools_user.is_some() {
         assert!(is_gone(shell.as_raw_nonzero().get()));
     } else {
@@ -360,7 +363,7 @@ async fn what_a_lost_watcher_left_goes_with_the_last_call() {
     if machine.limits.tools_user.is_some() {
         let began = Instant::now();
         while !is_gone(shell.as_raw_nonzero().get()) {
-            assert!(began.elapsed() < Duration::from_secs(10), "it is left");
+            assert!(began.elapsed() < ENDED_WITHIN, "it is left");
             tokio::task::yield_now().await;
         }
     } else {

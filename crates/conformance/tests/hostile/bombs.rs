@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::stage::Stage;
 
 /// The longest time that a call with a bomb may take beyond its own time limit.
-const GRACE: Duration = Duration::from_secs(20);
+const GRACE: Duration = Duration::from_secs(60);
 /// The longest result of a tool, including the text around it.
 const RESULT_MAX_BYTES: usize = 256 * 1024;
 
@@ -16,7 +16,7 @@ const RESULT_MAX_BYTES: usize = 256 * 1024;
 fn a_fork_bomb_ends_with_its_call_and_others_are_served_meanwhile() {
     let stage = Stage::set();
     stage.shell(&["true"]);
-    let bomb = "bomb() { bomb | bomb & }; bomb; sleep 30";
+    let bomb = "bomb() { bomb | bomb & }; bomb; sleep 300";
     let script = json!({"steps": [
         {"actions": [{"call": {"tool": "shell", "arguments": {"command": bomb, "timeout_seconds": 4}}}]},
         {"actions": [{"say": "Done."}]}
@@ -113,7 +113,7 @@ fn archives_that_unfold_without_end_are_left_folded() {
     calls.push(("find", json!({ "content": "no such words" })));
     let results = stage.calls(&calls);
     assert!(results.iter().all(|text| text.len() <= RESULT_MAX_BYTES));
-    assert!(began.elapsed() < Duration::from_secs(150), "documents have their time: {:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(400), "documents have their time: {:?}", began.elapsed());
     let again = stage.shell(&["echo alive"]);
     assert!(again[0].contains("alive"), "{again:?}");
     stage.assert_unharmed();

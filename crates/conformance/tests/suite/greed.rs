@@ -15,7 +15,7 @@ const STALL: Duration = Duration::from_secs(3);
 const SLACK_MIB: u64 = 48;
 
 /// The time within which other clients are served on a busy host.
-const SERVED_WITHIN: Duration = Duration::from_secs(10);
+const SERVED_WITHIN: Duration = Duration::from_secs(30);
 
 struct Stage {
     service: Service,

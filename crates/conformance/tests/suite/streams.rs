@@ -8,10 +8,10 @@ use conformance::events::{Frame, version};
 use conformance::{Account, Api, Events, Expect, Options, Say, Service, Vendor};
 use serde_json::{Value, json};
 
-/// The time within which the stream of a revoked key must end.
-const REVOKED_WITHIN: Duration = Duration::from_secs(5);
+/// The time within which the stream of a revoked key must end: five seconds, and what a busy host adds.
+const REVOKED_WITHIN: Duration = Duration::from_secs(5 + 20);
 /// The longest time between two comments on a busy host.
-const BEAT_WITHIN: Duration = Duration::from_secs(13);
+const BEAT_WITHIN: Duration = Duration::from_secs(10 + 20);
 
 pub(crate) struct Stage {
     pub(crate) vendor: Vendor,
