@@ -81,6 +81,9 @@ macro_rules! on_qemu {
 /// The longest time in which the end of a machine or of its link is seen on a busy host.
 pub(crate) const ENDED_WITHIN: Duration = Duration::from_secs(30);
 
+/// The longest time of a command in a machine on a busy host, also on an emulated processor.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(300);
+
 pub(crate) struct Site {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) sandbox: Sandbox,
@@ -228,7 +231,7 @@ pub(crate) async fn run(link: &GuestConnection, path: &str, command: &str) -> St
         let response = link.request(request).await.unwrap();
         response.into_body().collect().await.unwrap().to_bytes()
     };
-    let bytes = tokio::time::timeout(Duration::from_secs(60), answered).await.unwrap();
+    let bytes = tokio::time::timeout(ANSWERED_WITHIN, answered).await.unwrap();
     String::from_utf8_lossy(&bytes).trim().to_owned()
 }
 
