@@ -28,8 +28,8 @@ pub use protocol::preview;
 pub use limits::{Enforcement, LimitStatus};
 pub use sandbox::{
     Accelerator, BootSources, DiskQuota, Image, Kernel, LeasePage, Limits, LimitsKind, MachineDetails,
-    MachineFolders, Memory, MemorySource, OwnKernel, Qemu, SUSPENDED_MAX, Sandbox, SandboxConfig, UmlKernel, bound_disk,
-    find_qemu, missing_disk_quota, try_kvm,
+    MachineFolders, Memory, MemorySource, OwnKernel, Qemu, SUSPENDED_MAX, Sandbox, SandboxConfig, UmlKernel,
+    bound_disk, find_qemu, missing_disk_quota, try_kvm,
 };
 pub use session::{ProtocolViolation, Session};
 pub use simulated::Simulated;

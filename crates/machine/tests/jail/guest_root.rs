@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use machine::RunningMachine;
 use tokio::time::timeout;
 
+use crate::available;
 use crate::site::{ENDED_WITHIN, Kind, Site, as_tools};
-use crate::trial;
 
 /// The processes on the host of a machine that may have 40: two for each, and those of the kernel itself. A machine that
 /// starts as many as it can has at least the other number.
@@ -82,7 +82,7 @@ async fn a_machine_that_overwrites_its_kernel_harms_itself_alone(kind: Kind) {
 
 #[tokio::test]
 async fn a_virtual_machine_that_writes_to_its_devices_harms_itself_alone() {
-    if trial::can_run(Kind::Qemu) {
+    if available::can_run(Kind::Qemu) {
         harms_itself_alone(Kind::Qemu, "hardware").await;
     }
 }

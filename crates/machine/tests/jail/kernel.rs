@@ -6,13 +6,13 @@ use std::time::Duration;
 use machine::{GuestConnection, OwnKernel, Sandbox, UmlKernel};
 use tokio::time::timeout;
 
+use crate::available;
 use crate::site::{ENDED_WITHIN, Kind, Site, as_tools, config, program, run_by};
-use crate::trial;
 
 #[tokio::test]
 async fn a_kernel_that_is_taken_over_is_confined() {
     // The program in place of the kernel needs none.
-    if !trial::can_run(Kind::Sandbox) {
+    if !available::can_run(Kind::Sandbox) {
         return;
     }
     let site = Site::new(Kind::Sandbox);
@@ -31,7 +31,7 @@ async fn a_kernel_that_is_taken_over_is_confined() {
 
 #[tokio::test]
 async fn a_qemu_that_is_taken_over_is_confined() {
-    if !trial::can_run(Kind::Qemu) {
+    if !available::can_run(Kind::Qemu) {
         return;
     }
     let site = Site::new(Kind::Qemu);
@@ -47,7 +47,7 @@ async fn a_qemu_that_is_taken_over_is_confined() {
 
 #[tokio::test]
 async fn a_kernel_that_is_a_process_and_its_programs_stay_on_one_processor() {
-    if !trial::can_run(Kind::Uml) {
+    if !available::can_run(Kind::Uml) {
         return;
     }
     let site = Site::new(Kind::Uml);
@@ -68,7 +68,7 @@ async fn a_kernel_that_is_a_process_and_its_programs_stay_on_one_processor() {
 
 #[tokio::test]
 async fn a_kernel_that_is_a_process_knows_no_file_systems_of_disks() {
-    if !trial::can_run(Kind::Uml) {
+    if !available::can_run(Kind::Uml) {
         return;
     }
     let site = Site::new(Kind::Uml);

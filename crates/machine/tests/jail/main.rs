@@ -10,9 +10,9 @@
 mod site;
 
 mod attacks;
+mod available;
 mod escape;
 mod guest_root;
 mod kernel;
 mod life;
 mod ordinary;
-mod trial;

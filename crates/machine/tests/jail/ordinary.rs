@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-use machine::find_kernel;
+use machine::UmlKernel;
 use test_support::drivers::{self, EXPECTED, FOLDER};
 
 use crate::site::program;
@@ -19,13 +19,8 @@ fn as_ordinary_user(subordinate: &str, expected: &str, tests: &[&str]) -> Output
     let path = |name: &str| folder.path().join(name);
     fs::copy(std::env::current_exe().unwrap(), path("tests")).unwrap();
     fs::copy(program(), path("probe_agent")).unwrap();
-    // The user may not reach the folder of a kernel that is named.
-    let named = std::env::var_os("CAUSERIE_MACHINE_KERNEL");
-    let kernel =
-        named.and_then(|named| find_kernel(Some(named.as_ref()))).map_or_else(String::new, |kernel| {
-            fs::copy(kernel, path("kernel")).unwrap();
-            format!("CAUSERIE_MACHINE_KERNEL={}", path("kernel").display())
-        });
+    let kernel = copy_named_kernel(folder.path())
+        .map_or_else(String::new, |kernel| format!("CAUSERIE_MACHINE_KERNEL={}", kernel.display()));
     let passwd = fs::read_to_string("/etc/passwd").unwrap();
     fs::write(path("passwd"), format!("{passwd}ordinary:x:{UID}:{UID}::/:/bin/sh\n")).unwrap();
     fs::write(path("ids"), subordinate).unwrap();
@@ -44,6 +39,23 @@ fn as_ordinary_user(subordinate: &str, expected: &str, tests: &[&str]) -> Output
     let output = command.output().unwrap();
     drivers::adopt(&path("tmp/drivers"), "an ordinary user's ");
     output
+}
+
+/// Copies the kernel that is named, with its libraries, from a folder that the user may not reach. Returns its new path.
+fn copy_named_kernel(folder: &Path) -> Option<PathBuf> {
+    let named = std::env::var_os("CAUSERIE_MACHINE_KERNEL").map(PathBuf::from)?;
+    let kernel = UmlKernel::find_all(Some(&named)).pop()?;
+    let copied = folder.join("kernel");
+    fs::create_dir(&copied).unwrap();
+    fs::copy(kernel.program(), copied.join("linux")).unwrap();
+    if let Ok(libraries) = fs::read_dir(kernel.program().with_file_name("libraries")) {
+        fs::create_dir(copied.join("libraries")).unwrap();
+        for library in libraries {
+            let library = library.unwrap();
+            fs::copy(library.path(), copied.join("libraries").join(library.file_name())).unwrap();
+        }
+    }
+    Some(copied.join("linux"))
 }
 
 fn root() -> bool {

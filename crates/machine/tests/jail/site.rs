@@ -39,7 +39,7 @@ macro_rules! on_kind {
     ($module:ident, $kind:ident: $($name:ident),*) => {
         mod $module {
             $(#[tokio::test] async fn $name() {
-                if crate::trial::can_run(crate::site::Kind::$kind) {
+                if crate::available::can_run(crate::site::Kind::$kind) {
                     super::$name(crate::site::Kind::$kind).await;
                 }
             })*
@@ -123,15 +123,7 @@ pub(crate) fn config(folder: &Path, kind: Kind) -> SandboxConfig {
         launcher: program(),
         limits,
         plugins: Some(folder.join("plugins")),
-<<<<<<< HEAD
-        kernel: match kind {
-            Kind::Sandbox => None,
-            Kind::Uml => Some(OwnKernel::UserModeLinux(uml_kernel())),
-            Kind::Qemu => Some(qemu(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("qemu"))),
-        },
-=======
         kernel: kernel(kind).unwrap(),
->>>>>>> f9f34dd6 (Name tests whose machine driver does not run on the host)
         image: None,
         disk_quota: None,
         folder_check_interval: Duration::from_millis(100),
@@ -139,13 +131,6 @@ pub(crate) fn config(folder: &Path, kind: Kind) -> SandboxConfig {
     }
 }
 
-<<<<<<< HEAD
-/// The kernel that `CAUSERIE_MACHINE_KERNEL` names, by default the distribution's.
-fn uml_kernel() -> UmlKernel {
-    let named = std::env::var_os("CAUSERIE_MACHINE_KERNEL").map(PathBuf::from);
-    let found = UmlKernel::find_all(named.as_deref()).into_iter().next();
-    found.expect("User Mode Linux (Debian package user-mode-linux)")
-=======
 /// Returns the kernel of such machines; the reason if this host has none.
 pub(crate) fn kernel(kind: Kind) -> Result<Option<OwnKernel>, String> {
     match kind {
@@ -158,7 +143,6 @@ pub(crate) fn kernel(kind: Kind) -> Result<Option<OwnKernel>, String> {
         }
         Kind::Qemu => Ok(Some(qemu(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("qemu"))?)),
     }
->>>>>>> f9f34dd6 (Name tests whose machine driver does not run on the host)
 }
 
 /// A virtual machine whose process 1 becomes the tests' agent once the system is mounted, with its files in this folder.

@@ -27,7 +27,7 @@ fn probe(driver: &str, folder: &Path) -> Result<Command, String> {
         command.arg(file);
         // A later trial sees whether the program is still the same.
         match kernel {
-            OwnKernel::UserModeLinux(program) => command.arg(program),
+            OwnKernel::UserModeLinux(kernel) => command.arg(kernel.program()),
             OwnKernel::Qemu(_) => command.args(find_qemu(None)),
         };
     }
