@@ -29,7 +29,7 @@ pub(crate) struct ServiceFacts {
     pub(crate) address: String,
     pub(crate) started_at: Timestamp,
     /// The machine driver.
-    pub(crate) driver: String,
+    pub(crate) driver: Arc<machine::Driver>,
 }
 
 fn no_service() -> CliError {
@@ -198,7 +198,7 @@ async fn status(admin: &Admin, service: &ServiceFacts) -> Result<Value, CliError
         "startedAt": service.started_at.to_string(),
         "accounts": admin.list_accounts().await?.len(),
         "machines": machines,
-        "driver": service.driver,
+        "driver": service.driver.to_string(),
         "defaultModel": default.map(|model| &model["id"]),
         "vendors": models["vendors"],
     }))

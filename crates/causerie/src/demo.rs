@@ -65,8 +65,11 @@ pub(crate) async fn run(options: DemoOptions) -> Result<(), String> {
     let environment = settings::environment().filter(|(name, _)| !name.starts_with("CAUSERIE_DATABASE"));
     let sources = Sources::new(arguments.arguments(), environment);
     let loaded = Settings::load(sources).map_err(|error| error.to_string())?;
-    let running = serve::start(loaded).await.map_err(|error| error.to_string())?;
-    let outcome = introduce(&running).await;
+    let mut running = serve::start(loaded).await.map_err(|error| error.to_string())?;
+    let outcome = match running.choose_driver().await {
+        Ok(()) => introduce(&running).await,
+        Err(error) => Err(error.to_string()),
+    };
     if outcome.is_ok() && !once {
         print_line("\nThe service keeps running; press Ctrl-C to stop it.");
         serve::wait_for_signal().await;

@@ -4,16 +4,18 @@
 //! run as the service's user; root acts as the owner of the data folder.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use control::backup::interrupted_restore;
 use control::data_folder::{SchemaVersion, StartError};
 use control::{Catalog, Check, CheckStatus, DiskReserve, Environment};
 use domain::catalog::ModelStatus;
 use egress::{Query, Search};
+use machine::Driver;
 use serde_json::{Value, json};
 
 use crate::commands::Where;
-use crate::machine_driver::{self, Chosen};
+use crate::machine_driver::{self, Chosen, Findings};
 use crate::output::counted;
 use crate::printers::vendor_trouble;
 use crate::request::Request;
@@ -35,6 +37,9 @@ const IMAGE_PROGRAMS: [(&str, &str); 2] = [("mmdebstrap", "mmdebstrap"), ("mkfs.
 /// The folders of programs that machines show, and that hold those for operators.
 const MACHINE_FOLDERS: [&str; 3] = ["usr/local/bin", "usr/bin", "bin"];
 const OPERATOR_FOLDERS: [&str; 4] = ["usr/sbin", "usr/bin", "sbin", "usr/local/bin"];
+
+/// The longest time of all trials of machine drivers.
+const TRIALS_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Runs all checks and prints them. Returns true if none failed.
 pub(crate) async fn run(at: &Where) -> bool {
@@ -183,7 +188,7 @@ async fn database(at: &Where, is_served: bool) -> Check {
     }
 }
 
-/// Tries each driver in a folder of its own.
+/// Tries the drivers in a folder of their own.
 async fn machines(settings: &Settings) -> Vec<Check> {
     let folder = match tempfile::Builder::new().prefix("causerie-doctor-").tempdir() {
         Ok(folder) => folder,
@@ -196,37 +201,38 @@ async fn machines(settings: &Settings) -> Vec<Check> {
     if let Err(error) = open() {
         return vec![failed("machines", format_args!("a temporary folder: {error}"))];
     }
-    let mut checks = Vec::new();
-    if settings.driver != MachineDriver::Qemu {
-        checks.push(match machine_driver::qemu(folder.path(), settings).await {
-            Ok(driver) => passed("driver_qemu", driver),
-            Err(why) => warned("driver_qemu", why),
-        });
-    }
-    for driver in [MachineDriver::Uml, MachineDriver::Sandbox] {
-        let tried = Settings { driver, ..settings.clone() };
-        let name = format!("driver_{}", driver.name());
-        let is_set = settings.driver == driver;
-        checks.push(match machine_driver::choose(folder.path(), &tried).await {
-            Ok(chosen) => passed(&name, chosen.driver),
-            // Without it there is another, unless it is the one that is set or the last.
-            Err(why) if is_set || driver == MachineDriver::Sandbox => failed(&name, why),
-            Err(why) => warned(&name, why),
-        });
-    }
-    match machine_driver::choose(folder.path(), settings).await {
-        Ok(chosen) => {
-            checks.push(passed("machines", format_args!("{}: {}", chosen.driver, chosen.reason)));
-            checks.extend(limits(&chosen));
-        }
+    let Findings { drivers, chosen } = machine_driver::try_all(folder.path(), settings, TRIALS_TIMEOUT).await;
+    let mut checks: Vec<Check> = drivers
+        .into_iter()
+        // The driver that is set says itself whether it emulates.
+        .filter(|(driver, _)| *driver != MachineDriver::Qemu || settings.driver != *driver)
+        .map(|(driver, found)| {
+            let name = format!("driver_{}", driver.name());
+            match found {
+                Ok(driver) => passed(&name, driver),
+                // Without it there is another, unless it is the one that is set or the last.
+                Err(why) if settings.driver == driver || driver == MachineDriver::Sandbox => {
+                    failed(&name, why)
+                }
+                Err(why) => warned(&name, why),
+            }
+        })
+        .collect();
+    match chosen {
+        Ok(Chosen { driver, reason, remedy, .. }) => checks.extend(chosen_checks(&driver, &reason, remedy)),
         Err(why) => checks.push(failed("machines", why)),
     }
     checks
 }
 
-/// Reports the limits that the host's kernel does not enforce.
-fn limits(chosen: &Chosen) -> Vec<Check> {
-    machine_driver::checks(chosen).into_iter().filter(|check| check.status != CheckStatus::Pass).collect()
+/// Reports the driver that the service would choose, and the limits that the host's kernel does not enforce.
+fn chosen_checks(driver: &Driver, reason: &str, remedy: Option<String>) -> Vec<Check> {
+    let checks = machine_driver::checks(driver, reason, remedy.as_deref()).into_iter();
+    let checks = checks.map(|check| match check.name.as_str() {
+        "machine_driver" => Check { name: "machines".to_owned(), ..check },
+        _ => check,
+    });
+    checks.filter(|check| check.name == "machines" || check.status != CheckStatus::Pass).collect()
 }
 
 /// Looks for the programs that tools use, in the image or on the host.

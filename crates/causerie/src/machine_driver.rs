@@ -1,145 +1,460 @@
 //! The choice of the machine driver, and the report of what it guarantees on this host.
+//!
+//! A driver is tried by starting a machine with it and taking it down again. The outcome is remembered, failure or not, as long as
+//! the host's boot and the programs are the same; a service chooses by what it remembers, and tries again only in the background.
 
+use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::time::Duration;
 
 use control::{Check, CheckStatus};
 use machine::{
-    BootSources, DiskQuota, Driver, DriverError, Enforcement, LimitStatus, OwnKernel, SUSPENDED_MAX, Sandbox,
-    SandboxConfig, UmlKernel, find_qemu, try_kvm,
+    BootSources, DiskQuota, Driver, DriverError, Enforcement, LimitStatus, OwnKernel, Qemu, SUSPENDED_MAX,
+    Sandbox, SandboxConfig, TRIAL_TIMEOUT, Trial, TrialRecord, UmlKernel, find_qemu, open_kvm, sweep_trials,
+    try_kvm,
 };
 use machine_image::{ImageError, Images};
-
+use tokio::time::{Instant, sleep};
 use workspace::Quota;
 
 use crate::guest;
 use crate::settings::{MachineDriver, Settings};
 
+/// The longest trial of every other driver than KVM, which some hosts offer without booting anything: on a busy host a kernel
+/// that works takes seconds. The same for a driver that is set, and for a trial in the background.
+const PATIENT_TRIAL_TIMEOUT: Duration = Duration::from_secs(10);
+/// The age from which a failed trial is repeated in the background, once for each start.
+const REPEATED_AFTER: Duration = Duration::from_secs(60);
+/// The longest reason that is shown on one line.
+const REASON_MAX_CHARS: usize = 240;
+
 /// A driver that was tried on this host.
-pub(crate) struct Chosen {
-    pub(crate) driver: Driver,
-    /// Why it was chosen, for the log and `GET /readyz?verbose`.
+pub(crate) struct Chosen<D = Sandbox> {
+    pub(crate) driver: D,
+    /// Why it was chosen, on one line, for the log and `GET /readyz?verbose`.
     pub(crate) reason: String,
+    /// What gives better isolation on this host, if anything does.
+    pub(crate) remedy: Option<String>,
+    /// The better drivers whose trial has failed, and how long ago.
+    pub(crate) failed: Vec<(MachineDriver, Duration)>,
 }
 
-/// Tries the driver that is set; with `auto` the best one that works here: QEMU with KVM, User Mode Linux, the sandbox.
-/// Trying one starts a machine and takes it down again, once for each boot of the host.
+/// How a host without a kernel for `uml` gets one.
+const KERNEL_REMEDY: &str =
+    "Linux 7.2 or later boots on any processor: the packages of Causerie bring it, `make kernel` builds it";
+
+/// The reason why a driver is unavailable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unavailable {
+    /// On one line.
+    reason: String,
+    /// What makes it available on this host; `None` if nothing does.
+    remedy: Option<String>,
+    /// The time since the trial that has failed; `None` if it was not tried.
+    failed: Option<Duration>,
+}
+
+impl Unavailable {
+    fn new(reason: impl fmt::Display) -> Self {
+        Self { reason: one_line(&reason.to_string()), remedy: None, failed: None }
+    }
+
+    fn with_remedy(self, remedy: impl Into<String>) -> Self {
+        Self { remedy: Some(remedy.into()), ..self }
+    }
+
+    fn tried(self, age: Duration) -> Self {
+        Self { failed: Some(age), ..self }
+    }
+
+    /// Names what is unavailable.
+    fn about(self, what: &str) -> Self {
+        Self { reason: format!("{what}: {}", self.reason), ..self }
+    }
+
+    /// Adds the reason why another one is unavailable as well.
+    fn and(self, other: &Self) -> Self {
+        Self { reason: format!("{}; {}", self.reason, other.reason), ..self }
+    }
+}
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)?;
+        self.remedy.iter().try_for_each(|remedy| write!(f, " ({remedy})"))
+    }
+}
+
+/// Returns the first line of a reason; a kernel's last words have more.
+fn one_line(reason: &str) -> String {
+    let line = reason.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+    match line.char_indices().nth(REASON_MAX_CHARS) {
+        None => line.to_owned(),
+        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
+    }
+}
+
+/// Returns the folder that holds a folder for each machine.
+pub(crate) fn machines_folder(data: &Path) -> PathBuf {
+    data.join("machines")
+}
+
+/// Chooses the driver that is set; with `auto` the best one that works here: QEMU with KVM, User Mode Linux, the sandbox. Ends
+/// what trials of earlier starts have left.
 ///
 /// # Errors
-/// The reason why this host has no such driver, with the mend where it is known.
+/// The reason why this host has no such driver, with the remedy where it is known.
 pub(crate) async fn choose(data: &Path, settings: &Settings) -> Result<Chosen, String> {
-    let set = |driver| Chosen { driver, reason: "it is set".to_owned() };
-    match settings.driver {
-        MachineDriver::Qemu => match qemu(data, settings).await {
-            Ok(driver) => Ok(set(driver)),
-            Err(no_kvm) => {
-                let driver = emulated(data, settings).await?;
-                let reason = format!("it is set; the processor is emulated, which is slow: {no_kvm}");
-                Ok(Chosen { driver, reason })
-            }
-        },
-        MachineDriver::Uml => uml(data, settings).await.map(set),
-        MachineDriver::Sandbox => sandbox(data, settings).await.map(set),
-        MachineDriver::Auto => best(data, settings).await,
+    let trials = Trials { data, settings, ends_at: None };
+    let config = trials.config().map_err(|error| error.to_string())?;
+    sweep_trials(&config.machines, &config.trial_workspaces).await;
+    trials.choose().await.map_err(|error| error.to_string())
+}
+
+/// Tries the better drivers again whose trial has failed, each once, when that was a minute ago. The next start takes one that
+/// works by now.
+pub(crate) async fn repeat_failed(data: &Path, settings: &Settings, failed: Vec<(MachineDriver, Duration)>) {
+    let began = Instant::now();
+    let trials = Trials { data, settings, ends_at: None };
+    for (driver, age) in failed {
+        sleep(REPEATED_AFTER.saturating_sub(age).saturating_sub(began.elapsed())).await;
+        let tried = match driver {
+            MachineDriver::Qemu => trials.qemu(Memory::Repeated).await,
+            MachineDriver::Uml => trials.uml(Memory::Repeated).await,
+            MachineDriver::Sandbox | MachineDriver::Auto => continue,
+        };
+        let driver = driver.name();
+        match tried {
+            Ok(_) => tracing::info!(driver, "machine driver works by now; the next start uses it"),
+            Err(error) => tracing::debug!(driver, %error, "machine driver still unavailable"),
+        }
     }
 }
 
-async fn best(data: &Path, settings: &Settings) -> Result<Chosen, String> {
-    let no_qemu = match qemu(data, settings).await {
-        Ok(driver) => return Ok(Chosen { driver, reason: "a machine with KVM boots here".to_owned() }),
-        Err(why) => why,
-    };
-    match uml(data, settings).await {
+impl<D> Chosen<D> {
+    fn set(driver: D) -> Self {
+        Self { driver, reason: "it is set".to_owned(), remedy: None, failed: Vec::new() }
+    }
+}
+
+/// Decides among drivers that were tried, the best first.
+fn choose_best<D>(
+    qemu: Result<D, Unavailable>,
+    uml: Option<Result<D, Unavailable>>,
+    sandbox: impl FnOnce() -> Option<D>,
+) -> Option<Chosen<D>> {
+    let no_qemu = match qemu {
         Ok(driver) => {
-            let reason = format!("User Mode Linux boots here; qemu is unavailable: {no_qemu}");
-            Ok(Chosen { driver, reason })
+            let reason = "a machine with KVM boots here".to_owned();
+            return Some(Chosen { driver, reason, remedy: None, failed: Vec::new() });
         }
-        Err(no_uml) => {
-            let driver = sandbox(data, settings).await?;
-            let reason = format!("uml is unavailable: {no_uml}; qemu is unavailable: {no_qemu}");
-            Ok(Chosen { driver, reason })
+        Err(error) => error,
+    };
+    let failed = |driver, error: &Unavailable| error.failed.map(|age| (driver, age));
+    let no_uml = match uml? {
+        Ok(driver) => {
+            let reason = format!("User Mode Linux boots here; qemu is unavailable: {}", no_qemu.reason);
+            let failed = failed(MachineDriver::Qemu, &no_qemu).into_iter().collect();
+            return Some(Chosen { driver, reason, remedy: no_qemu.remedy, failed });
         }
+        Err(error) => error,
+    };
+    let driver = sandbox()?;
+    let reason = format!("uml is unavailable: {}; qemu is unavailable: {}", no_uml.reason, no_qemu.reason);
+    let failed = [failed(MachineDriver::Qemu, &no_qemu), failed(MachineDriver::Uml, &no_uml)];
+    let remedy = no_uml.remedy.or(no_qemu.remedy);
+    Some(Chosen { driver, reason, remedy, failed: failed.into_iter().flatten().collect() })
+}
+
+/// How far a trial is saved by what is remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    /// A success and a failure count.
+    Counts,
+    /// A success counts: there is no other driver after a failure.
+    OfSuccess,
+    /// The trial is made afresh.
+    Ignored,
+    /// The same, with time for it, because nobody waits.
+    Repeated,
+}
+
+/// The trials of drivers in a data folder.
+struct Trials<'a> {
+    data: &'a Path,
+    settings: &'a Settings,
+    /// The time at which all trials must have ended, if there is one.
+    ends_at: Option<Instant>,
+}
+
+impl Trials<'_> {
+    async fn choose(&self) -> Result<Chosen, Unavailable> {
+        match self.settings.driver {
+            MachineDriver::Qemu => match self.qemu(Memory::OfSuccess).await {
+                Ok(driver) => Ok(Chosen::set(driver)),
+                Err(no_kvm) => {
+                    let driver = self.emulated().await?;
+                    let reason = format!("it is set; the processor is emulated, which is slow: {no_kvm}");
+                    Ok(Chosen { reason, ..Chosen::set(driver) })
+                }
+            },
+            MachineDriver::Uml => self.uml(Memory::OfSuccess).await.map(Chosen::set),
+            MachineDriver::Sandbox => self.sandbox().await.map(Chosen::set),
+            MachineDriver::Auto => self.best().await,
+        }
+    }
+
+    /// Tries QEMU and User Mode Linux at the same time, and the sandbox if neither works.
+    async fn best(&self) -> Result<Chosen, Unavailable> {
+        let (mut qemu, mut uml) = (pin!(self.qemu(Memory::Counts)), pin!(self.uml(Memory::Counts)));
+        let (qemu, uml) = tokio::select! {
+            biased;
+            qemu = &mut qemu => match qemu {
+                Ok(driver) => (Ok(driver), None),
+                Err(error) => (Err(error), Some(uml.await)),
+            },
+            uml = &mut uml => (qemu.await, Some(uml)),
+        };
+        let sandbox = match (&qemu, &uml) {
+            (Err(_), Some(Err(_))) => Some(self.sandbox().await?),
+            _ => None,
+        };
+        choose_best(qemu, uml, || sandbox).ok_or_else(|| Unavailable::new("no driver was tried"))
+    }
+
+    /// Opens the driver of virtual machines on the host's processor.
+    async fn qemu(&self, memory: Memory) -> Result<Sandbox, Unavailable> {
+        open_kvm().map_err(|error| no_kvm(&error))?;
+        let sources = self.boot_sources()?;
+        let config = self.config()?;
+        let record = record(&config, "qemu", &sources.files())?;
+        let remembered = recall(&record, memory)?;
+        if !remembered {
+            let limit = self.limit(memory);
+            if let Err(reason) = try_kvm(&config.launcher, &sources.qemu, limit).await {
+                return Err(failed_now(&record, &reason));
+            }
+        }
+        let kernel = prepare(sources, &config, false).await?;
+        let config = SandboxConfig { kernel: Some(OwnKernel::Qemu(kernel)), ..config };
+        self.open(config, &record, remembered, self.limit(memory)).await
+    }
+
+    /// Opens the driver of virtual machines on a processor that QEMU emulates.
+    async fn emulated(&self) -> Result<Sandbox, Unavailable> {
+        let (sources, config) = (self.boot_sources()?, self.config()?);
+        let record = record(&config, "qemu-emulated", &sources.files())?;
+        let remembered = recall(&record, Memory::OfSuccess)?;
+        let kernel = prepare(sources, &config, true).await?;
+        let config = SandboxConfig { kernel: Some(OwnKernel::Qemu(kernel)), ..config };
+        self.open(config, &record, remembered, self.limit(Memory::OfSuccess)).await
+    }
+
+    fn boot_sources(&self) -> Result<BootSources, Unavailable> {
+        let named = self.settings.qemu.as_deref();
+        let program = find_qemu(named).ok_or_else(|| match named {
+            Some(named) => Unavailable::new(format_args!(
+                "machine.qemu: there is no program {} below /usr",
+                named.display()
+            )),
+            None => Unavailable::new("there is no program qemu-system-x86_64")
+                .with_remedy("Debian: `apt-get install qemu-system-x86`"),
+        })?;
+        let kernel = self.settings.qemu_kernel.as_deref();
+        BootSources::find(program, kernel, self.agent()?).map_err(Unavailable::new)
+    }
+
+    /// Opens the driver of User Mode Linux, on the first kernel that boots.
+    async fn uml(&self, memory: Memory) -> Result<Sandbox, Unavailable> {
+        let named = self.settings.kernel.as_deref();
+        let mut refused: Option<Unavailable> = None;
+        for kernel in UmlKernel::find_all(named) {
+            match self.uml_on(kernel, memory).await {
+                Ok(sandbox) => return Ok(sandbox),
+                Err(error) => refused = Some(refused.map_or(error.clone(), |earlier| earlier.and(&error))),
+            }
+        }
+        Err(refused.unwrap_or_else(|| match named {
+            Some(named) => {
+                Unavailable::new(format_args!("machine.kernel: there is no program {}", named.display()))
+            }
+            None if !cfg!(target_arch = "x86_64") => Unavailable::new("it exists for x86-64 only"),
+            None => Unavailable::new("there is no User Mode Linux kernel").with_remedy(KERNEL_REMEDY),
+        }))
+    }
+
+    /// Opens the driver of User Mode Linux on this kernel.
+    async fn uml_on(&self, kernel: UmlKernel, memory: Memory) -> Result<Sandbox, Unavailable> {
+        let (config, described) = (self.config()?, kernel.to_string());
+        let record =
+            record(&config, &format!("uml-{}", kernel.origin_name()), &[kernel.program(), &config.agent])?;
+        let config = SandboxConfig { kernel: Some(OwnKernel::UserModeLinux(kernel)), ..config };
+        let opened = match recall(&record, memory) {
+            Ok(remembered) => {
+                self.open(config, &record, remembered, self.bounded(PATIENT_TRIAL_TIMEOUT)).await
+            }
+            Err(failed) => Err(failed),
+        };
+        opened.map_err(|error| match error.failed {
+            Some(_) => error.about(&described).with_remedy(KERNEL_REMEDY),
+            None => error,
+        })
+    }
+
+    /// Opens the driver that shares the host's kernel, whose trial takes some hundredths of a second.
+    async fn sandbox(&self) -> Result<Sandbox, Unavailable> {
+        let sandbox = Sandbox::open(self.config()?).map_err(Unavailable::new)?;
+        let tried = sandbox.try_out(self.bounded(PATIENT_TRIAL_TIMEOUT)).await;
+        tried.map(|()| sandbox).map_err(|error| Unavailable::new(error).tried(Duration::ZERO))
+    }
+
+    /// Opens a driver, and tries it unless it is known to work.
+    async fn open(
+        &self,
+        config: SandboxConfig,
+        record: &TrialRecord,
+        is_known: bool,
+        limit: Duration,
+    ) -> Result<Sandbox, Unavailable> {
+        let sandbox = Sandbox::open(config).map_err(Unavailable::new)?;
+        if is_known {
+            if let Err(error) = sandbox.save_template().await {
+                tracing::warn!(%error, "no virtual machine could be saved, so that each start boots");
+            }
+            return Ok(sandbox);
+        }
+        match sandbox.try_out(limit).await {
+            Ok(()) => {
+                record.keep(None);
+                Ok(sandbox)
+            }
+            Err(DriverError::Refused(reason)) => Err(failed_now(record, &reason)),
+            Err(error) => Err(failed_now(record, &error.to_string())),
+        }
+    }
+
+    /// Returns the longest time of a trial of KVM that begins now.
+    fn limit(&self, memory: Memory) -> Duration {
+        let has_substitute = self.settings.driver == MachineDriver::Auto && memory != Memory::Repeated;
+        self.bounded(if has_substitute { TRIAL_TIMEOUT } else { PATIENT_TRIAL_TIMEOUT })
+    }
+
+    fn bounded(&self, limit: Duration) -> Duration {
+        self.ends_at.map_or(limit, |end| end.saturating_duration_since(Instant::now()).min(limit))
+    }
+
+    fn agent(&self) -> Result<PathBuf, Unavailable> {
+        guest::unpack(self.data).map_err(Unavailable::new)
+    }
+
+    fn config(&self) -> Result<SandboxConfig, Unavailable> {
+        let settings = self.settings;
+        let mut config = SandboxConfig::new(machines_folder(self.data), self.agent()?);
+        config.suspended_max = Some(SUSPENDED_MAX);
+        config.trial_workspaces = control::data_folder::workspaces_folder(self.data);
+        config.plugins = Some(control::plugins_folder(self.data));
+        config.limits = settings.machine.clone();
+        let Quota { bytes_max, files_max, .. } = settings.quota;
+        config.disk_quota = Some(DiskQuota { bytes_max, files_max });
+        config.image = image(settings).map_err(Unavailable::new)?;
+        Ok(config)
     }
 }
 
-/// Opens the driver of virtual machines on the host's processor.
+/// Says why the device of the processor's virtualisation cannot be opened.
+fn no_kvm(error: &io::Error) -> Unavailable {
+    let reason = Unavailable::new(format_args!("/dev/kvm cannot be opened: {error}"));
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            reason.with_remedy("let the service's user open it: `setfacl -m u:causerie:rw /dev/kvm`")
+        }
+        _ => reason,
+    }
+}
+
+/// Names the record of a driver's trials with the files that decide them.
+fn record(config: &SandboxConfig, driver: &str, files: &[&Path]) -> Result<TrialRecord, Unavailable> {
+    let image = config.image.as_ref().map(|image| image.lock.as_path());
+    let files: Vec<&Path> = files.iter().copied().chain(image).collect();
+    let record = std::fs::create_dir_all(&config.machines)
+        .and_then(|()| TrialRecord::new(&config.machines, driver, &files, &config.limits));
+    record.map_err(|error| Unavailable::new(format_args!("reading the programs of machines: {error}")))
+}
+
+/// Returns true if the driver is known to work.
 ///
 /// # Errors
-/// The reason why there are none on this host.
-pub(crate) async fn qemu(data: &Path, settings: &Settings) -> Result<Driver, String> {
-    try_kvm(&qemu_program(settings)?).await?;
-    virtual_machines(data, settings, false).await
-}
-
-/// Opens the driver of virtual machines on a processor that QEMU emulates.
-async fn emulated(data: &Path, settings: &Settings) -> Result<Driver, String> {
-    virtual_machines(data, settings, true).await
-}
-
-fn qemu_program(settings: &Settings) -> Result<PathBuf, String> {
-    let named = settings.qemu.as_deref();
-    find_qemu(named).ok_or_else(|| match named {
-        Some(named) => format!("machine.qemu: there is no program {} below /usr", named.display()),
-        None => {
-            "there is no program qemu-system-x86_64 (Debian: `apt-get install qemu-system-x86`)".to_owned()
+/// The reason if it is known to fail.
+fn recall(record: &TrialRecord, memory: Memory) -> Result<bool, Unavailable> {
+    if matches!(memory, Memory::Ignored | Memory::Repeated) {
+        return Ok(false);
+    }
+    match record.recall() {
+        None => Ok(false),
+        Some(Trial { failure: None, .. }) => Ok(true),
+        Some(Trial { failure: Some(reason), age }) if memory == Memory::Counts => {
+            Err(Unavailable::new(reason).tried(age))
         }
-    })
+        Some(_) => Ok(false),
+    }
 }
 
-async fn virtual_machines(data: &Path, settings: &Settings, emulated: bool) -> Result<Driver, String> {
-    let mut config = config(data, settings)?;
-    let kernel = settings.qemu_kernel.as_deref();
-    let sources = BootSources::find(qemu_program(settings)?, kernel, config.agent.clone())?;
+fn failed_now(record: &TrialRecord, reason: &str) -> Unavailable {
+    tracing::debug!(reason, "trial of a machine driver failed");
+    record.keep(Some(reason));
+    Unavailable::new(reason).tried(Duration::ZERO)
+}
+
+async fn prepare(sources: BootSources, config: &SandboxConfig, emulated: bool) -> Result<Qemu, Unavailable> {
     let folder = config.machines.join(".qemu");
     let prepared = tokio::task::spawn_blocking(move || sources.prepare(&folder, emulated)).await;
-    let prepared = prepared.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
-    config.kernel = Some(OwnKernel::Qemu(prepared));
-    open(config).await
+    prepared.map_err(Unavailable::new)?.map_err(Unavailable::new)
 }
 
-async fn uml(data: &Path, settings: &Settings) -> Result<Driver, String> {
-    let named = settings.kernel.as_deref();
-    let mut refused = Vec::new();
-    for kernel in UmlKernel::find_all(named) {
-        let described = kernel.to_string();
-        let mut config = config(data, settings)?;
-        config.kernel = Some(OwnKernel::UserModeLinux(kernel));
-        match open(config).await {
-            Ok(driver) => return Ok(driver),
-            Err(why) => refused.push(format!("{described} does not boot: {why}")),
+/// The outcomes of trials of all drivers, for `causerie doctor`.
+pub(crate) struct Findings {
+    /// Each driver, with what it is or why it is unavailable.
+    pub(crate) drivers: Vec<(MachineDriver, Result<String, Unavailable>)>,
+    /// The driver that a service would choose.
+    pub(crate) chosen: Result<Chosen<Driver>, Unavailable>,
+}
+
+/// Tries all drivers at the same time, in this folder and within this time.
+pub(crate) async fn try_all(folder: &Path, settings: &Settings, limit: Duration) -> Findings {
+    let trials = Trials { data: folder, settings, ends_at: Some(Instant::now() + limit) };
+    // The programs are unpacked once.
+    let _ = trials.agent();
+    let (qemu, uml, sandbox) =
+        tokio::join!(trials.qemu(Memory::Ignored), trials.uml(Memory::Ignored), trials.sandbox());
+    let [qemu, uml, sandbox] = [qemu, uml, sandbox].map(|tried| tried.map(Driver::Sandbox));
+    let found = |tried: &Result<Driver, Unavailable>| match tried {
+        Ok(driver) => Ok(driver.to_string()),
+        Err(error) => Err(error.clone()),
+    };
+    let drivers = vec![
+        (MachineDriver::Qemu, found(&qemu)),
+        (MachineDriver::Uml, found(&uml)),
+        (MachineDriver::Sandbox, found(&sandbox)),
+    ];
+    let chosen = match settings.driver {
+        MachineDriver::Qemu => match qemu {
+            Ok(driver) => Ok(Chosen::set(driver)),
+            Err(no_kvm) => trials.emulated().await.map(|driver| {
+                let reason = format!("it is set; the processor is emulated, which is slow: {no_kvm}");
+                Chosen { reason, ..Chosen::set(Driver::Sandbox(driver)) }
+            }),
+        },
+        MachineDriver::Uml => uml.map(Chosen::set),
+        MachineDriver::Sandbox => sandbox.map(Chosen::set),
+        MachineDriver::Auto => {
+            let refused = sandbox.as_ref().err().cloned();
+            choose_best(qemu, Some(uml), || sandbox.ok())
+                .ok_or_else(|| refused.unwrap_or_else(|| Unavailable::new("no driver works here")))
         }
-    }
-    Err(match named {
-        _ if !refused.is_empty() => refused.join("; "),
-        Some(named) => format!("machine.kernel: there is no program {}", named.display()),
-        None => "there is no User Mode Linux kernel: `make kernel` builds one, Debian's is in the package \
-                 user-mode-linux"
-            .to_owned(),
-    })
-}
-
-async fn sandbox(data: &Path, settings: &Settings) -> Result<Driver, String> {
-    open(config(data, settings)?).await
-}
-
-async fn open(config: SandboxConfig) -> Result<Driver, String> {
-    let words = |error: DriverError| error.to_string();
-    let sandbox = Sandbox::open(config).map_err(words)?;
-    if let Err(error) = sandbox.save_template().await {
-        tracing::warn!(%error, "no virtual machine could be saved, so that each start boots");
-    }
-    sandbox.probe_once().await.map_err(words)?;
-    Ok(Driver::Sandbox(sandbox))
-}
-
-fn config(data: &Path, settings: &Settings) -> Result<SandboxConfig, String> {
-    let mut config = SandboxConfig::new(data.join("machines"), guest::unpack(data)?);
-    config.suspended_max = Some(SUSPENDED_MAX);
-    config.plugins = Some(control::plugins_folder(data));
-    config.limits = settings.machine.clone();
-    let Quota { bytes_max, files_max, .. } = settings.quota;
-    config.disk_quota = Some(DiskQuota { bytes_max, files_max });
-    config.image = image(settings)?;
-    Ok(config)
+    };
+    Findings { drivers, chosen }
 }
 
 /// Finds the image that is set.
@@ -153,12 +468,16 @@ pub(crate) fn image(settings: &Settings) -> Result<Option<machine::Image>, Strin
     Ok(Some(machine::Image { tree: image.tree(), lock: image.lock() }))
 }
 
-/// Reports the driver, and for each limit of machines what enforces it on this host.
-pub(crate) fn checks(chosen: &Chosen) -> Vec<Check> {
-    let Chosen { driver, reason } = chosen;
+/// Reports the driver, and for each limit of machines what enforces it on this host. A driver that isolates less than the host
+/// could is a warning.
+pub(crate) fn checks(driver: &Driver, reason: &str, remedy: Option<&str>) -> Vec<Check> {
+    let (status, better) = match remedy {
+        None => (CheckStatus::Pass, String::new()),
+        Some(remedy) => (CheckStatus::Warn, format!("; this host can isolate machines better: {remedy}")),
+    };
     let kernel = driver.kernel_description().map(|kernel| format!("; kernel: {kernel}")).unwrap_or_default();
-    let described = format!("{driver}{kernel}; {reason}");
-    let mut checks = vec![Check::new("machine_driver", CheckStatus::Pass, described)];
+    let mut checks =
+        vec![Check::new("machine_driver", status, format!("{driver}{kernel}; {reason}{better}"))];
     checks.extend(driver.limits_report().into_iter().map(|LimitStatus { limit, enforced_by, detail }| {
         let status = match enforced_by {
             Enforcement::Kernel => CheckStatus::Pass,
@@ -168,4 +487,56 @@ pub(crate) fn checks(chosen: &Chosen) -> Vec<Check> {
         Check::new(format!("machine_limit_{limit}"), status, reason)
     }));
     checks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn no(reason: &str) -> Result<&'static str, Unavailable> {
+        Err(Unavailable::new(reason))
+    }
+
+    fn best(
+        qemu: Result<&'static str, Unavailable>,
+        uml: Result<&'static str, Unavailable>,
+    ) -> Chosen<&'static str> {
+        choose_best(qemu, Some(uml), || Some("sandbox")).expect("the sandbox works")
+    }
+
+    #[test]
+    fn the_best_driver_that_works_is_chosen_with_the_reason() {
+        assert_eq!(best(Ok("qemu"), no("x")).driver, "qemu");
+        let uml = best(no("no KVM"), Ok("uml"));
+        assert_eq!((uml.driver, uml.remedy), ("uml", None));
+        assert_eq!(uml.reason, "User Mode Linux boots here; qemu is unavailable: no KVM");
+        let sandbox = best(no("no KVM"), no("it panics"));
+        assert_eq!(sandbox.driver, "sandbox");
+        assert_eq!(sandbox.reason, "uml is unavailable: it panics; qemu is unavailable: no KVM");
+    }
+
+    #[test]
+    fn a_driver_that_the_host_could_have_is_a_remedy() {
+        let missing = || Err(Unavailable::new("there is no program").with_remedy("install it"));
+        assert_eq!(best(missing(), Ok("uml")).remedy.as_deref(), Some("install it"));
+        assert_eq!(best(no("no KVM"), missing()).remedy.as_deref(), Some("install it"));
+        assert_eq!(best(Ok("qemu"), missing()).remedy, None);
+    }
+
+    #[test]
+    fn failed_trials_of_better_drivers_are_repeated_and_no_others() {
+        let failed = |seconds| Err(Unavailable::new("no").tried(Duration::from_secs(seconds)));
+        assert_eq!(best(failed(1), Ok("uml")).failed, [(MachineDriver::Qemu, Duration::from_secs(1))]);
+        assert_eq!(best(no("no program"), failed(2)).failed, [(MachineDriver::Uml, Duration::from_secs(2))]);
+        assert_eq!(best(Ok("qemu"), failed(3)).failed, []);
+    }
+
+    #[test]
+    fn the_last_words_of_a_kernel_are_one_line() {
+        let words = format!("\nbooting: {}\nKernel panic\n more", "x".repeat(1000));
+        let line = one_line(&words);
+        assert!(line.starts_with("booting: xxx") && line.ends_with('…') && !line.contains('\n'), "{line}");
+        assert_eq!(line.chars().count(), REASON_MAX_CHARS + 1);
+        assert_eq!(one_line(""), "");
+    }
 }

@@ -10,6 +10,7 @@ mod console;
 mod data;
 mod demo;
 mod doctor;
+mod driver_choice;
 mod error;
 mod examples;
 mod guest;

@@ -25,13 +25,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin_requests::ServiceFacts;
 use crate::data::{self, Holder};
+use crate::driver_choice::DriverChoice;
 use crate::http::Frontend;
 use crate::metrics::{self, Sources};
 use crate::requests::RequestIds;
 use crate::settings::{Effective, Loaded, Origin, Settings};
 use crate::tls::{Tls, TlsError};
 use crate::traces::Traces;
-use crate::{http, log, machine_driver, memory, notify, socket};
+use crate::{http, log, memory, notify, socket};
 
 /// The backlog of the listening socket.
 const BACKLOG: u32 = 1024;
@@ -85,6 +86,8 @@ pub(crate) struct Running {
     traces: Traces,
     ending: CancellationToken,
     serving: tokio::task::JoinHandle<()>,
+    /// The choice of the machine driver, until it is made.
+    choice: Option<DriverChoice>,
     data: PathBuf,
     _lock: File,
 }
@@ -96,15 +99,16 @@ pub(crate) async fn run(loaded: Loaded) -> Result<(), ServeError> {
     let mut signalled = pin!(signalled);
     let hangup = signal(SignalKind::hangup());
     report_panics();
-    let running = tokio::select! {
+    let mut running = tokio::select! {
         started = start(loaded) => started?,
         () = &mut signalled => return Ok(()),
     };
     let scheme = if running.tls.is_some() { "https" } else { "http" };
     tracing::info!("listening on {scheme}://{}", running.address);
     say_what_next(&running, scheme).await;
-    notify::notify("READY=1");
+    let choice = running.choice.take();
     let ended = tokio::select! {
+        error = begin_machines(choice, &running) => Err(error),
         () = signalled => Ok(()),
         () = running.service.lock_lost() => Err(ServeError::Ousted),
         () = reload_on_sighup(hangup, running.tls.clone()) => Ok(()),
@@ -116,6 +120,17 @@ pub(crate) async fn run(loaded: Loaded) -> Result<(), ServeError> {
         () = running.end() => ended,
         () = again => Err(ServeError::Hurried),
     }
+}
+
+/// Tells the service manager that the service is ready once the machine driver is chosen. Returns only if there is none.
+async fn begin_machines(choice: Option<DriverChoice>, running: &Running) -> ServeError {
+    if let Some(choice) = choice
+        && let Err(reason) = choice.finish(&running.service, &running.ending).await
+    {
+        return ServeError::Driver(reason);
+    }
+    notify::notify("READY=1");
+    std::future::pending().await
 }
 
 /// Logs what a person who started the service needs next.
@@ -236,7 +251,7 @@ async fn lock_data(folder: &Path) -> Result<(PathBuf, File), ServeError> {
     }
 }
 
-/// Starts the service.
+/// Starts the service. It listens before its machine driver is chosen; [`DriverChoice::finish`] follows.
 pub(crate) async fn start(loaded: Loaded) -> Result<Running, ServeError> {
     let in_force = loaded.effective.iter().map(setting_in_force).collect();
     let mut settings = loaded.settings;
@@ -244,12 +259,10 @@ pub(crate) async fn start(loaded: Loaded) -> Result<Running, ServeError> {
     let (data, lock) = lock_data(&settings.data).await?;
     DiskReserve::new(&data, settings.disk).make_room_to_start();
     let tls = settings.tls.clone().map(Tls::open).transpose()?;
-    let chosen = machine_driver::choose(&data, &settings).await.map_err(ServeError::Driver)?;
-    tracing::info!(driver = %chosen.driver, reason = %chosen.reason, "machine driver chosen");
     let unheard = |error| ServeError::Listen(settings.listen, error);
     let listener = listen(&settings).map_err(unheard)?;
     let address = listener.local_addr().map_err(unheard)?;
-    let driver = chosen.driver.to_string();
+    let choice = DriverChoice::begin(&data, &settings);
     let config = ServiceConfig {
         data: data.clone(),
         database: settings.database,
@@ -260,8 +273,8 @@ pub(crate) async fn start(loaded: Loaded) -> Result<Running, ServeError> {
         vendors: settings.vendors,
         jurisdictions: settings.jurisdictions,
         instructions: settings.instructions,
-        host_checks: machine_driver::checks(&chosen),
-        driver: chosen.driver,
+        driver: choice.driver(),
+        host_checks: None,
         disk: settings.disk,
         plugins: PluginsConfig { folders: settings.plugins },
         web: settings.web,
@@ -280,7 +293,7 @@ pub(crate) async fn start(loaded: Loaded) -> Result<Running, ServeError> {
         catalog: service.catalog.clone(),
         address: format!("{scheme}://{address}"),
         started_at,
-        driver,
+        driver: Arc::new(choice.driver()),
     };
     tokio::spawn(socket::serve(commands, service.admin.clone(), facts, ending.clone()));
     let limits = api::Limits {
@@ -322,10 +335,17 @@ pub(crate) async fn start(loaded: Loaded) -> Result<Running, ServeError> {
     tokio::spawn(memory::return_unused());
     let server = http::Server::new(listener, tls.clone(), front, settings.connections);
     let serving = tokio::spawn(server.run());
-    Ok(Running { service, address, tls, traces, ending, serving, data, _lock: lock })
+    let choice = Some(choice);
+    Ok(Running { service, address, tls, traces, ending, serving, choice, data, _lock: lock })
 }
 
 impl Running {
+    /// Waits until the machine driver is chosen.
+    pub(crate) async fn choose_driver(&mut self) -> Result<(), ServeError> {
+        let Some(choice) = self.choice.take() else { return Ok(()) };
+        choice.finish(&self.service, &self.ending).await.map_err(ServeError::Driver)
+    }
+
     /// Disconnects readers, returns answers in progress to the queue, and ends.
     pub(crate) async fn end(self) {
         self.ending.cancel();

@@ -339,8 +339,12 @@ impl Service {
             if child.try_wait().expect("it can be looked at").is_some() {
                 return Some(false);
             }
-            let healthy = Request::new("GET", "/healthz").try_send(&self.address).ok()?;
-            (healthy.status == 200).then_some(true)
+            let ready = Request::new("GET", "/readyz?verbose").try_send(&self.address).ok()?;
+            let state: Value = serde_json::from_slice(&ready.body).ok()?;
+            let driver =
+                state["checks"].as_array()?.iter().find(|check| check["name"] == "machine_driver")?;
+            // It listens before it has chosen the driver of machines.
+            (driver["status"] != "fail").then_some(true)
         })
     }
 }

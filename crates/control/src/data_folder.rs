@@ -128,8 +128,9 @@ async fn off_thread<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.unwrap_or(Err(StoreError::Panicked))
 }
 
-/// Returns the folder of the workspaces of a data folder.
-pub(crate) fn workspaces_folder(data: &Path) -> PathBuf {
+/// Returns the folder of the workspaces of all accounts.
+#[must_use]
+pub fn workspaces_folder(data: &Path) -> PathBuf {
     data.join("workspaces")
 }
 

@@ -1,6 +1,6 @@
 //! Readiness of the service: named checks, each with a status and a reason.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use engine::Dispatch;
@@ -69,8 +69,8 @@ pub(crate) struct HealthChecks {
     marker: WorkspacesMarker,
     catalog: Arc<Catalog>,
     dispatch: Dispatch,
-    /// The checks of the host and the driver, which do not change while the service runs.
-    host: Arc<[Check]>,
+    /// The checks of the host and the driver, which do not change once the driver is chosen.
+    host: Arc<OnceLock<Vec<Check>>>,
     written: Arc<Mutex<Option<(Instant, Check)>>>,
 }
 
@@ -81,13 +81,19 @@ impl HealthChecks {
         marker: WorkspacesMarker,
         catalog: Arc<Catalog>,
         dispatch: &Dispatch,
-        host: Vec<Check>,
     ) -> Self {
+        let (store, dispatch) = (store.clone(), dispatch.clone());
+        Self { store, disk, marker, catalog, dispatch, host: Arc::default(), written: Arc::default() }
+    }
+
+    /// Sets the checks of the host, without which the service is not ready. Only the first ones count.
+    pub(crate) fn set_host_checks(&self, host: Vec<Check>) {
         for check in host.iter().filter(|check| check.status != CheckStatus::Pass) {
             tracing::warn!(check = check.name, reason = check.reason, "host check did not pass");
         }
-        let (store, dispatch) = (store.clone(), dispatch.clone());
-        Self { store, disk, marker, catalog, dispatch, host: host.into(), written: Arc::default() }
+        if self.host.set(host).is_err() {
+            tracing::error!("host checked a second time");
+        }
     }
 
     /// Runs all checks. The service is ready if none failed.
@@ -106,7 +112,9 @@ impl HealthChecks {
         checks.extend(self.disk_checks());
         checks.push(self.left_answers());
         checks.extend(self.catalog.vendors().iter().map(vendor_check));
-        checks.extend(self.host.iter().cloned());
+        checks.extend(self.host.get().cloned().unwrap_or_else(|| {
+            vec![Check::new("machine_driver", CheckStatus::Fail, "starting: machine drivers are being tried")]
+        }));
         checks
     }
 

@@ -84,8 +84,8 @@ pub struct ServiceConfig {
     pub disk: DiskReserveConfig,
     /// The identity provider at which users sign in.
     pub single_sign_on: Option<SingleSignOnConfig>,
-    /// The results of checks of the host and the driver.
-    pub host_checks: Vec<Check>,
+    /// The results of checks of the host and the driver; `None` if [`Service::set_host_checks`] follows.
+    pub host_checks: Option<Vec<Check>>,
 }
 
 /// A running service with every use case.
@@ -217,6 +217,10 @@ impl Service {
             node: process,
             limits: config.limits,
         });
+        let health = HealthChecks::new(&store, disk.clone(), marker.clone(), catalog.clone(), &dispatch);
+        if let Some(checks) = config.host_checks {
+            health.set_host_checks(checks);
+        }
         let passwords = Passwords::new(store.clone(), environment.clone());
         let sessions = Sessions::new(&store, &environment, &passwords, &workspaces);
         let single_sign_on = SingleSignOn::new(config.single_sign_on, &sessions)?;
@@ -275,7 +279,7 @@ impl Service {
             catalog: catalog.clone(),
             vm,
             files: Files { workspaces, machines: machines.clone(), marker: marker.clone() },
-            health: HealthChecks::new(&store, disk, marker, catalog, &dispatch, config.host_checks),
+            health,
             store,
             lock,
             machines,
@@ -296,6 +300,11 @@ impl Service {
     /// Returns the readiness checks and the checks of the host. The service is ready if none failed.
     pub async fn checks(&self) -> Vec<Check> {
         self.health.checks().await
+    }
+
+    /// Sets the results of the checks of the host and the driver. The service is not ready before.
+    pub fn set_host_checks(&self, checks: Vec<Check>) {
+        self.health.set_host_checks(checks);
     }
 
     /// Waits until another service has taken over the database.

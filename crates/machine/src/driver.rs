@@ -2,16 +2,19 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use domain::id::AccountId;
 use domain::machine::ChangeReason;
 use protocol::index::ReportedFile;
+use tokio::sync::SetOnce;
 use tokio::task::spawn_blocking;
 
 use crate::contract::{ByteStream, DriverError, Home};
 use crate::documents::{self, FolderIndexing};
 use crate::limits::LimitStatus;
-use crate::sandbox::{Kernel, LeasePage, Sandbox, SandboxMachine};
+use crate::sandbox::{Kernel, LeasePage, MachineFolders, Sandbox, SandboxMachine};
 use crate::simulated::{Simulated, SimulatedMachine};
 
 /// Creates and finds machines.
@@ -20,36 +23,86 @@ use crate::simulated::{Simulated, SimulatedMachine};
 pub enum Driver {
     /// Runs processes in namespaces of the host, on its kernel or on one of their own.
     Sandbox(Sandbox),
+    /// A sandbox that is still being chosen. Machines start once it is; everything else goes on.
+    Pending(PendingSandbox),
     /// Runs agents inside the service's process, for tests.
     Simulated(Simulated),
 }
 
-impl Driver {
-    /// Returns the kernel of machines; `None` if they are simulated.
+/// A sandbox driver that is chosen while the service runs already. Clones share the choice.
+#[derive(Debug, Clone)]
+pub struct PendingSandbox {
+    folders: MachineFolders,
+    chosen: Arc<SetOnce<Sandbox>>,
+}
+
+impl PendingSandbox {
+    /// Creates a driver whose machines have their folders in this one, as those of the driver that is chosen.
     #[must_use]
-    pub const fn kernel(&self) -> Option<Kernel> {
-        match self {
-            Self::Sandbox(driver) => Some(driver.kernel()),
-            Self::Simulated(_) => None,
+    pub fn new(machines: PathBuf) -> Self {
+        Self { folders: MachineFolders::new(machines), chosen: Arc::default() }
+    }
+
+    /// Has machines started by this driver from now on. Only the first choice counts.
+    pub fn choose(&self, driver: Sandbox) {
+        if self.chosen.set(driver).is_err() {
+            tracing::error!("machine driver chosen a second time");
         }
+    }
+
+    /// Returns the driver once it is chosen. Cancel safe.
+    async fn sandbox(&self) -> &Sandbox {
+        self.chosen.wait().await
+    }
+}
+
+impl Driver {
+    /// Returns the kernel of machines; `None` if they are simulated, or as long as the driver is being chosen.
+    #[must_use]
+    pub fn kernel(&self) -> Option<Kernel> {
+        self.chosen().map(Sandbox::kernel)
     }
 
     /// Returns how machines are isolated, in words for operators.
     #[must_use]
-    pub const fn isolation(&self) -> &'static str {
+    pub fn isolation(&self) -> &'static str {
+        match (self, self.chosen()) {
+            (_, Some(driver)) => driver.kernel().isolation(),
+            (Self::Simulated(_), None) => "none: a simulation for tests",
+            (Self::Sandbox(_) | Self::Pending(_), None) => "not known yet: drivers are being tried",
+        }
+    }
+
+    fn chosen(&self) -> Option<&Sandbox> {
         match self {
-            Self::Sandbox(driver) => driver.kernel().isolation(),
-            Self::Simulated(_) => "none: a simulation for tests",
+            Self::Sandbox(driver) => Some(driver),
+            Self::Pending(pending) => pending.chosen.get(),
+            Self::Simulated(_) => None,
+        }
+    }
+
+    /// Returns the sandbox once it is chosen; `None` if machines are simulated.
+    async fn sandbox(&self) -> Option<&Sandbox> {
+        match self {
+            Self::Sandbox(driver) => Some(driver),
+            Self::Pending(pending) => Some(pending.sandbox().await),
+            Self::Simulated(_) => None,
+        }
+    }
+
+    /// Returns the folders of machines; `None` if they are simulated.
+    fn folders(&self) -> Option<MachineFolders> {
+        match self {
+            Self::Sandbox(driver) => Some(driver.folders()),
+            Self::Pending(pending) => Some(pending.folders.clone()),
+            Self::Simulated(_) => None,
         }
     }
 
     /// Describes the kernel that the service brings to its machines: release, path, origin. `None` if they run on the host's.
     #[must_use]
     pub fn kernel_description(&self) -> Option<&str> {
-        match self {
-            Self::Sandbox(driver) => driver.kernel_description(),
-            Self::Simulated(_) => None,
-        }
+        self.chosen().and_then(Sandbox::kernel_description)
     }
 
     /// Opens the page that lets machines work; `None` if they work without one.
@@ -59,6 +112,7 @@ impl Driver {
     pub fn lease_page(&self) -> io::Result<Option<LeasePage>> {
         match self {
             Self::Sandbox(driver) => driver.lease_page(),
+            Self::Pending(pending) => pending.folders.lease_page().map(Some),
             Self::Simulated(_) => Ok(None),
         }
     }
@@ -70,6 +124,7 @@ impl Driver {
     pub async fn start(&self, home: &Home) -> Result<RunningMachine, DriverError> {
         match self {
             Self::Sandbox(driver) => driver.start(home).await.map(RunningMachine::Sandbox),
+            Self::Pending(pending) => pending.sandbox().await.start(home).await.map(RunningMachine::Sandbox),
             Self::Simulated(driver) => driver.start(home.account).await.map(RunningMachine::Simulated),
         }
     }
@@ -77,10 +132,7 @@ impl Driver {
     /// Lists the limits of machines and the mechanism that enforces each on this host.
     #[must_use]
     pub fn limits_report(&self) -> Vec<LimitStatus> {
-        match self {
-            Self::Sandbox(driver) => driver.limits_report(),
-            Self::Simulated(_) => Vec::new(),
-        }
+        self.chosen().map(Sandbox::limits_report).unwrap_or_default()
     }
 
     /// Returns the account's machine if it runs, even if an earlier service started it.
@@ -90,6 +142,7 @@ impl Driver {
     pub fn attach(&self, account: AccountId) -> Result<Option<RunningMachine>, DriverError> {
         match self {
             Self::Sandbox(driver) => Ok(driver.attach(account)?.map(RunningMachine::Sandbox)),
+            Self::Pending(pending) => Ok(pending.folders.attach(account)?.map(RunningMachine::Sandbox)),
             Self::Simulated(driver) => Ok(driver.attach(account).map(RunningMachine::Simulated)),
         }
     }
@@ -97,11 +150,11 @@ impl Driver {
     /// Returns the accounts whose machines an earlier service may have left running.
     pub async fn left_over(&self) -> Vec<AccountId> {
         match self {
-            Self::Sandbox(driver) => {
-                let folders = driver.folders();
+            Self::Simulated(driver) => driver.left_over(),
+            Self::Sandbox(_) | Self::Pending(_) => {
+                let Some(folders) = self.folders() else { return Vec::new() };
                 spawn_blocking(move || folders.left_over()).await.unwrap_or_default()
             }
-            Self::Simulated(driver) => driver.left_over(),
         }
     }
 
@@ -112,6 +165,7 @@ impl Driver {
     pub async fn stop(&self, account: AccountId) -> Result<(), DriverError> {
         match self {
             Self::Sandbox(driver) => driver.stop(account).await,
+            Self::Pending(pending) => pending.sandbox().await.stop(account).await,
             Self::Simulated(driver) => driver.stop(account),
         }
     }
@@ -121,35 +175,35 @@ impl Driver {
     /// # Errors
     /// See [`DriverError`].
     pub async fn reset(&self, account: AccountId) -> Result<(), DriverError> {
-        match self {
-            Self::Sandbox(driver) => driver.reset(account).await,
-            Self::Simulated(_) => Ok(()),
+        match self.sandbox().await {
+            Some(driver) => driver.reset(account).await,
+            None => Ok(()),
         }
     }
 
     /// Returns the accounts that the driver keeps something for, be it a machine or an index.
     pub async fn kept(&self) -> Vec<AccountId> {
         match self {
-            Self::Sandbox(driver) => {
-                let folders = driver.folders();
+            Self::Simulated(driver) => driver.left_over(),
+            Self::Sandbox(_) | Self::Pending(_) => {
+                let Some(folders) = self.folders() else { return Vec::new() };
                 spawn_blocking(move || folders.accounts()).await.unwrap_or_default()
             }
-            Self::Simulated(driver) => driver.left_over(),
         }
     }
 
     /// Returns the memory of the account's machine, in bytes; `None` if it does not run or cannot be measured.
     pub async fn memory(&self, account: AccountId) -> Option<u64> {
         match self {
-            Self::Sandbox(driver) => driver.memory(account).await,
+            Self::Sandbox(_) | Self::Pending(_) => self.chosen()?.memory(account).await,
             Self::Simulated(driver) => driver.memory(account),
         }
     }
 
     /// Remembers the reason of the last change of the machine's state, as long as its folder is kept.
     pub fn keep_reason(&self, account: AccountId, reason: &ChangeReason) {
-        if let Self::Sandbox(driver) = self
-            && let Err(error) = driver.folders().keep_reason(account, reason)
+        if let Some(folders) = self.folders()
+            && let Err(error) = folders.keep_reason(account, reason)
         {
             tracing::debug!(%account, %error, "reason of the machine's state not kept");
         }
@@ -157,13 +211,8 @@ impl Driver {
 
     /// Returns the reason of the last change of the machine's state, also if an earlier service changed it.
     pub async fn kept_reason(&self, account: AccountId) -> Option<ChangeReason> {
-        match self {
-            Self::Sandbox(driver) => {
-                let folders = driver.folders();
-                spawn_blocking(move || folders.reason(account)).await.ok()?
-            }
-            Self::Simulated(_) => None,
-        }
+        let folders = self.folders()?;
+        spawn_blocking(move || folders.reason(account)).await.ok()?
     }
 
     /// Keeps what the machine has reported of its workspace's documents. Blocks.
@@ -171,28 +220,20 @@ impl Driver {
     /// # Errors
     /// Errors of the file system.
     pub fn keep_documents(&self, account: AccountId, files: &[ReportedFile]) -> io::Result<()> {
-        match self {
-            Self::Sandbox(driver) => documents::keep(&driver.folders().folder(account), files),
-            Self::Simulated(_) => Ok(()),
-        }
+        self.folders().map_or(Ok(()), |folders| documents::keep(&folders.folder(account), files))
     }
 
     /// Returns what the machine has last reported of the documents in a folder of its workspace. Blocks.
     #[must_use]
     pub fn kept_documents(&self, account: AccountId, folder: &str) -> FolderIndexing {
-        match self {
-            Self::Sandbox(driver) => documents::kept(&driver.folders().folder(account), folder),
-            Self::Simulated(_) => FolderIndexing::default(),
-        }
+        let kept = |folders: MachineFolders| documents::kept(&folders.folder(account), folder);
+        self.folders().map(kept).unwrap_or_default()
     }
 
     /// Returns what the machine's log says last; `None` if it says nothing.
     #[must_use]
     pub fn last_words(&self, account: AccountId) -> Option<String> {
-        match self {
-            Self::Sandbox(driver) => driver.folders().last_words(account),
-            Self::Simulated(_) => None,
-        }
+        self.folders()?.last_words(account)
     }
 
     /// Removes all that the driver keeps for an account whose machine is stopped.
@@ -200,9 +241,9 @@ impl Driver {
     /// # Errors
     /// See [`DriverError`].
     pub async fn remove(&self, account: AccountId) -> Result<(), DriverError> {
-        match self {
-            Self::Sandbox(driver) => driver.remove(account).await,
-            Self::Simulated(_) => Ok(()),
+        match self.sandbox().await {
+            Some(driver) => driver.remove(account).await,
+            None => Ok(()),
         }
     }
 }
@@ -250,9 +291,10 @@ impl RunningMachine {
 
 impl fmt::Display for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sandbox(driver) => f.write_str(&driver.kernel().described(driver.limits_kind())),
-            Self::Simulated(_) => f.write_str("simulated"),
+        match (self, self.chosen()) {
+            (_, Some(driver)) => f.write_str(&driver.kernel().described(driver.limits_kind())),
+            (Self::Simulated(_), None) => f.write_str("simulated"),
+            (Self::Sandbox(_) | Self::Pending(_), None) => f.write_str("pending (drivers are being tried)"),
         }
     }
 }

@@ -22,14 +22,15 @@ mod supervisor;
 pub use connection::{Body, ConnectionError, GuestConnection};
 pub use contract::{ByteStream, DriverError, Home};
 pub use documents::FolderIndexing;
-pub use driver::{Driver, RunningMachine};
+pub use driver::{Driver, PendingSandbox, RunningMachine};
 pub use protocol::preview;
 
 pub use limits::{Enforcement, LimitStatus};
 pub use sandbox::{
     Accelerator, BootSources, DiskQuota, Image, Kernel, LeasePage, Limits, LimitsKind, MachineDetails,
-    MachineFolders, Memory, MemorySource, OwnKernel, Qemu, SUSPENDED_MAX, Sandbox, SandboxConfig, UmlKernel,
-    bound_disk, find_qemu, missing_disk_quota, try_kvm,
+    MachineFolders, Memory, MemorySource, OwnKernel, Qemu, SUSPENDED_MAX, Sandbox, SandboxConfig,
+    TRIAL_TIMEOUT, Trial, TrialRecord, UmlKernel, bound_disk, find_qemu, missing_disk_quota, open_kvm,
+    sweep_trials, try_kvm,
 };
 pub use session::{ProtocolViolation, Session};
 pub use simulated::Simulated;

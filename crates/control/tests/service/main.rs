@@ -111,7 +111,7 @@ fn config(data: &TempDir, driver: &Simulated, limits: DispatchLimits) -> Service
         web: egress::WebConfig::default(),
         disk: DiskReserveConfig { free_min_bytes: 0, reserve_bytes: 0 },
         single_sign_on: None,
-        host_checks: Vec::new(),
+        host_checks: Some(Vec::new()),
         accept_empty_database: false,
     }
 }

@@ -34,6 +34,7 @@ fn main() {
         Some(sandbox::LAUNCH_ARGUMENT) => sandbox::launch_main(),
         Some("service") => service(PathBuf::from(&arguments[2]), &arguments[3], arguments.get(4)),
         Some("probe") => probe(Path::new(&arguments[2]), arguments.get(3)),
+        Some("try") => try_out(PathBuf::from(&arguments[2]), &arguments[3], &arguments[4]),
         Some("measure") => measure::starts(&arguments[2..]),
         Some("stream") => measure::stream(Path::new(&arguments[2]), &arguments[3]),
         Some(protocol::link::BOOT_ARGUMENT) => {
@@ -80,6 +81,33 @@ async fn probe(folder: &Path, kernel: Option<&String>) {
     if let Err(error) = outcome {
         println!("{error}");
         std::process::exit(1);
+    }
+}
+
+/// A service that tries machines with this memory in this folder, to be killed.
+#[tokio::main(flavor = "multi_thread", worker_threads = 1)]
+async fn try_out(folder: PathBuf, kernel: &str, mebibytes: &str) {
+    let program = std::env::current_exe().unwrap();
+    let mut config = SandboxConfig::new(folder.join("machines"), program);
+    config.kernel = Some(serde_json::from_str(kernel).unwrap());
+    config.limits.memory_bytes = mebibytes.parse::<u64>().unwrap() << 20;
+    let tried = Sandbox::open(config).unwrap().try_out(std::time::Duration::from_secs(600)).await;
+    println!("{tried:?}");
+}
+
+/// Never answers, ignores signals, and has a process that is not its child, where it may have processes.
+fn hang() -> ! {
+    // SAFETY: a disposition without a handler; this process has a single thread.
+    unsafe {
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+            libc::signal(signal, libc::SIG_IGN);
+        }
+        if libc::fork() == 0 && libc::fork() > 0 {
+            libc::_exit(0);
+        }
+    }
+    loop {
+        std::thread::sleep(std::time::Duration::from_secs(3600));
     }
 }
 
@@ -211,6 +239,14 @@ fn attempt(what: &str, argument: Option<&String>) -> String {
 /// Stands where the kernel of a machine does, and is what a kernel becomes that a machine has taken over: makes every
 /// attempt, writes down what came of each, and then floods the link.
 fn hostile_kernel() {
+    /// Kernels of machines with so much memory, in mebibytes, hang.
+    const HANGING: std::ops::RangeInclusive<u64> = 201..=230;
+    let mebibytes = |argument: String| {
+        argument.trim_start_matches("mem=").strip_suffix('M').and_then(|number| number.parse().ok())
+    };
+    if std::env::args().filter_map(mebibytes).any(|mebibytes: u64| HANGING.contains(&mebibytes)) {
+        hang();
+    }
     std::env::set_current_dir("/workspace").unwrap();
     let mut report = String::new();
     for line in include_str!("attempts.txt").lines() {

@@ -57,6 +57,12 @@ impl BootSources {
         Err(reason)
     }
 
+    /// Returns the files of the host whose change makes it another machine.
+    #[must_use]
+    pub fn files(&self) -> [&Path; 4] {
+        [&self.qemu, &self.kernel, &self.modules, &self.init]
+    }
+
     /// Makes the machine's files in this folder, unless they are there. Blocks for some seconds the first time.
     ///
     /// # Errors

@@ -24,7 +24,7 @@ const LOG_READ_MAX_BYTES: u64 = 1024 * 1024 + 64 * 1024;
 /// The folder that holds a folder for each machine. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct MachineFolders {
-    machines: PathBuf,
+    pub(super) machines: PathBuf,
 }
 
 /// The facts that the host knows of a machine.
@@ -219,6 +219,21 @@ impl MachineFolders {
         Ok(())
     }
 
+    /// Kills the machine of a trial that an earlier service has left in this folder, if there is one.
+    ///
+    /// # Errors
+    /// When a process of it does not go away.
+    pub(super) async fn kill_in(folder: &Path) -> Result<(), DriverError> {
+        if let Some(identity) = read_identity(folder)?
+            && let Some(machine) = SandboxMachine::open(folder, identity)?
+        {
+            machine.signal(Signal::KILL)?;
+            // The lock is free only then.
+            let _ = timeout(KILL_TIMEOUT, machine.ended()).await;
+        }
+        wait_until_unlocked(folder).await
+    }
+
     pub(crate) fn folder(&self, account: AccountId) -> PathBuf {
         self.machines.join(account.to_string())
     }
@@ -253,7 +268,7 @@ fn read_identity(folder: &Path) -> Result<Option<Identity>, DriverError> {
 }
 
 /// Waits until no process holds the machine's lock: also those of an abandoned start are gone then.
-async fn wait_until_unlocked(folder: &Path) -> Result<(), DriverError> {
+pub(super) async fn wait_until_unlocked(folder: &Path) -> Result<(), DriverError> {
     let lock = match fs::File::open(folder.join(LOCK)) {
         Ok(lock) => lock,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

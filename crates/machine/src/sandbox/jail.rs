@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use protocol::link::{PORT_READY, frame};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, set_parent_process_death_signal, waitpid};
 use rustix::thread::{Gid, Uid, UnshareFlags};
 
 use super::bridge;
@@ -45,15 +46,30 @@ pub(crate) struct Plan<'a> {
     pub(crate) commit: PipeReader,
 }
 
-/// Enters the namespaces, starts the init process there and exits.
+/// Enters the namespaces and starts the init process there, which dies with this one until the commit; exits with the
+/// launcher.
 pub(crate) fn make(mut plan: Plan<'_>) -> ! {
-    match enter_namespaces(&mut plan) {
-        Ok((listener, sources)) => match sys::fork() {
-            Ok(Fork::Child) => begin(plan, &listener, &sources),
+    let entered = enter_namespaces(&mut plan).and_then(|entered| {
+        let (alive, alive_here) = io::pipe().doing("making a pipe")?;
+        Ok((entered, alive, alive_here))
+    });
+    match entered {
+        Ok(((listener, sources), alive, alive_here)) => match sys::fork() {
+            Ok(Fork::Child) => {
+                drop(alive_here);
+                begin(plan, &listener, &sources, &alive)
+            }
             Ok(Fork::Parent(pid)) => {
                 let [a, b, c, d] = pid.as_raw_nonzero().get().to_le_bytes();
                 let sent = plan.up.write_all(&[word::PID, a, b, c, d]);
-                sys::exit_now(i32::from(sent.is_err()))
+                // The launcher must see when the others close their ends.
+                let alone = sys::close_all_but(&[plan.down.as_raw_fd(), alive_here.as_raw_fd()]);
+                if sent.is_ok() && alone.is_ok() {
+                    // Without events, it returns when the launcher has closed its end.
+                    let mut down = [PollFd::new(&plan.down, PollFlags::empty())];
+                    let _ = retry_on_intr(|| poll(&mut down, None));
+                }
+                sys::exit_now(0)
             }
             Err(error) => fail(&mut plan.up, &Failure::new("forking", error)),
         },
@@ -67,6 +83,18 @@ fn fail(up: &mut PipeWriter, failure: &Failure) -> ! {
     // No other process could receive an error.
     let _ = up.write_all(&text);
     sys::exit_now(1)
+}
+
+/// Has the kernel kill this process when its parent exits. The parent alone holds the other end of the pipe, by which an exit
+/// before this call is seen.
+pub(crate) fn die_with_parent(parent: &PipeReader) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut ends = [PollFd::new(parent, PollFlags::empty())];
+    match retry_on_intr(|| poll(&mut ends, Some(&at_once)))? {
+        0 => Ok(()),
+        _ => Err(io::Error::other("its parent is gone")),
+    }
 }
 
 fn enter_namespaces(plan: &mut Plan<'_>) -> Result<(UnixListener, Sources), Failure> {
@@ -114,12 +142,18 @@ fn listen() -> io::Result<UnixListener> {
 }
 
 /// Runs the init process.
-fn begin(mut plan: Plan<'_>, listener: &UnixListener, sources: &Sources) -> ! {
+fn begin(mut plan: Plan<'_>, listener: &UnixListener, sources: &Sources, maker: &PipeReader) -> ! {
+    // No process inside can outlive this one.
+    if let Err(error) = die_with_parent(maker) {
+        fail(&mut plan.up, &Failure::new("binding the first process to its launch", error));
+    }
     let (processes, output) = match prepare(&mut plan, listener, sources) {
         Ok(started) => started,
         Err(failure) => fail(&mut plan.up, &failure),
     };
-    let committed = plan.up.write_all(&[word::READY]).is_ok() && plan.commit.read_exact(&mut [0]).is_ok();
+    let committed = plan.up.write_all(&[word::READY]).is_ok()
+        && plan.commit.read_exact(&mut [0]).is_ok()
+        && set_parent_process_death_signal(None).is_ok();
     // From here on only these are used, and the process exits without running destructors.
     let Held { lock, image_lock, lease_page } = plan.held;
     let held = [&lock, &image_lock, &lease_page].into_iter().flatten().map(AsRawFd::as_raw_fd);

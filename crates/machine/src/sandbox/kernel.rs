@@ -74,14 +74,6 @@ impl OwnKernel {
         }
     }
 
-    /// Returns the files of the host whose change makes it another kernel.
-    pub(crate) fn programs(&self) -> Vec<&Path> {
-        match self {
-            Self::UserModeLinux(kernel) => vec![kernel.program()],
-            Self::Qemu(qemu) => vec![&qemu.program, &qemu.kernel, &qemu.initramfs],
-        }
-    }
-
     /// Returns the virtual machine if this kernel runs in one, which can be saved.
     pub(crate) const fn virtual_machine(&self) -> Option<&Qemu> {
         match self {

@@ -1,53 +1,134 @@
 //! A trial of the host's processor: can it run virtual machines?
+//!
+//! QEMU runs in a process namespace of its own, whose first process dies with the launcher: whatever QEMU starts ends with the
+//! trial.
 
+use std::ffi::OsStr;
 use std::fs::File;
+use std::io::{self, PipeReader, Read, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
-use tokio::time::timeout;
+use rustix::process::{WaitOptions, geteuid, waitpid};
+use rustix::thread::UnshareFlags;
 
-/// The longest time that QEMU takes to create a machine.
-const CREATED_WITHIN: Duration = Duration::from_secs(5);
-/// The most of QEMU's words that are passed on.
+use super::jail::die_with_parent;
+use super::launch::await_word;
+use super::run_launcher;
+use super::spec::Report;
+use super::sys::{self, ErrorContext, Failure, Fork};
+use crate::contract::DriverError;
+
+/// The second argument of a launcher that is to call [`create`] with the third.
+pub(super) const CREATE_ARGUMENT: &str = "try-kvm";
+/// The most of QEMU's words that are read, and passed on.
+const WORDS_READ_MAX: usize = 64 * 1024;
 const WORDS_MAX: usize = 200;
 
-/// Has QEMU create a machine on the processor's virtualisation, and end. Nothing runs in it; so success is no proof that
-/// a kernel boots, but a failure costs little.
+/// Opens the device of the processor's virtualisation.
+///
+/// # Errors
+/// The reason why this process may not, or that there is none.
+pub fn open_kvm() -> io::Result<()> {
+    File::options().read(true).write(true).open("/dev/kvm").map(drop)
+}
+
+/// Has QEMU create a machine on the processor's virtualisation, and end, within this time. Nothing runs in it; so success is
+/// no proof that a kernel boots, but a failure costs little. `launcher` is a program that runs [`super::launch_main`].
 ///
 /// # Errors
 /// The reason, for the operator.
-pub async fn try_kvm(qemu: &Path) -> Result<(), String> {
-    if let Err(error) = File::options().read(true).write(true).open("/dev/kvm") {
-        return Err(format!("/dev/kvm cannot be opened: {error}"));
+pub async fn try_kvm(launcher: &Path, qemu: &Path, limit: Duration) -> Result<(), String> {
+    let arguments = [OsStr::new(CREATE_ARGUMENT), qemu.as_os_str()];
+    match run_launcher(launcher, &arguments, &[], limit).await {
+        Ok(Some(Report::Checked)) => Ok(()),
+        Ok(Some(other)) => Err(format!("the launcher answered something else: {other:?}")),
+        Ok(None) => Err(format!("QEMU created no machine with KVM within {limit:.1?}")),
+        Err(DriverError::Failed(reason)) => Err(reason),
+        Err(error) => Err(error.to_string()),
     }
-    let created = timeout(CREATED_WITHIN, create(qemu)).await;
-    let output = created.map_err(|_| "QEMU takes too long with KVM".to_owned())?;
-    let output = output.map_err(|error| format!("running QEMU: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let words = String::from_utf8_lossy(&output.stderr);
-    let line = words.lines().find(|line| !line.trim().is_empty()).unwrap_or("no reason is given");
-    let line: String = line.chars().filter(|letter| !letter.is_control()).take(WORDS_MAX).collect();
-    Err(format!("KVM does not work here: {line}"))
 }
 
-async fn create(qemu: &Path) -> std::io::Result<std::process::Output> {
-    let arguments =
-        "-S -M microvm -accel kvm -cpu max -m 64M -nodefaults -no-user-config -display none -monitor stdio";
-    let mut process = Command::new(qemu)
-        .args(arguments.split(' '))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()?;
-    if let Some(mut input) = process.stdin.take() {
-        // It may have ended already; its status tells.
-        let _ = input.write_all(b"quit\n").await;
+/// Runs QEMU for [`try_kvm`], in a launcher.
+pub(super) fn create(qemu: &Path) -> Result<(), Failure> {
+    let mut namespaces = UnshareFlags::NEWPID;
+    if !geteuid().is_root() {
+        namespaces |= UnshareFlags::NEWUSER;
     }
-    process.wait_with_output().await
+    sys::unshare(namespaces).doing("making a process namespace for QEMU")?;
+    let (words, words_inside) = io::pipe().doing("making a pipe")?;
+    let (alive, alive_here) = io::pipe().doing("making a pipe")?;
+    let first = match sys::fork().doing("forking")? {
+        Fork::Child => {
+            drop((words, alive_here));
+            let code = match die_with_parent(&alive) {
+                Ok(()) => run(qemu, &words_inside).unwrap_or(1),
+                Err(_) => 1,
+            };
+            sys::exit_now(code)
+        }
+        Fork::Parent(pid) => pid,
+    };
+    drop((words_inside, alive));
+    let said = read_words(words).doing("reading QEMU's words")?;
+    let ended = waitpid(Some(first), WaitOptions::empty()).doing("waiting for QEMU")?;
+    if ended.and_then(|(_, status)| status.exit_status()) == Some(0) {
+        return Ok(());
+    }
+    let line = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("no reason is given");
+    let line: String = line.chars().filter(|letter| !letter.is_control()).take(WORDS_MAX).collect();
+    Err(Failure::other("creating a machine with KVM", &line))
+}
+
+/// Reads up to the end of QEMU, or as long as somebody waits for the report.
+fn read_words(mut words: PipeReader) -> io::Result<String> {
+    let mut said = Vec::new();
+    let mut piece = [0; 4096];
+    while said.len() < WORDS_READ_MAX {
+        await_word(&words)?;
+        match words.read(&mut piece)? {
+            0 => break,
+            length => said.extend_from_slice(piece.get(..length).unwrap_or_default()),
+        }
+    }
+    Ok(String::from_utf8_lossy(&said).into_owned())
+}
+
+/// Runs QEMU as a child of the first process. Returns its exit code.
+fn run(qemu: &Path, words: &impl AsFd) -> Result<i32, Failure> {
+    const ARGUMENTS: &str =
+        "-S -M microvm -accel kvm -cpu max -m 64M -nodefaults -no-user-config -display none -monitor stdio";
+    let (commands, mut commands_here) = io::pipe().doing("making a pipe")?;
+    commands_here.write_all(b"quit\n").doing("writing a command")?;
+    drop(commands_here);
+    let program = qemu.to_str().ok_or_else(|| Failure::other("running QEMU", "its path is no UTF-8"))?;
+    match sys::fork().doing("forking")? {
+        Fork::Child => {
+            let prepared = || -> Result<(), Failure> {
+                sys::inherit_as(commands.as_fd(), 0).doing("handing over standard input")?;
+                let null = File::options().write(true).open("/dev/null").doing("opening /dev/null")?;
+                sys::inherit_as(null.as_fd(), 1).doing("closing standard output")?;
+                sys::inherit_as(words.as_fd(), 2).doing("handing over standard error")?;
+                sys::reset_signals().doing("resetting signals")
+            };
+            let failure = prepared().err().unwrap_or_else(|| {
+                let arguments: Vec<&str> = ARGUMENTS.split(' ').collect();
+                let environment = ["PATH=/usr/bin:/bin".to_owned()];
+                Failure::new("executing QEMU", sys::exec(program, &arguments, &environment))
+            });
+            say(words, &failure);
+            sys::exit_now(127)
+        }
+        Fork::Parent(pid) => {
+            let ended = waitpid(Some(pid), WaitOptions::empty()).doing("waiting for QEMU")?;
+            Ok(ended.and_then(|(_, status)| status.exit_status()).unwrap_or(1))
+        }
+    }
+}
+
+/// Says what failed where QEMU would have said it.
+fn say(words: &impl AsFd, failure: &Failure) {
+    // Without a reader nobody is interested.
+    let _ = rustix::io::write(words, failure.to_string().as_bytes());
 }

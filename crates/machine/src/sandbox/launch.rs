@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! service ── launcher ── maker (enters the namespaces) ── init (pid 1 inside) ── agent
-//!              │            exits                          keeps running
+//!              │            exits with the launcher         keeps running after the commit
 //!              └ writes the id maps, stores the identity, commits, exits
 //! ```
-//! Until the commit every process waits on a pipe that closes with the launcher, so an interrupted launch leaves no
-//! process behind. The lock on the machine's folder passes to the init process, which holds it for the machine's
-//! lifetime.
+//! Until the commit each of them dies with the one before it, so an interrupted launch leaves no process behind, whatever a
+//! kernel or a program inside does: the launcher sees the service's end of its output close, the maker waits on a pipe that closes
+//! with the launcher, the kernel kills the init process when the maker exits, and with it everything in its namespace.
+//! The lock on the machine's folder passes to the init process, which holds it for the machine's lifetime.
 
 use std::fs;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -16,18 +17,21 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock, mknodat};
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid};
 use rustix::thread::UnshareFlags;
 
 use super::identity;
 use super::jail::{self, Plan};
 use super::kernel::{OwnKernel, descriptor};
+use super::kvm;
 use super::root::{self, Sources, tree};
 use super::spec::{Identity, KVM, LOCK, LOG, Report, SPEC_MAX_BYTES, STATE, Spec, TOOLS_ID, Task, UserIds};
 use super::sys::{self, ErrorContext, Failure, Fork};
 use super::template::TemplateFiles;
-use super::{Image, Kernel};
+use super::{Image, KILL_TIMEOUT, Kernel};
 
 /// Messages from the maker and the init process to the launcher.
 pub(crate) mod word {
@@ -47,7 +51,12 @@ const FAILURE_MAX_BYTES: u64 = 4096;
 /// Runs a launch to its end: reads a spec from standard input and writes a report to standard output. The process
 /// must have a single thread.
 pub fn launch_main() -> ! {
-    let code = match launch() {
+    let mut arguments = std::env::args_os().skip(2);
+    let done = match (arguments.next(), arguments.next()) {
+        (Some(word), Some(qemu)) if word == kvm::CREATE_ARGUMENT => create_machine(Path::new(&qemu)),
+        _ => launch(),
+    };
+    let code = match done {
         Ok(()) => 0,
         Err(Refusal::Busy) => report(&Report::Busy),
         Err(Refusal::Failure(failure)) => report(&Report::Failed { reason: explain(&failure) }),
@@ -78,6 +87,13 @@ fn write_report(report: &Report) -> io::Result<()> {
     out.flush()
 }
 
+fn create_machine(qemu: &Path) -> Result<(), Refusal> {
+    sys::close_from(3).doing("closing what was inherited")?;
+    kvm::create(qemu)?;
+    write_report(&Report::Checked).doing("reporting")?;
+    Ok(())
+}
+
 fn launch() -> Result<(), Refusal> {
     sys::close_from(3).doing("closing what was inherited")?;
     sys::reserve_numbers(descriptor::MEMORY).doing("opening /dev/null")?;
@@ -94,17 +110,22 @@ fn launch() -> Result<(), Refusal> {
             write_report(&Report::Cleared).doing("reporting")?;
         }
         Task::Check => {
-            let launched = start(&spec, Held::default())?;
-            launched.discard();
+            try_machine(&spec)?;
             write_report(&Report::Checked).doing("reporting")?;
         }
         Task::Save => {
-            let launched = start(&spec, Held::default())?;
-            launched.discard();
+            try_machine(&spec)?;
             write_report(&Report::Saved).doing("reporting")?;
         }
         Task::Run => run(&spec)?,
     }
+    Ok(())
+}
+
+/// Starts a machine that ends as soon as it is ready. Its lock and its identity tell the next service what is left of it.
+fn try_machine(spec: &Spec) -> Result<(), Refusal> {
+    let lock = hold_lock()?;
+    start(spec, Held { lock: Some(lock), ..Held::default() })?.discard()?;
     Ok(())
 }
 
@@ -118,18 +139,24 @@ fn run(spec: &Spec) -> Result<(), Refusal> {
     let page = spec.lease.as_ref().map(|lease| fs::File::open(&lease.page)).transpose();
     let page = page.doing("opening the service's lease page")?;
     let mut launched = start(spec, Held { lock: Some(held), image_lock: image, lease_page: page })?;
-    let identity = Identity {
-        pid: launched.pid,
-        start_time: identity::start_time(launched.pid).doing("reading the machine's start time")?,
-        boot_id: identity::boot_id().doing("reading the boot id")?,
-        cgroups: spec.cgroups.clone(),
-        kernel: Some(spec.kernel.as_ref().map_or(Kernel::Host, OwnKernel::kind)),
-    };
+    let identity = identify(launched.pid, spec)?;
     keep(&identity).doing("keeping the machine's identity")?;
     // Without a service to read this report the machine could not be taken over; it then ends.
     write_report(&Report::Running(identity)).doing("reporting")?;
     launched.commit.write_all(b"c").doing("committing")?;
+    // The first process closes the pipe once it no longer dies with this one.
+    let _ = launched.up.read(&mut [0]).doing("waiting for the first process")?;
     Ok(())
+}
+
+fn identify(pid: i32, spec: &Spec) -> Result<Identity, Failure> {
+    Ok(Identity {
+        pid,
+        start_time: identity::start_time(pid).doing("reading the machine's start time")?,
+        boot_id: identity::boot_id().doing("reading the boot id")?,
+        cgroups: spec.cgroups.clone(),
+        kernel: Some(spec.kernel.as_ref().map_or(Kernel::Host, OwnKernel::kind)),
+    })
 }
 
 /// Takes the lock on the machine's folder.
@@ -156,14 +183,26 @@ fn open_private(name: &str) -> io::Result<fs::File> {
 struct Launched {
     pid: i32,
     process: OwnedFd,
+    up: PipeReader,
     commit: PipeWriter,
+    /// The maker exits when this is closed.
+    _down: PipeWriter,
 }
 
 impl Launched {
-    fn discard(self) {
-        drop(self.commit);
-        // It may have exited already.
-        let _ = pidfd_send_signal(&self.process, Signal::KILL);
+    fn discard(self) -> Result<(), Failure> {
+        end(&self.process).doing("ending the machine")
+    }
+}
+
+/// Kills the first process of a machine and waits until everything in its namespace is gone.
+fn end(process: &OwnedFd) -> io::Result<()> {
+    // It may have exited already.
+    let _ = pidfd_send_signal(process, Signal::KILL);
+    let limit = Timespec::try_from(KILL_TIMEOUT).map_err(io::Error::other)?;
+    match retry_on_intr(|| poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit)))? {
+        0 => Err(io::Error::other("its processes do not go away")),
+        _ => Ok(()),
     }
 }
 
@@ -209,20 +248,25 @@ fn start(spec: &Spec, held: Held) -> Result<Launched, Failure> {
     drop((up_inside, down_inside, commit_inside, prepared));
     let mut first = None;
     let outcome = follow(&mut up, &mut down, maker, spec, &mut first);
-    drop(down);
     match (outcome, first) {
-        (Ok(()), Some((pid, process))) => {
-            waitpid(Some(maker), WaitOptions::empty()).doing("waiting for the maker")?;
-            Ok(Launched { pid, process, commit })
-        }
+        (Ok(()), Some((pid, process))) => Ok(Launched { pid, process, up, commit, _down: down }),
         (Ok(()), None) => Err(Failure::other("starting the machine", "it never named its first process")),
         (Err(failure), first) => {
             if let Some((_, process)) = first {
-                let _ = pidfd_send_signal(&process, Signal::KILL);
+                // The failure that led to this says more.
+                let _ = end(&process);
             }
             Err(failure)
         }
     }
+}
+
+/// Waits until the machine's processes say something. Fails when nobody waits for the report any more.
+pub(super) fn await_word(up: &PipeReader) -> io::Result<()> {
+    let output = io::stdout();
+    let mut fds = [PollFd::new(up, PollFlags::IN), PollFd::new(&output, PollFlags::empty())];
+    retry_on_intr(|| poll(&mut fds, None))?;
+    if fds[1].revents().is_empty() { Ok(()) } else { Err(io::Error::other("the service is gone")) }
 }
 
 /// Reads messages until everything is ready.
@@ -237,6 +281,7 @@ fn follow(
     const WORDS_MAX: usize = 3;
     for _ in 0..WORDS_MAX {
         let mut word = [0];
+        await_word(up).doing("following the machine's start")?;
         up.read_exact(&mut word).doing("following the machine's start")?;
         match word[0] {
             word::UNSHARED => {
@@ -252,6 +297,9 @@ fn follow(
                     .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()))
                     .doing("opening the first process")?;
                 *first = Some((pid, process));
+                if spec.task != Task::Run {
+                    keep(&identify(pid, spec)?).doing("keeping the trial's identity")?;
+                }
                 down.write_all(b"p").doing("telling the first process that it is known")?;
             }
             word::READY => return Ok(()),

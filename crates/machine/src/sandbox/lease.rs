@@ -21,6 +21,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::Sandbox;
+use super::folders::MachineFolders;
 use super::spec::LeaseTerms;
 
 /// The name of the page in the folder of machines.
@@ -35,6 +36,16 @@ const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(10);
 /// Returns the path of the page for the machines in a folder.
 fn page_in(machines: &Path) -> PathBuf {
     machines.join(PAGE)
+}
+
+impl MachineFolders {
+    /// Opens the page that lets the machines of these folders work.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub(crate) fn lease_page(&self) -> io::Result<LeasePage> {
+        LeasePage::open(&page_in(&self.machines))
+    }
 }
 
 impl Sandbox {

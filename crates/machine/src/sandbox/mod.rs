@@ -31,10 +31,11 @@ mod spec;
 mod subordinate;
 mod sys;
 mod template;
+mod trial;
 mod uml;
 mod uml_kernel;
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -44,6 +45,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use domain::id::AccountId;
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_blocking;
@@ -54,13 +56,14 @@ pub use self::cgroup::LimitsKind;
 pub use self::folders::{MachineDetails, MachineFolders, Memory, MemorySource};
 pub use self::image::Image;
 pub use self::kernel::OwnKernel;
-pub use self::kvm::try_kvm;
+pub use self::kvm::{open_kvm, try_kvm};
 pub use self::launch::launch_main;
 pub use self::lease::{LeasePage, SUSPENDED_MAX};
 pub use self::project::{DiskQuota, bound_disk, missing_disk_quota};
 pub use self::qemu::{Accelerator, Qemu, find_qemu};
 pub use self::running::SandboxMachine;
 pub use self::spec::Limits;
+pub use self::trial::{TRIAL_TIMEOUT, Trial, TrialRecord, sweep_trials};
 pub use self::uml_kernel::UmlKernel;
 
 use self::cgroup::Cgroups;
@@ -85,8 +88,6 @@ const LOCK_POLL: Duration = Duration::from_millis(10);
 const LOCK_POLLS_MAX: u32 = 500;
 /// The interval in which a machine looks whether its folder is still there.
 const FOLDER_CHECK_INTERVAL: Duration = Duration::from_secs(60);
-/// The file with the result of the last successful self-test.
-const PROBED: &str = ".probed";
 /// The first of the ids on the host that a root service assigns to machines, two for each account.
 const IDS_FIRST: u32 = 0x7000_0000;
 /// The most accounts of one root service.
@@ -112,6 +113,8 @@ pub struct SandboxConfig {
     pub limits: Limits,
     /// The disk space of an account's workspace and index, where the kernel can enforce it.
     pub disk_quota: Option<DiskQuota>,
+    /// The folder on the file system of the workspaces in which a trial makes its own, for a moment.
+    pub trial_workspaces: PathBuf,
     /// The interval in which a machine looks whether its folder is still there; it ends when the folder is gone.
     pub folder_check_interval: Duration,
     /// The time for which a machine stays suspended after its service has gone; then it ends. `None` lets machines work
@@ -124,6 +127,7 @@ impl SandboxConfig {
     #[must_use]
     pub fn new(machines: PathBuf, agent: PathBuf) -> Self {
         Self {
+            trial_workspaces: machines.clone(),
             machines,
             agent,
             plugins: None,
@@ -221,11 +225,14 @@ impl Sandbox {
     /// # Errors
     /// [`DriverError::Refused`] when the service's user cannot have a second user for the tools.
     pub fn open(mut config: SandboxConfig) -> Result<Self, DriverError> {
-        private_folder(&config.machines)?;
+        for folder in [&config.machines, &config.trial_workspaces] {
+            private_folder(folder)?;
+        }
         if let Some(plugins) = &config.plugins {
             public_folder(plugins)?;
         }
-        for path in [&mut config.machines, &mut config.agent].into_iter().chain(&mut config.plugins) {
+        let paths = [&mut config.machines, &mut config.trial_workspaces, &mut config.agent];
+        for path in paths.into_iter().chain(&mut config.plugins) {
             *path =
                 path.canonicalize().map_err(|error| failed(&format!("finding {}", path.display()), error))?;
         }
@@ -285,51 +292,6 @@ impl Sandbox {
         let bounding = spawn_blocking(move || bound_disk(ordinal, &workspace, &index, quota)).await;
         if let Err(error) = bounding.map_err(io::Error::other).and_then(|outcome| outcome) {
             tracing::warn!(account = %home.account, %error, "project quota not set");
-        }
-    }
-
-    /// Runs [`Self::probe`] unless it has succeeded before with the same boot of the host, kernel, agent and user.
-    /// Booting a kernel takes some tenths of a second.
-    ///
-    /// # Errors
-    /// As [`Self::probe`].
-    pub async fn probe_once(&self) -> Result<(), DriverError> {
-        let Some(kernel) = &self.config.kernel else { return self.probe().await };
-        let image = self.config.image.as_ref().map(|image| image.lock.as_path());
-        let programs: Vec<&Path> =
-            kernel.programs().into_iter().chain([&*self.config.agent]).chain(image).collect();
-        let stamp = probe_stamp(kernel, &programs);
-        let stamp = stamp.map_err(|error| failed("reading the kernel and the agent", error))?;
-        let remembered = self.config.machines.join(format!("{PROBED}-{}", kernel.kind().driver_name()));
-        if fs::read_to_string(&remembered).is_ok_and(|text| text == stamp) {
-            return Ok(());
-        }
-        self.probe().await?;
-        // If this fails, the next start runs the self-test again.
-        let _ = fs::write(&remembered, stamp);
-        Ok(())
-    }
-
-    /// Runs a self-test: creates a jail, checks it from inside, and removes it.
-    ///
-    /// # Errors
-    /// [`DriverError::Refused`] with the feature that the kernel lacks.
-    pub async fn probe(&self) -> Result<(), DriverError> {
-        let trial = self.config.machines.join(format!(".trial-{}", std::process::id()));
-        let (workspace, index) = (trial.join("workspace"), trial.join(self.kernel().index()));
-        for folder in [&trial, &workspace, &index] {
-            private_folder(folder)?;
-        }
-        let spec = |task| self.spec(task, &trial, &index, &workspace);
-        let outcome = self.launch_from_template(&mut spec(Task::Check)).await;
-        // For an ordinary user, the index of the self-test belongs to another user by now.
-        let _ = self.launch(&spec(Task::Clear)).await;
-        let _ = remove_folder(trial).await;
-        match outcome {
-            Ok(Report::Checked) => Ok(()),
-            Ok(other) => Err(unexpected(&other)),
-            Err(DriverError::Failed(reason)) => Err(DriverError::Refused(reason)),
-            Err(error) => Err(error),
         }
     }
 
@@ -485,53 +447,91 @@ impl Sandbox {
         }
     }
 
-    /// Runs a launcher to its end. Dropping the future kills it.
+    /// Runs a launcher to its end. Dropping the future ends it with everything that it has started.
     async fn launch(&self, spec: &Spec) -> Result<Report, DriverError> {
+        self.launch_within(launch_timeout(spec.kernel.as_ref()), spec).await
+    }
+
+    /// Runs a launcher for at most so long. Nothing that it has started is left after a failure.
+    async fn launch_within(&self, limit: Duration, spec: &Spec) -> Result<Report, DriverError> {
         let text = serde_json::to_vec(spec).map_err(|error| failed("writing the spec", error))?;
-        let mut launcher = tokio::process::Command::new(&self.config.launcher)
-            .arg(OsString::from(LAUNCH_ARGUMENT))
-            .env_clear()
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|error| failed("starting the launcher", error))?;
-        let (input, output) = (launcher.stdin.take(), launcher.stdout.take());
-        let exchange = async {
-            if let Some(mut input) = input {
-                input.write_all(&text).await?;
-            }
-            let mut report = Vec::new();
-            if let Some(output) = output {
-                output.take(REPORT_MAX_BYTES as u64).read_to_end(&mut report).await?;
-            }
-            let status = launcher.wait().await?;
-            Ok::<_, io::Error>((report, status))
-        };
-        let limit = if spec.kernel.as_ref().is_some_and(OwnKernel::is_emulated) {
-            EMULATED_LAUNCH_TIMEOUT
-        } else {
-            LAUNCH_TIMEOUT
-        };
-        let (report, status) = timeout(limit, exchange)
-            .await
-            .map_err(|_| DriverError::Failed("the launcher took too long".into()))?
-            .map_err(|error| failed("running the launcher", error))?;
-        match serde_json::from_slice(&report) {
-            Ok(Report::Failed { reason }) => Err(DriverError::Failed(reason)),
-            Ok(Report::Busy) => Err(DriverError::Busy),
-            Ok(report) if status.success() => Ok(report),
-            Ok(_) => Err(DriverError::Failed("the launcher could not finish".into())),
-            Err(_) => Err(DriverError::Failed(format!("the launcher ended without a report: {status}"))),
+        let report = run_launcher(&self.config.launcher, &[], &text, limit).await?;
+        if report.is_none() {
+            folders::wait_until_unlocked(&spec.machine).await?;
         }
+        report.ok_or_else(|| DriverError::Failed(format!("the machine was not ready after {limit:.1?}")))
     }
 }
 
-/// Returns an identifier of this boot of the host, the user, the kernel and these programs.
-fn probe_stamp(kernel: &OwnKernel, programs: &[&Path]) -> io::Result<String> {
-    let (boot, user) = (identity::boot_id()?, rustix::process::geteuid().as_raw());
-    Ok(format!("{boot} {user} {kernel:?}{}", stamp(programs)?))
+/// Returns the maximum duration of a launch.
+fn launch_timeout(kernel: Option<&OwnKernel>) -> Duration {
+    if kernel.is_some_and(OwnKernel::is_emulated) { EMULATED_LAUNCH_TIMEOUT } else { LAUNCH_TIMEOUT }
+}
+
+/// Runs a launcher with this input; returns `None` if it took longer, and was killed. Dropping the future kills it, too.
+async fn run_launcher(
+    launcher: &Path,
+    arguments: &[&OsStr],
+    input: &[u8],
+    limit: Duration,
+) -> Result<Option<Report>, DriverError> {
+    let mut launcher = tokio::process::Command::new(launcher)
+        .arg(LAUNCH_ARGUMENT)
+        .args(arguments)
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| failed("starting the launcher", error))?;
+    let group = ProcessGroup::of(&launcher);
+    let (stdin, stdout) = (launcher.stdin.take(), launcher.stdout.take());
+    let exchange = async {
+        if let Some(mut stdin) = stdin {
+            stdin.write_all(input).await?;
+        }
+        let mut report = Vec::new();
+        if let Some(stdout) = stdout {
+            stdout.take(REPORT_MAX_BYTES as u64).read_to_end(&mut report).await?;
+        }
+        let status = launcher.wait().await?;
+        Ok::<_, io::Error>((report, status))
+    };
+    let Ok(exchanged) = timeout(limit, exchange).await else { return Ok(None) };
+    let (report, status) = exchanged.map_err(|error| failed("running the launcher", error))?;
+    group.disarm();
+    match serde_json::from_slice(&report) {
+        Ok(Report::Failed { reason }) => Err(DriverError::Failed(reason)),
+        Ok(Report::Busy) => Err(DriverError::Busy),
+        Ok(report) if status.success() => Ok(Some(report)),
+        Ok(_) => Err(DriverError::Failed("the launcher could not finish".into())),
+        Err(_) => Err(DriverError::Failed(format!("the launcher ended without a report: {status}"))),
+    }
+}
+
+/// Kills a launcher and the processes of its group when dropped; the first process inside dies with them.
+struct ProcessGroup(Option<Pid>);
+
+impl ProcessGroup {
+    /// The launcher must not have been waited for, so that its number is still its own.
+    fn of(launcher: &tokio::process::Child) -> Self {
+        Self(launcher.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)))
+    }
+
+    fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        if let Some(group) = self.0.take() {
+            // It may have ended already.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
 }
 
 /// Returns an identifier of these files and their state.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 
@@ -10,18 +11,29 @@ use super::kernel::OwnKernel;
 use super::qemu::Qemu;
 use super::spec::{Report, Spec, Task};
 use super::template::{self, Template};
-use super::{Sandbox, failed, identity, private_folder, remove_folder, stamp, unexpected};
+use super::trial::{SAVING, TrialFolder};
+use super::{Sandbox, failed, identity, launch_timeout, stamp, unexpected};
 use crate::contract::DriverError;
 
 impl Sandbox {
     /// Launches a machine from the saved one, if there is one; boots it if that fails.
     pub(super) async fn launch_from_template(&self, spec: &mut Spec) -> Result<Report, DriverError> {
-        let Some(template) = self.template().clone() else { return self.launch(spec).await };
+        let limit = launch_timeout(self.config.kernel.as_ref());
+        self.launch_from_template_within([limit, limit], spec).await
+    }
+
+    /// As [`Self::launch_from_template`], with limits of both attempts.
+    pub(super) async fn launch_from_template_within(
+        &self,
+        [continuing, booting]: [Duration; 2],
+        spec: &mut Spec,
+    ) -> Result<Report, DriverError> {
+        let Some(template) = self.template().clone() else { return self.launch_within(booting, spec).await };
         spec.template = Some(template.files());
-        let launched = self.launch(spec).await;
+        let launched = self.launch_within(continuing, spec).await;
         let Err(DriverError::Failed(reason)) = launched else { return launched };
         spec.template = None;
-        let booted = self.launch(spec).await;
+        let booted = self.launch_within(booting, spec).await;
         // If this fails as well, the saved machine may not be the cause.
         if booted.is_ok() {
             tracing::warn!(reason, "saved machine does not continue; machines boot from now on");
@@ -36,19 +48,23 @@ impl Sandbox {
     /// # Errors
     /// The reason why there is none. Machines then boot.
     pub async fn save_template(&self) -> Result<(), DriverError> {
+        self.save_template_within(launch_timeout(self.config.kernel.as_ref())).await
+    }
+
+    /// As [`Self::save_template`], where the boot takes at most so long.
+    pub(super) async fn save_template_within(&self, limit: Duration) -> Result<(), DriverError> {
         let machine = self.config.kernel.as_ref().and_then(OwnKernel::virtual_machine);
         if let Some(machine) = machine.filter(|_| self.template().is_none()) {
-            let template = self.saved(machine).await?;
+            let template = self.saved(machine, limit).await?;
             *self.template() = Some(Arc::new(template));
         }
         Ok(())
     }
 
-    async fn saved(&self, machine: &Qemu) -> Result<Template, DriverError> {
+    async fn saved(&self, machine: &Qemu, limit: Duration) -> Result<Template, DriverError> {
         let failed = |error: io::Error| failed("saving a machine", error);
-        let trial = self.config.machines.join(format!(".saving-{}", std::process::id()));
-        let (workspace, index) = (trial.join("workspace"), trial.join(self.kernel().index()));
-        let mut spec = self.spec(Task::Save, &trial, &index, &workspace);
+        let trial = TrialFolder::new(&self.config, SAVING);
+        let mut spec = self.trial_spec(Task::Save, &trial);
         let stamp = template_stamp(machine, &spec).map_err(failed)?;
         let (folder, memory_bytes) = (machine.folder().to_owned(), self.config.limits.memory_bytes);
         let lock_path = folder.join("saving.lock");
@@ -64,12 +80,9 @@ impl Sandbox {
         }
         let template = Template::empty(memory_bytes).map_err(failed)?;
         spec.template = Some(template.files());
-        for folder in [&trial, &workspace, &index] {
-            private_folder(folder)?;
-        }
-        let launched = self.launch(&spec).await;
-        let _ = self.launch(&self.spec(Task::Clear, &trial, &index, &workspace)).await;
-        let _ = remove_folder(trial).await;
+        trial.make()?;
+        let launched = self.launch_within(limit, &spec).await;
+        self.remove_trial(trial).await;
         match launched? {
             Report::Saved => {}
             other => return Err(unexpected(&other)),

@@ -76,6 +76,16 @@ impl UmlKernel {
         &self.program
     }
 
+    /// Returns a word for whence the kernel comes.
+    #[must_use]
+    pub const fn origin_name(&self) -> &'static str {
+        match self.origin {
+            KernelOrigin::Set => "set",
+            KernelOrigin::Shipped => "shipped",
+            KernelOrigin::Installed => "installed",
+        }
+    }
+
     /// Returns true if the kernel needs libraries of its own.
     pub(crate) const fn has_libraries(&self) -> bool {
         self.libraries.is_some()

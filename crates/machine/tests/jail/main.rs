@@ -3,7 +3,7 @@
 //!
 //! The tests run as the current user; root runs those without QEMU a second time as an ordinary user, whose subordinate
 //! ids are defined in a separate mount namespace. Requires the package `uidmap`. A test whose kind of machine this host
-//! cannot run says so and returns; see [`trial`].
+//! cannot run says so and returns; see [`available`].
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 #[macro_use]
@@ -16,3 +16,4 @@ mod guest_root;
 mod kernel;
 mod life;
 mod ordinary;
+mod trial;

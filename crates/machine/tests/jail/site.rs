@@ -119,6 +119,7 @@ pub(crate) fn config(folder: &Path, kind: Kind) -> SandboxConfig {
     };
     SandboxConfig {
         machines: folder.join("machines"),
+        trial_workspaces: folder.join("workspaces"),
         agent: program(),
         launcher: program(),
         limits,

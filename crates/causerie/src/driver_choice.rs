@@ -1,0 +1,66 @@
+//! The choice of the machine driver while the service already listens: machines start once it is made.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use control::Service;
+use machine::{Driver, PendingSandbox};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::machine_driver::{self, Chosen};
+use crate::settings::Settings;
+
+/// A choice that is being made. Dropping it ends the trials.
+pub(crate) struct DriverChoice {
+    driver: PendingSandbox,
+    trials: JoinSet<Result<Chosen, String>>,
+    data: PathBuf,
+    settings: Arc<Settings>,
+}
+
+impl DriverChoice {
+    /// Begins to choose a driver for the machines of a data folder.
+    pub(crate) fn begin(data: &Path, settings: &Settings) -> Self {
+        let (data, settings) = (data.to_owned(), Arc::new(settings.clone()));
+        let driver = PendingSandbox::new(machine_driver::machines_folder(&data));
+        let mut trials = JoinSet::new();
+        let (tried, given) = (data.clone(), settings.clone());
+        trials.spawn(async move { machine_driver::choose(&tried, &given).await });
+        Self { driver, trials, data, settings }
+    }
+
+    /// Returns the driver, which starts machines once it is chosen.
+    pub(crate) fn driver(&self) -> Driver {
+        Driver::Pending(self.driver.clone())
+    }
+
+    /// Waits for the choice, and has the service use it. Trials that have failed are repeated in the background until `ending`.
+    ///
+    /// # Errors
+    /// The reason why this host has no driver.
+    pub(crate) async fn finish(
+        mut self,
+        service: &Service,
+        ending: &CancellationToken,
+    ) -> Result<(), String> {
+        let chosen = match self.trials.join_next().await {
+            Some(Ok(chosen)) => chosen?,
+            // A panic was logged when it happened.
+            Some(Err(_)) | None => return Err("the trials of drivers did not end".to_owned()),
+        };
+        let Chosen { driver, reason, remedy, failed } = chosen;
+        self.driver.choose(driver);
+        let driver = self.driver();
+        tracing::info!(%driver, reason, "machine driver chosen");
+        service.set_host_checks(machine_driver::checks(&driver, &reason, remedy.as_deref()));
+        if !failed.is_empty() {
+            let (data, settings, ending) = (self.data, self.settings, ending.clone());
+            tokio::spawn(async move {
+                let repeated = machine_driver::repeat_failed(&data, &settings, failed);
+                ending.run_until_cancelled(repeated).await;
+            });
+        }
+        Ok(())
+    }
+}

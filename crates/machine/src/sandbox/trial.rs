@@ -1,0 +1,322 @@
+//! Trials of a driver: a machine is started, checked and ended; what came of it is remembered.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::folders::MachineFolders;
+use super::kernel::OwnKernel;
+use super::spec::{Report, Spec, Task};
+use super::{
+    Kernel, Limits, ORDINALS_MAX, Sandbox, SandboxConfig, identity, launch_timeout, private_folder,
+    remove_folder, stamp, unexpected,
+};
+use crate::contract::DriverError;
+
+/// The time in which a virtual machine with KVM shows that it works: some ten times what its boot takes.
+pub const TRIAL_TIMEOUT: Duration = Duration::from_secs(4);
+/// The age from which a failure that may pass is forgotten.
+const PASSING_MAX_AGE: Duration = Duration::from_secs(60);
+/// The beginnings of the names of the folders that trials have in the machines' folder, for the time of a launch. Those of
+/// the first kind also have one beside the workspaces.
+const TRIAL: &str = ".trial";
+pub(super) const SAVING: &str = ".saving";
+/// The most bytes of a remembered trial, and of a failure in it.
+const RECORD_MAX_BYTES: u64 = 64 * 1024;
+/// What systems say of failures that may pass: the disk or the memory was full, or too much ran at once.
+const PASSING: [&str; 5] = [
+    "No space left on device",
+    "Disk quota exceeded",
+    "Cannot allocate memory",
+    "Resource temporarily unavailable",
+    "Too many open files",
+];
+
+/// The folders of one trial.
+pub(super) struct TrialFolder {
+    machine: PathBuf,
+    workspace: PathBuf,
+    index: PathBuf,
+}
+
+impl TrialFolder {
+    pub(super) fn new(config: &SandboxConfig, kind: &str) -> Self {
+        let kernel = config.kernel.as_ref().map_or(Kernel::Host, OwnKernel::kind);
+        let name = format!("{kind}-{}-{}", kernel.driver_name(), std::process::id());
+        let machine = config.machines.join(&name);
+        // What is saved mounts no workspace.
+        let workspace = if kind == TRIAL && config.trial_workspaces != config.machines {
+            config.trial_workspaces.join(&name)
+        } else {
+            machine.join("workspace")
+        };
+        Self { index: machine.join(kernel.index()), machine, workspace }
+    }
+
+    pub(super) fn make(&self) -> Result<(), DriverError> {
+        [&self.machine, &self.workspace, &self.index]
+            .into_iter()
+            .try_for_each(|folder| private_folder(folder))
+    }
+}
+
+impl Sandbox {
+    /// Saves a machine, if the driver can, and runs the self-test, both within this time on a processor that is not emulated.
+    /// Nothing of a trial is left, whatever a kernel does.
+    ///
+    /// # Errors
+    /// [`DriverError::Refused`] with the feature that the host lacks, or why no kernel boots.
+    pub async fn try_out(&self, limit: Duration) -> Result<(), DriverError> {
+        let kernel = self.config.kernel.as_ref();
+        let limit = if kernel.is_some_and(OwnKernel::is_emulated) { launch_timeout(kernel) } else { limit };
+        let ends_at = Instant::now() + limit;
+        match self.save_template_within(limit).await {
+            Err(error) if Instant::now() >= ends_at => return Err(refused(error)),
+            Err(error) => {
+                tracing::warn!(%error, "no virtual machine could be saved, so that each start boots");
+            }
+            Ok(()) => {}
+        }
+        self.probe_within(ends_at.saturating_duration_since(Instant::now())).await
+    }
+
+    /// Runs a self-test: creates a jail, checks it from inside, and removes it.
+    ///
+    /// # Errors
+    /// [`DriverError::Refused`] with the feature that the kernel lacks.
+    pub async fn probe(&self) -> Result<(), DriverError> {
+        self.probe_within(launch_timeout(self.config.kernel.as_ref())).await
+    }
+
+    async fn probe_within(&self, limit: Duration) -> Result<(), DriverError> {
+        let trial = TrialFolder::new(&self.config, TRIAL);
+        trial.make()?;
+        let mut spec = self.trial_spec(Task::Check, &trial);
+        // If the saved machine does not continue, there is time for a boot.
+        let outcome = self.launch_from_template_within([limit / 2, limit], &mut spec).await;
+        self.remove_trial(trial).await;
+        match outcome {
+            Ok(Report::Checked) => Ok(()),
+            Ok(other) => Err(unexpected(&other)),
+            Err(error) => Err(refused(error)),
+        }
+    }
+
+    /// A launch of a trial. Its ids are no account's, because accounts' machines may run meanwhile.
+    pub(super) fn trial_spec(&self, task: Task, trial: &TrialFolder) -> Spec {
+        let TrialFolder { machine, workspace, index } = trial;
+        Spec { ids: self.ids(ORDINALS_MAX - 1), ..self.spec(task, machine, index, workspace) }
+    }
+
+    pub(super) async fn remove_trial(&self, trial: TrialFolder) {
+        // For an ordinary user, the index of the trial belongs to another user by now.
+        let clear = Spec { kernel: None, image: None, ..self.trial_spec(Task::Clear, &trial) };
+        let _ = self.launch(&clear).await;
+        let _ = fs::remove_dir_all(&trial.workspace);
+        // What is left is removed by the next start.
+        let _ = remove_folder(trial.machine).await;
+    }
+}
+
+fn refused(error: DriverError) -> DriverError {
+    match error {
+        DriverError::Failed(reason) => DriverError::Refused(reason),
+        other => other,
+    }
+}
+
+/// Ends what trials of earlier services have left, and removes their folders. No trial of this process may run.
+pub async fn sweep_trials(machines: &Path, trial_workspaces: &Path) {
+    for folder in trials_in(machines) {
+        let swept = match MachineFolders::kill_in(&folder).await {
+            Ok(()) => remove_folder(folder.clone()).await.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        match swept {
+            Ok(()) => tracing::info!(folder = %folder.display(), "trial of an earlier start removed"),
+            Err(error) => {
+                tracing::warn!(folder = %folder.display(), error, "trial of an earlier start not removed");
+            }
+        }
+    }
+    for folder in trials_in(trial_workspaces) {
+        if let Err(error) = fs::remove_dir_all(&folder) {
+            tracing::warn!(folder = %folder.display(), %error, "trial of an earlier start not removed");
+        }
+    }
+}
+
+fn trials_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_trial = |name: &str| {
+        [TRIAL, SAVING].iter().any(|kind| name.strip_prefix(kind).is_some_and(|rest| rest.starts_with('-')))
+    };
+    entries
+        .filter(|entry| entry.file_name().to_str().is_some_and(is_trial))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+/// The file that remembers the last trial of a driver, for one state of the host: its boot, the service's user, the programs.
+#[derive(Debug, Clone)]
+pub struct TrialRecord {
+    file: PathBuf,
+    stamp: String,
+}
+
+/// The outcome of a trial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trial {
+    /// The reason why the driver does not work; `None` if it works.
+    pub failure: Option<String>,
+    /// The time since the trial.
+    pub age: Duration,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Record {
+    stamp: String,
+    /// Seconds since 1970.
+    tried_at: u64,
+    failure: Option<String>,
+}
+
+impl TrialRecord {
+    /// Names the record of this driver in this folder of machines, for these files of the host and limits.
+    ///
+    /// # Errors
+    /// If one of the files cannot be found.
+    pub fn new(machines: &Path, driver: &str, files: &[&Path], limits: &Limits) -> io::Result<Self> {
+        let (boot, user) = (identity::boot_id()?, rustix::process::geteuid().as_raw());
+        let stamp = format!("{boot} {user} {}{}", limits.memory_bytes, stamp(files)?);
+        Ok(Self { file: machines.join(format!(".probed-{driver}")), stamp })
+    }
+
+    /// Returns the last trial on a host in this state, unless it has failed for a reason that has passed since.
+    #[must_use]
+    pub fn recall(&self) -> Option<Trial> {
+        self.recall_at(SystemTime::now())
+    }
+
+    fn recall_at(&self, now: SystemTime) -> Option<Trial> {
+        let is_bounded = fs::metadata(&self.file).ok()?.len() <= RECORD_MAX_BYTES;
+        let text = if is_bounded { fs::read(&self.file).ok()? } else { return None };
+        let Record { stamp, tried_at, failure } = serde_json::from_slice(&text).ok()?;
+        // A clock that was set back makes it as old as can be.
+        let tried_at = SystemTime::UNIX_EPOCH + Duration::from_secs(tried_at);
+        let age = now.duration_since(tried_at).unwrap_or(Duration::MAX);
+        let has_passed = failure.as_deref().is_some_and(may_pass) && age >= PASSING_MAX_AGE;
+        (stamp == self.stamp && !has_passed).then_some(Trial { failure, age })
+    }
+
+    /// Remembers a trial that has just ended.
+    pub fn keep(&self, failure: Option<&str>) {
+        self.keep_at(SystemTime::now(), failure);
+    }
+
+    fn keep_at(&self, now: SystemTime, failure: Option<&str>) {
+        let tried_at = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let record = Record { stamp: self.stamp.clone(), tried_at, failure: failure.map(str::to_owned) };
+        let fresh = self.file.with_extension("new");
+        let written = serde_json::to_vec(&record).map_err(io::Error::other);
+        let written =
+            written.and_then(|text| fs::write(&fresh, text)).and_then(|()| fs::rename(&fresh, &self.file));
+        if let Err(error) = written {
+            // The next start tries again.
+            tracing::debug!(%error, "trial of a machine driver not remembered");
+        }
+    }
+}
+
+/// Returns true if the same trial may succeed on the same host later.
+fn may_pass(failure: &str) -> bool {
+    PASSING.iter().any(|words| failure.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(folder: &Path) -> TrialRecord {
+        let program = folder.join("program");
+        if !program.exists() {
+            fs::write(&program, "1").unwrap();
+        }
+        TrialRecord::new(folder, "uml", &[&program], &Limits::default()).unwrap()
+    }
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds)
+    }
+
+    #[test]
+    fn a_trial_is_remembered_whether_it_failed_or_not() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(record(folder.path()).recall_at(at(0)), None);
+        for failure in [None, Some("the kernel does not boot")] {
+            record(folder.path()).keep_at(at(0), failure);
+            let recalled = record(folder.path()).recall_at(at(86_400)).unwrap();
+            assert_eq!(recalled.failure.as_deref(), failure);
+            assert_eq!(recalled.age, Duration::from_secs(86_400));
+        }
+    }
+
+    #[test]
+    fn a_trial_of_another_program_or_memory_counts_for_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        record(folder.path()).keep_at(at(0), Some("no"));
+        let limits = Limits { memory_bytes: 1, ..Limits::default() };
+        let program = folder.path().join("program");
+        let other = TrialRecord::new(folder.path(), "uml", &[&program], &limits).unwrap();
+        assert_eq!(other.recall_at(at(1)), None);
+        fs::write(&program, "changed").unwrap();
+        assert_eq!(record(folder.path()).recall_at(at(1)), None);
+    }
+
+    #[test]
+    fn a_failure_that_may_pass_is_forgotten_soon() {
+        let folder = tempfile::tempdir().unwrap();
+        for words in PASSING {
+            record(folder.path()).keep_at(at(0), Some(&format!("making a folder: {words} (os error 28)")));
+            assert!(record(folder.path()).recall_at(at(59)).is_some(), "{words}");
+            assert_eq!(record(folder.path()).recall_at(at(60)), None, "{words}");
+        }
+        let back = SystemTime::UNIX_EPOCH;
+        assert_eq!(record(folder.path()).recall_at(back), None, "the clock was set back");
+    }
+
+    #[test]
+    fn a_record_that_is_cut_or_too_long_counts_for_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = record(folder.path());
+        for text in [String::new(), "{\"stamp\":".to_owned(), " ".repeat(100_000)] {
+            fs::write(&record.file, text).unwrap();
+            assert_eq!(record.recall_at(at(0)), None);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_trials_of_earlier_starts_left_is_removed_and_nothing_else() {
+        let (machines, workspaces) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let make = |folder: &Path, name: &str| {
+            fs::create_dir_all(folder.join(name).join("index/x")).unwrap();
+            fs::write(folder.join(name).join("lock"), "").unwrap();
+        };
+        for name in [".trial-12", ".trial-uml-12", ".saving-qemu-1", ".trialled", "account"] {
+            make(machines.path(), name);
+            let _ = fs::remove_dir(machines.path().join(name).join("index/x"));
+            make(workspaces.path(), name);
+        }
+        sweep_trials(machines.path(), workspaces.path()).await;
+        for folder in [&machines, &workspaces] {
+            let mut left: Vec<_> =
+                fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            left.sort();
+            assert_eq!(left, [".trialled", "account"]);
+        }
+    }
+}
