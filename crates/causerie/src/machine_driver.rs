@@ -239,7 +239,7 @@ impl Trials<'_> {
         }
         let kernel = prepare(sources, &config, false).await?;
         let config = SandboxConfig { kernel: Some(OwnKernel::Qemu(kernel)), ..config };
-        self.open(config, &record, remembered, self.limit(memory)).await
+        open(config, &record, remembered, self.limit(memory)).await
     }
 
     /// Opens the driver of virtual machines on a processor that QEMU emulates.
@@ -249,7 +249,7 @@ impl Trials<'_> {
         let remembered = recall(&record, Memory::OfSuccess)?;
         let kernel = prepare(sources, &config, true).await?;
         let config = SandboxConfig { kernel: Some(OwnKernel::Qemu(kernel)), ..config };
-        self.open(config, &record, remembered, self.limit(Memory::OfSuccess)).await
+        open(config, &record, remembered, self.limit(Memory::OfSuccess)).await
     }
 
     fn boot_sources(&self) -> Result<BootSources, Unavailable> {
@@ -292,9 +292,7 @@ impl Trials<'_> {
             record(&config, &format!("uml-{}", kernel.origin_name()), &[kernel.program(), &config.agent])?;
         let config = SandboxConfig { kernel: Some(OwnKernel::UserModeLinux(kernel)), ..config };
         let opened = match recall(&record, memory) {
-            Ok(remembered) => {
-                self.open(config, &record, remembered, self.bounded(PATIENT_TRIAL_TIMEOUT)).await
-            }
+            Ok(remembered) => open(config, &record, remembered, self.bounded(PATIENT_TRIAL_TIMEOUT)).await,
             Err(failed) => Err(failed),
         };
         opened.map_err(|error| match error.failed {
@@ -308,31 +306,6 @@ impl Trials<'_> {
         let sandbox = Sandbox::open(self.config()?).map_err(Unavailable::new)?;
         let tried = sandbox.try_out(self.bounded(PATIENT_TRIAL_TIMEOUT)).await;
         tried.map(|()| sandbox).map_err(|error| Unavailable::new(error).tried(Duration::ZERO))
-    }
-
-    /// Opens a driver, and tries it unless it is known to work.
-    async fn open(
-        &self,
-        config: SandboxConfig,
-        record: &TrialRecord,
-        is_known: bool,
-        limit: Duration,
-    ) -> Result<Sandbox, Unavailable> {
-        let sandbox = Sandbox::open(config).map_err(Unavailable::new)?;
-        if is_known {
-            if let Err(error) = sandbox.save_template().await {
-                tracing::warn!(%error, "no virtual machine could be saved, so that each start boots");
-            }
-            return Ok(sandbox);
-        }
-        match sandbox.try_out(limit).await {
-            Ok(()) => {
-                record.keep(None);
-                Ok(sandbox)
-            }
-            Err(DriverError::Refused(reason)) => Err(failed_now(record, &reason)),
-            Err(error) => Err(failed_now(record, &error.to_string())),
-        }
     }
 
     /// Returns the longest time of a trial of KVM that begins now.
@@ -360,6 +333,30 @@ impl Trials<'_> {
         config.disk_quota = Some(DiskQuota { bytes_max, files_max });
         config.image = image(settings).map_err(Unavailable::new)?;
         Ok(config)
+    }
+}
+
+/// Opens a driver, and tries it unless it is known to work.
+async fn open(
+    config: SandboxConfig,
+    record: &TrialRecord,
+    is_known: bool,
+    limit: Duration,
+) -> Result<Sandbox, Unavailable> {
+    let sandbox = Sandbox::open(config).map_err(Unavailable::new)?;
+    if is_known {
+        if let Err(error) = sandbox.save_template().await {
+            tracing::warn!(%error, "no virtual machine could be saved, so that each start boots");
+        }
+        return Ok(sandbox);
+    }
+    match sandbox.try_out(limit).await {
+        Ok(()) => {
+            record.keep(None);
+            Ok(sandbox)
+        }
+        Err(DriverError::Refused(reason)) => Err(failed_now(record, &reason)),
+        Err(error) => Err(failed_now(record, &error.to_string())),
     }
 }
 
