@@ -35,7 +35,7 @@ pub(crate) struct Chosen<D = Sandbox> {
     pub(crate) driver: D,
     /// Why it was chosen, on one line, for the log and `GET /readyz?verbose`.
     pub(crate) reason: String,
-    /// What gives better isolation on this host, if anything does.
+    /// The way to better isolation on this host, if there is one.
     pub(crate) remedy: Option<String>,
     /// The better drivers whose trial has failed, and how long ago.
     pub(crate) failed: Vec<(MachineDriver, Duration)>,
@@ -50,7 +50,7 @@ const KERNEL_REMEDY: &str =
 pub(crate) struct Unavailable {
     /// On one line.
     reason: String,
-    /// What makes it available on this host; `None` if nothing does.
+    /// The way to make it available on this host; `None` if nothing does.
     remedy: Option<String>,
     /// The time since the trial that has failed; `None` if it was not tried.
     failed: Option<Duration>,

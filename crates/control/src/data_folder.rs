@@ -13,14 +13,34 @@ pub use store::SchemaVersion;
 use store::{DatabaseUrl, Options, Store, StoreError};
 use workspace::{Quota, Workspaces};
 
-pub use crate::workspaces_marker::WorkspacesError;
-
 /// The file of the database in a data folder.
 pub const DATABASE: &str = "causerie.db";
 /// The interval between two attempts to connect to a database.
 const CONNECT_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// The space that the database's files are given on the disk beyond their ends, in bytes.
 const SLACK_BYTES: u64 = 8 << 20;
+
+/// The text by which an operator has the service accept a folder of workspaces, in the marker.
+pub(crate) const ADOPT: &str = "adopt";
+
+/// The reason why a folder of workspaces is not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WorkspacesError {
+    /// The folder has no marker, or no workspace although there are accounts.
+    #[error(
+        "{} does not hold the workspaces of this database: is their file system not mounted? Mount it and start again. If \
+         this is the right folder, for example because its files were restored by hand, write `{ADOPT}` to {} and start again",
+        .0.display(), .0.join(workspace::DATABASE_MARKER).display()
+    )]
+    Missing(PathBuf),
+    /// The folder has the marker of another database.
+    #[error(
+        "{} holds the workspaces of another database; mount the right file system and start again. If this is the right \
+         folder, write `{ADOPT}` to {} and start again",
+        .0.display(), .0.join(workspace::DATABASE_MARKER).display()
+    )]
+    Foreign(PathBuf),
+}
 
 /// The reason why a service did not start.
 #[derive(Debug, thiserror::Error)]

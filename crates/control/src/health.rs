@@ -77,13 +77,18 @@ pub(crate) struct HealthChecks {
 impl HealthChecks {
     pub(crate) fn new(
         store: &Store,
-        disk: DiskReserve,
-        marker: WorkspacesMarker,
+        (disk, marker): (DiskReserve, WorkspacesMarker),
         catalog: Arc<Catalog>,
         dispatch: &Dispatch,
+        host: Option<Vec<Check>>,
     ) -> Self {
         let (store, dispatch) = (store.clone(), dispatch.clone());
-        Self { store, disk, marker, catalog, dispatch, host: Arc::default(), written: Arc::default() }
+        let checks =
+            Self { store, disk, marker, catalog, dispatch, host: Arc::default(), written: Arc::default() };
+        if let Some(host) = host {
+            checks.set_host_checks(host);
+        }
+        checks
     }
 
     /// Sets the checks of the host, without which the service is not ready. Only the first ones count.

@@ -12,7 +12,7 @@ use domain::machine::{MachineStatus, Rules};
 use egress::WebConfig;
 use machine::{Driver, MachineFolders, Machines};
 use models::{Catalog, EmbeddingModel, VendorHealth, VendorsConfig};
-use store::{DatabaseUrl, ExclusiveLock, Store, StoreError, serving};
+use store::{DatabaseUrl, ExclusiveLock, Store, StoreError, succession};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -217,10 +217,8 @@ impl Service {
             node: process,
             limits: config.limits,
         });
-        let health = HealthChecks::new(&store, disk.clone(), marker.clone(), catalog.clone(), &dispatch);
-        if let Some(checks) = config.host_checks {
-            health.set_host_checks(checks);
-        }
+        let guards = (disk.clone(), marker.clone());
+        let health = HealthChecks::new(&store, guards, catalog.clone(), &dispatch, config.host_checks);
         let passwords = Passwords::new(store.clone(), environment.clone());
         let sessions = Sessions::new(&store, &environment, &passwords, &workspaces);
         let single_sign_on = SingleSignOn::new(config.single_sign_on, &sessions)?;
@@ -434,8 +432,8 @@ async fn begin_machines(
 /// Makes this process the one that serves the database, and ends what earlier ones held. Returns true if the last of them had
 /// another data folder. The caller holds the exclusive lock.
 async fn begin_serving(store: &Store, process: NodeId, folder: NodeId) -> Result<bool, StoreError> {
-    let begun = store.write(move |tx| serving::begin(tx, process, folder)).await?;
-    let serving::Succession { folder_before, answers, jobs } = begun;
+    let begun = store.write(move |tx| succession::begin(tx, process, folder)).await?;
+    let succession::Succession { folder_before, answers, jobs } = begun;
     if answers + jobs > 0 {
         tracing::info!(answers, jobs, "work of an ended service taken over");
     }

@@ -26,38 +26,17 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use workspace::Workspaces;
 
-use crate::data_folder::StartError;
+use crate::data_folder::{ADOPT, StartError, WorkspacesError};
 
 /// The marker. Machines see only the folders of their accounts.
 const MARKER: &str = workspace::DATABASE_MARKER;
 /// The name of a marker that is being written; it begins with that of the marker.
 const NEW: &str = ".causerie-database.new";
-/// The text by which an operator has the service accept a folder.
-const ADOPT: &str = "adopt";
 /// The most bytes of a marker that are read.
 const MARKER_MAX_BYTES: u64 = 256;
 /// The interval in which a running service looks for the marker, and the time limit of a look.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The reason why a folder is not accepted.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum WorkspacesError {
-    /// The folder has no marker, or no workspace although there are accounts.
-    #[error(
-        "{} does not hold the workspaces of this database: is their file system not mounted? Mount it and start again. If \
-         this is the right folder, for example because its files were restored by hand, write `{ADOPT}` to {} and start again",
-        .0.display(), .0.join(MARKER).display()
-    )]
-    Missing(PathBuf),
-    /// The folder has the marker of another database.
-    #[error(
-        "{} holds the workspaces of another database; mount the right file system and start again. If this is the right \
-         folder, write `{ADOPT}` to {} and start again",
-        .0.display(), .0.join(MARKER).display()
-    )]
-    Foreign(PathBuf),
-}
 
 /// The file system of the workspaces is gone, or does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -37,7 +37,7 @@ use models::{VendorConfig, VendorsConfig};
 use protocol::index::{CHANGED_PATH, INDEX_PATH};
 use protocol::session::read_host_line;
 use store::turns::{self, ClaimOptions, Completion, Fence};
-use store::{RowExt, Sql, SqlExt, Store, conversations, credits, serving};
+use store::{RowExt, Sql, SqlExt, Store, conversations, credits, succession};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use workspace::Quota;
@@ -366,7 +366,7 @@ async fn an_answer_fails_only_after_many_kills_in_a_row_and_a_minute() {
     let store = Store::open(&stage.data.path().join("causerie.db")).expect("the database");
     let (node, now) = (NodeId::from_random(7), stage.clock.now());
     let options = ClaimOptions { node, now, lease_until: now.plus(PATIENCE), per_account_max: 1, limit: 1 };
-    let restart = async || store.write(move |tx| serving::begin(tx, node, node)).await.expect("a restart");
+    let restart = async || store.write(move |tx| succession::begin(tx, node, node)).await.expect("a restart");
     restart().await;
     for _ in 0..20 {
         let claimed = store.write(move |tx| turns::claim(tx, &options)).await.expect("a claim");

@@ -46,6 +46,7 @@ pub mod skills;
 mod sql;
 mod sqlite;
 mod store;
+pub mod succession;
 pub mod turns;
 mod url;
 pub mod usage;

@@ -372,12 +372,16 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "uml does not run here: there is no program; CAUSERIE_EXPECT_DRIVERS names it")]
     fn a_driver_that_is_expected_and_does_not_run_fails() {
         let folder = tempfile::tempdir().expect("a folder");
         let program = |_: &str, _: &Path| Err("there is no program".to_owned());
         let trial = Trial { driver: "uml", by: "test", program, outcome: by_status };
-        let _ = of(folder.path(), "sandbox, uml", "one").can_run(&trial, "a::b");
+        let asked = || of(folder.path(), "sandbox, uml", "one").can_run(&trial, "a::b");
+        let failure =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(asked)).expect_err("it is expected");
+        let message = failure.downcast_ref::<String>().expect("a message");
+        let expected = "uml does not run here: there is no program; CAUSERIE_EXPECT_DRIVERS names it";
+        assert!(message.contains(expected), "{message}");
     }
 
     /// A trial that never answers, ignores signals and leaves a group of its own.

@@ -40,7 +40,7 @@ impl FolderLock {
     }
 }
 
-/// What ends the machine, or suspends it.
+/// The files whose state ends the machine, or suspends it.
 pub(crate) struct Watched {
     pub(crate) lock: Option<FolderLock>,
     pub(crate) lease: Option<LeaseWatch>,

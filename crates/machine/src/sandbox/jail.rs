@@ -37,7 +37,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) spec: &'a Spec,
     pub(crate) prepared: Option<Sources>,
     pub(crate) log: fs::File,
-    /// What the init process holds for its lifetime.
+    /// The files that the init process holds for its lifetime.
     pub(crate) held: Held,
     /// The memory and the state of the spec's template.
     pub(crate) template: Option<[fs::File; 2]>,

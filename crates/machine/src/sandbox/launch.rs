@@ -206,7 +206,7 @@ fn end(process: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// What the first process of a machine holds for its lifetime.
+/// The files that the first process of a machine holds for its lifetime.
 #[derive(Default)]
 pub(crate) struct Held {
     /// The lock on the machine's folder.

@@ -106,7 +106,7 @@ impl LeasePage {
     }
 }
 
-/// What a machine's first process has to do.
+/// The next act of a machine's first process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     Suspend,

@@ -131,7 +131,7 @@ pub(crate) struct Spec {
     pub(crate) cgroups: Vec<PathBuf>,
     /// The interval in which the machine looks whether its folder is still there.
     pub(crate) folder_check_ms: u64,
-    /// What lets the machine work; `None` lets it always.
+    /// The deadline until which the machine may work; `None` sets none.
     #[serde(default)]
     pub(crate) lease: Option<LeaseTerms>,
 }

@@ -27,7 +27,7 @@ const TRIAL: &str = ".trial";
 pub(super) const SAVING: &str = ".saving";
 /// The most bytes of a remembered trial, and of a failure in it.
 const RECORD_MAX_BYTES: u64 = 64 * 1024;
-/// What systems say of failures that may pass: the disk or the memory was full, or too much ran at once.
+/// Messages of systems for failures that may pass: the disk or the memory was full, or too much ran at once.
 const PASSING: [&str; 5] = [
     "No space left on device",
     "Disk quota exceeded",

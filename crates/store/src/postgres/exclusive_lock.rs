@@ -64,7 +64,7 @@ struct Holder {
     process: Option<String>,
 }
 
-/// What the thread that holds the lock knows of it.
+/// The state of the lock, as the thread that holds it knows it.
 struct Keeper {
     address: Address,
     /// The process that holds the lock.

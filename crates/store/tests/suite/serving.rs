@@ -7,7 +7,7 @@ use domain::id::NodeId;
 use domain::job::Job;
 use store::jobs::{self, NewJob};
 use store::turns::{self, TurnError};
-use store::{Options, RowExt, SchemaVersion, Sql, SqlExt, Store, StoreError, serving};
+use store::{Options, RowExt, SchemaVersion, Sql, SqlExt, Store, StoreError, serving, succession};
 use test_support::postgres::Server;
 
 use crate::fixture::{Engine, Fixture, START, claim_options, node};
@@ -26,9 +26,9 @@ fn process(number: u128) -> NodeId {
     NodeId::from_random(number)
 }
 
-async fn begin(fixture: &Fixture, process: NodeId) -> serving::Succession {
+async fn begin(fixture: &Fixture, process: NodeId) -> succession::Succession {
     let folder = NodeId::from_random(process.bits() << 8);
-    fixture.store.write(move |tx| serving::begin(tx, process, folder)).await.expect("a write")
+    fixture.store.write(move |tx| succession::begin(tx, process, folder)).await.expect("a write")
 }
 
 /// Enqueues a job that is due.
