@@ -340,6 +340,7 @@ mod tests {
             output_max_tokens: 0,
             vendor_name: id.to_owned(),
             sees_images: false,
+            uses_tools: true,
         };
         let models = [
             model("a", "Large", ProviderName::Anthropic),

@@ -338,6 +338,14 @@ async fn models(settings: &Settings, service: Option<tokio::net::UnixStream>) ->
                  OPENAI_API_KEY, GEMINI_API_KEY or OPENAI_BASE_URL"
             ),
         ),
+        Some(id) if default.is_some_and(|model| model["usesTools"] == false) => warned(
+            "models",
+            format_args!(
+                "{id}, the default, accepts no tools, so that its answers cannot use files: start vLLM with \
+                 --enable-auto-tool-choice and --tool-call-parser, llama.cpp with --jinja, or choose a model that Ollama \
+                 lists with tools"
+            ),
+        ),
         Some(id) => passed("models", format_args!("{}, {id} by default", counted(models.len(), "model"))),
         None => failed("models", "there is no default model"),
     });

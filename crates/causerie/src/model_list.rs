@@ -22,6 +22,7 @@ pub(crate) fn to_json(catalog: &Catalog, failure: Option<&StepError>) -> Value {
                 "builtin": entry.builtin,
                 "settings": entry.settings.iter().map(|setting| &setting.key).collect::<Vec<_>>(),
                 "seesImages": entry.sees_images,
+                "usesTools": entry.uses_tools,
                 "contextTokens": entry.context_tokens,
                 "outputMaxTokens": entry.output_max_tokens,
                 "priceBase": credits(entry.price.base_millis),

@@ -111,6 +111,7 @@ fn model(model: &Value) -> Value {
         ("seesImages", "sees images"),
     ];
     let notes = notes.iter().filter(|(field, _)| model[*field] == true).map(|(_, note)| *note);
+    let notes = notes.chain((model["usesTools"] == false).then_some("accepts no tools"));
     json!({
         "model": model["id"], "vendor": vendor, "status": model["status"], "context": model["contextTokens"],
         "output": model["outputMaxTokens"], "base": model["priceBase"], "read": model["priceThousandTokensRead"],

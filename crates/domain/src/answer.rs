@@ -5,6 +5,7 @@
 //! in the log, so both agree.
 
 mod error;
+mod notes;
 mod passages;
 mod unread_files;
 
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use error::{AnswerError, ErrorCode};
+use notes::Notes;
 use passages::Passages;
 use sha2::{Digest, Sha256};
 use unread_files::UnreadFiles;
@@ -20,6 +22,7 @@ use crate::citation::{self, CitationMarkers, Place};
 use crate::id::{MessageId, PartId};
 use crate::limits::FILE_PARTS_MAX;
 use crate::step::{Block, Call, CallResult, Purpose, Step, StepOutcome};
+use crate::step_note::StepNote;
 use crate::unread::unread_files_note;
 
 /// An entry of the step log, which is the truth about an answer. Entries are never changed.
@@ -158,6 +161,8 @@ pub enum Change {
         /// The source.
         place: Place,
     },
+    /// The reader should know this about the current step.
+    Noted(StepNote),
     /// The step calls a tool.
     Called {
         /// The block's index in the step.
@@ -207,6 +212,7 @@ pub struct Answer {
     step: Option<u32>,
     grown: DraftChange,
     cited: Cited,
+    notes: Notes,
     unread: UnreadFiles,
     passages: Passages,
 }
@@ -248,6 +254,7 @@ impl Answer {
             step: None,
             grown: DraftChange::default(),
             cited: Cited::default(),
+            notes: Notes::default(),
             unread: UnreadFiles::default(),
             passages: Passages::default(),
         };
@@ -303,6 +310,7 @@ impl Answer {
             Change::TextGrew { .. }
             | Change::ReasoningGrew { .. }
             | Change::Cited { .. }
+            | Change::Noted(_)
             | Change::Called { .. }
             | Change::Resulted { .. }
             | Change::Ended(_) => false,
@@ -319,6 +327,7 @@ impl Answer {
             Change::StepBegan { .. }
             | Change::TextGrew { .. }
             | Change::ReasoningGrew { .. }
+            | Change::Noted(_)
             | Change::Called { .. }
             | Change::Reported { .. }
             | Change::Resulted { .. }
@@ -369,6 +378,7 @@ impl Answer {
                 self.step = Some(number);
                 self.grown = DraftChange::default();
                 self.forget_cited(number);
+                self.notes.forget(number);
             }
             Change::TextGrew { block, text } => match self.block(block, Body::Text(String::new())) {
                 Body::Text(markdown) => markdown.push_str(&text),
@@ -381,6 +391,7 @@ impl Answer {
                 }
             }
             Change::Cited { block, at, number, place } => self.cite(block, at, number, place),
+            Change::Noted(note) => self.notes.add(self.step.unwrap_or(0), note),
             Change::Called { block, call } => {
                 let Call { id: call, tool, purpose, .. } = call;
                 let (state, sources, report) = (RunState::Pending, Vec::new(), String::new());
@@ -513,6 +524,10 @@ impl Answer {
             let id = part_id(self.id, "unread", 0, 0);
             self.parts.push(Part { id, step: None, body: Body::Text(note) });
         }
+        if let Some(note) = self.notes.paragraph() {
+            let id = part_id(self.id, "notes", 0, 0);
+            self.parts.push(Part { id, step: None, body: Body::Text(note) });
+        }
         if let Ending::Failed(error) = &ending {
             let id = part_id(self.id, "ending", 0, 0);
             self.parts.push(Part { id, step: None, body: Body::Text(error.message.clone()) });
@@ -529,12 +544,13 @@ fn changes_of(step: &Step) -> impl Iterator<Item = Change> + '_ {
         Block::Call(call) => Some(Change::Called { block: index, call: call.clone() }),
         Block::Opaque { .. } => None,
     });
-    blocks.chain(step.cited.iter().map(|cited| Change::Cited {
+    let cited = step.cited.iter().map(|cited| Change::Cited {
         block: cited.block,
         at: cited.at,
         number: cited.number,
         place: cited.place.clone(),
-    }))
+    });
+    blocks.chain(cited).chain(step.notes.iter().cloned().map(Change::Noted))
 }
 
 /// Returns true if a path equals the folder, or lies below it.

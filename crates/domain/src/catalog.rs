@@ -200,6 +200,8 @@ pub struct ModelEntry {
     pub vendor_name: String,
     /// True if it accepts images.
     pub sees_images: bool,
+    /// False if its server was found to accept no tools for it, so that it cannot use files.
+    pub uses_tools: bool,
 }
 
 /// The price and token limits of a model.

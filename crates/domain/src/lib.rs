@@ -28,6 +28,7 @@ pub mod secret;
 pub mod shown_name;
 pub mod skill;
 pub mod step;
+pub mod step_note;
 pub mod text_format;
 pub mod time;
 pub mod tool;

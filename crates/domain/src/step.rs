@@ -10,6 +10,7 @@ use crate::agent::AgentName;
 use crate::citation::{Citation, Cited, NumberedPassage};
 use crate::image::{Image, ImageRef};
 use crate::skill::SkillName;
+use crate::step_note::StepNote;
 use crate::tool::{HostTool, MachineTool, ToolFacts};
 use crate::unread::UnreadFile;
 
@@ -55,6 +56,8 @@ pub struct Step {
     pub blocks: Vec<Block>,
     /// The sources that the vendor reported, in the order of their numbers.
     pub cited: Vec<Citation>,
+    /// What the reader should know about it.
+    pub notes: Vec<StepNote>,
     /// The stop reason.
     pub stop: StopReason,
     /// The token usage.
@@ -203,7 +206,7 @@ pub struct Usage {
     pub output_tokens: u64,
     /// The output tokens of reasoning.
     pub reasoning_tokens: u64,
-    /// Set if the vendor reported no usage and these are estimates.
+    /// Set if the vendor did not report all of it, and what is missing is estimated.
     pub estimated: bool,
 }
 
@@ -217,8 +220,10 @@ pub enum StopReason {
     Calls,
     /// It reached the output limit.
     OutputFull,
-    /// The vendor or the model declined.
+    /// The model declined, in its own words.
     Refused,
+    /// A filter of the vendor cut the output off. Calls of the step are not run.
+    Filtered,
     /// The user stopped it.
     Stopped,
 }
@@ -231,8 +236,12 @@ pub enum StepEvent {
     Text(String),
     /// Reasoning, a new block or the continuation of one.
     Reasoning(String),
+    /// All text of the step so far was reasoning: the server marked only its end.
+    WasReasoning,
     /// The vendor reports a source of this step's text, at any time before the end.
     Cited(Cited),
+    /// The reader should know this about the step.
+    Noted(StepNote),
     /// A call with complete arguments.
     Call(Call),
     /// An opaque item.
@@ -265,9 +274,20 @@ pub enum StepError {
     /// The request exceeds the model's window.
     #[error("the exchange is longer than the model can read")]
     TooLong,
+    /// The server did not send anything for longer than it is waited for.
+    #[error("the model's server is too slow: {reason}")]
+    TimedOut {
+        /// The cause, without secrets.
+        reason: String,
+        /// True if the answer had begun: another attempt may succeed. False if it had not: the same wait would probably
+        /// pass again, and each attempt may interrupt the loading of the model.
+        had_begun: bool,
+    },
     /// The vendor rejects the credentials or the model; an operator must act.
     #[error("the model's server refused the request: {reason}")]
     Rejected {
+        /// The HTTP status of the response, if one rejected the request.
+        status: Option<u16>,
         /// The cause, without secrets.
         reason: String,
     },

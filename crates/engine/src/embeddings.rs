@@ -280,7 +280,7 @@ impl Embeddings {
             drop(place);
             match &embedded {
                 Ok(_) => self.adapt_batch(begun.elapsed(), true),
-                Err(EmbedError::Vendor(StepError::Unavailable { .. })) => {
+                Err(EmbedError::Vendor(StepError::Unavailable { .. } | StepError::TimedOut { .. })) => {
                     self.adapt_batch(begun.elapsed(), false)
                 }
                 // Neither says anything of the size.

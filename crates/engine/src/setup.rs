@@ -20,6 +20,8 @@ use super::web::Web;
 
 /// The divisor of the context that attached files may take.
 const ATTACHED_SHARE: u64 = 4;
+/// The same for a model without tools, which cannot read more of them later.
+const ATTACHED_SHARE_WITHOUT_TOOLS: u64 = 2;
 /// The bytes of text per token, estimated low.
 const TOKEN_BYTES: u64 = 3;
 /// The minimum transcript, in tokens, for a model with a small context.
@@ -32,6 +34,8 @@ pub(super) struct ModelInputs {
     pub(super) images: bool,
     /// True if the model only quotes passages that it searches itself.
     pub(super) only_quotes: bool,
+    /// False if the model's server accepts no tools.
+    pub(super) tools: bool,
 }
 
 /// Builds the setup of a claimed answer.
@@ -45,7 +49,7 @@ pub(super) fn setup(
 ) -> Setup {
     let files = files(record);
     Setup {
-        attached: attached(files.clone(), model_limits).filter(|_| !reads.only_quotes),
+        attached: attached(files.clone(), model_limits, reads.tools).filter(|_| !reads.only_quotes),
         files,
         sees_images: reads.images,
         epoch: claimed.fence.epoch,
@@ -149,12 +153,13 @@ fn files(record: &TurnRecord) -> Vec<String> {
 
 /// Builds the call that reads attached files before the first step, so that their passages have numbers that the answer
 /// can cite.
-fn attached(paths: Vec<String>, model_limits: ModelLimits) -> Option<Call> {
+fn attached(paths: Vec<String>, model_limits: ModelLimits, uses_tools: bool) -> Option<Call> {
     if paths.is_empty() {
         return None;
     }
     let room = u64::from(model_limits.context_tokens.saturating_sub(model_limits.output_max_tokens));
-    let bytes = room / ATTACHED_SHARE * TOKEN_BYTES;
+    let share = if uses_tools { ATTACHED_SHARE } else { ATTACHED_SHARE_WITHOUT_TOOLS };
+    let bytes = room / share * TOKEN_BYTES;
     let text_max_bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(ATTACHED_MAX_BYTES);
     let arguments = AttachedArguments { paths, text_max_bytes };
     Some(Call {

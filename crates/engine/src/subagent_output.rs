@@ -67,6 +67,7 @@ impl SubagentOutput {
             Change::TextGrew { block, text } => self.grow(*block, text),
             Change::Cited { block, at, number, .. } => self.mark(*block, *at, *number),
             Change::ReasoningGrew { .. }
+            | Change::Noted(_)
             | Change::Called { .. }
             | Change::Reported { .. }
             | Change::Resulted { .. }

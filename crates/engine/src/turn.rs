@@ -223,6 +223,7 @@ async fn runner(
     let reads = setup::ModelInputs {
         images: model.as_ref().is_some_and(|model| model.entry.sees_images),
         only_quotes: model.as_ref().is_some_and(|model| model.entry.builtin),
+        tools: model.as_ref().is_none_or(|model| model.entry.uses_tools),
     };
     let turn =
         Turn::new(setup::setup(&claimed, &record, model_limits, &prompt, shared.parts.web.clone(), reads));

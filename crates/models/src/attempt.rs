@@ -1,11 +1,12 @@
 //! One attempt at a step: reads the response and yields the step's events, the same way for every format.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use domain::step::{Item, StepError, StepEvent, StepRequest};
+use domain::step_note::StepNote;
 use futures_util::Stream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
@@ -15,13 +16,20 @@ use crate::error;
 use crate::output::Next;
 use crate::pause::Pause;
 use crate::redaction::Redaction;
+use crate::schema::{self, Renamed};
 
-/// Bounds the silence of a server, before its first byte and between later ones.
+/// Bounds the wait for the first output of a vendor's own server.
+pub const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(120);
+/// Bounds the wait for the first output of another server, which may have to load the model first.
+pub const FIRST_BYTE_TIMEOUT_ELSEWHERE: Duration = Duration::from_secs(600);
+/// Bounds the silence of a server after its first output.
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(120);
 /// Bounds a whole step.
 pub const STEP_TIMEOUT: Duration = Duration::from_secs(1800);
 /// Bounds the wait for usage after the model is done.
 pub const USAGE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The reason of a step whose first output did not come.
+const TOO_SLOW: &str = "it did not begin to answer in time";
 /// Limits the bytes that are read before their events are yielded.
 const READ_MAX_BYTES: usize = 64 * 1024;
 /// Limits the text that consecutive events are merged into.
@@ -34,6 +42,8 @@ pub type StepStream = Pin<Box<dyn Stream<Item = Result<StepEvent, StepError>> + 
 /// Bounds the waits for a server.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
+    /// See [`FIRST_BYTE_TIMEOUT`].
+    pub first_byte: Duration,
     /// See [`STALL_TIMEOUT`].
     pub stall: Duration,
     /// See [`STEP_TIMEOUT`].
@@ -44,25 +54,41 @@ pub struct Timeouts {
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { stall: STALL_TIMEOUT, step: STEP_TIMEOUT, usage: USAGE_TIMEOUT }
+        Self::of(true)
     }
 }
 
-/// Streams the step whose responses `open` requests: the first one, and one for each pause. `decoder` gets whether the
-/// response is a document. Does nothing until the stream is polled.
-pub(crate) fn stream<O: Future<Output = Result<Response, StepError>> + Send + 'static>(
+impl Timeouts {
+    /// Returns the timeouts of the vendor's own server, or of another one.
+    #[must_use]
+    pub fn of(own: bool) -> Self {
+        let first_byte = if own { FIRST_BYTE_TIMEOUT } else { FIRST_BYTE_TIMEOUT_ELSEWHERE };
+        Self { first_byte, stall: STALL_TIMEOUT, step: STEP_TIMEOUT, usage: USAGE_TIMEOUT }
+    }
+}
+
+/// An accepted request: the response, and what the reader should know about it.
+pub(crate) struct Opened {
+    pub(crate) response: Response,
+    pub(crate) notes: Vec<StepNote>,
+}
+
+/// Streams the step whose responses `open` requests: the first one, and one for each pause. `renamed` are the names that
+/// were changed in the schemas of tools. Does nothing until the stream is polled.
+pub(crate) fn stream<O: Future<Output = Result<Opened, StepError>> + Send + 'static>(
     open: impl Fn(Pause) -> O + Send + 'static,
-    decoder: impl FnOnce(bool) -> Decoder + Send + 'static,
+    decoder: Decoder,
+    renamed: HashMap<String, Renamed>,
     timeouts: Timeouts,
     redaction: Redaction,
 ) -> StepStream {
     let stage = Stage::Opening(Box::pin(begin(open(Pause::default()), decoder, timeouts)));
     let open: Open = Box::new(move |pause| Box::pin(open(pause)));
-    Box::pin(Attempt { open, redaction, timeouts, stage, ready: VecDeque::new() })
+    Box::pin(Attempt { open, redaction, renamed, timeouts, stage, ready: VecDeque::new() })
 }
 
 type Opening<T> = Pin<Box<dyn Future<Output = Result<T, StepError>> + Send>>;
-type Open = Box<dyn Fn(Pause) -> Opening<Response> + Send>;
+type Open = Box<dyn Fn(Pause) -> Opening<Opened> + Send>;
 
 /// Collects the identifiers of the calls in a request's transcript.
 pub(crate) fn call_ids(request: &StepRequest) -> HashSet<String> {
@@ -76,6 +102,7 @@ pub(crate) fn call_ids(request: &StepRequest) -> HashSet<String> {
 struct Attempt {
     open: Open,
     redaction: Redaction,
+    renamed: HashMap<String, Renamed>,
     timeouts: Timeouts,
     stage: Stage,
     ready: VecDeque<StepEvent>,
@@ -90,8 +117,11 @@ enum Stage {
 
 struct Streaming {
     response: Response,
+    notes: Vec<StepNote>,
     decoder: Decoder,
     deadline: Instant,
+    /// When the first output must have come; `None` once it has.
+    begun_by: Option<Instant>,
     last_read: Instant,
     /// When the model was done, and only its usage was missing. What the server sends to keep the connection does not extend the wait.
     done_since: Option<Instant>,
@@ -106,14 +136,16 @@ impl Stream for Attempt {
         let this = &mut *self;
         loop {
             if let Some(event) = next_ready(&mut this.ready) {
-                return Poll::Ready(Some(Ok(event)));
+                return Poll::Ready(Some(Ok(with_names(event, &this.renamed))));
             }
             let progress = match &mut this.stage {
                 Stage::Ended(error) => {
                     let error = error.take().map(|error| Err(this.redaction.apply(error)));
                     return Poll::Ready(error);
                 }
-                Stage::Opening(opening) => ready!(opening.as_mut().poll(context)).map(|streaming| {
+                Stage::Opening(opening) => ready!(opening.as_mut().poll(context)).map(|mut streaming| {
+                    let notes = std::mem::take(&mut streaming.notes);
+                    this.ready.extend(notes.into_iter().map(StepEvent::Noted));
                     this.stage = Stage::Streaming(Box::new(streaming));
                     Next::More
                 }),
@@ -153,17 +185,33 @@ fn next_ready(ready: &mut VecDeque<StepEvent>) -> Option<StepEvent> {
     }
 }
 
+/// Restores the names of properties in the arguments of a call.
+fn with_names(event: StepEvent, renamed: &HashMap<String, Renamed>) -> StepEvent {
+    match event {
+        StepEvent::Call(mut call) => {
+            if let Some(renamed) = renamed.get(&call.tool)
+                && let Some(arguments) = schema::restore(&call.arguments, renamed)
+            {
+                call.arguments = arguments;
+            }
+            StepEvent::Call(call)
+        }
+        other => other,
+    }
+}
+
 async fn begin(
-    opening: impl Future<Output = Result<Response, StepError>>,
-    decoder: impl FnOnce(bool) -> Decoder,
+    opening: impl Future<Output = Result<Opened, StepError>>,
+    decoder: Decoder,
     timeouts: Timeouts,
 ) -> Result<Streaming, StepError> {
     let deadline = Instant::now() + timeouts.step;
-    let response = opened(opening, deadline.min(Instant::now() + timeouts.stall)).await?;
-    let decoder = decoder(response.is_json());
+    let first_byte_at = Instant::now() + timeouts.first_byte;
+    let Opened { response, notes } = opened(opening, deadline.min(first_byte_at), false).await?;
     let last_read = Instant::now();
     let stall_timer = Box::pin(sleep_until(deadline.min(last_read + timeouts.stall)));
-    Ok(Streaming { response, decoder, deadline, last_read, done_since: None, stall_timer })
+    let (begun_by, done_since) = (Some(first_byte_at), None);
+    Ok(Streaming { response, notes, decoder, deadline, begun_by, last_read, done_since, stall_timer })
 }
 
 /// Continues a paused step by another request, within the same deadline.
@@ -174,7 +222,9 @@ fn resume(
 ) -> impl Future<Output = Result<Streaming, StepError>> + Send + use<> {
     let opening = open(paused.decoder.resume());
     async move {
-        let response = opened(opening, paused.deadline.min(Instant::now() + timeouts.stall)).await?;
+        let until = paused.deadline.min(Instant::now() + timeouts.first_byte);
+        // The notes of a step come with its first response.
+        let response = opened(opening, until, true).await?.response;
         let last_read = Instant::now();
         let stall_timer = Box::pin(sleep_until(paused.deadline.min(last_read + timeouts.stall)));
         Ok(Streaming { response, last_read, stall_timer, ..paused })
@@ -182,10 +232,11 @@ fn resume(
 }
 
 async fn opened(
-    opening: impl Future<Output = Result<Response, StepError>>,
+    opening: impl Future<Output = Result<Opened, StepError>>,
     until: Instant,
-) -> Result<Response, StepError> {
-    timeout_at(until, opening).await.map_err(|_| error::unavailable("it did not answer in time"))?
+    had_begun: bool,
+) -> Result<Opened, StepError> {
+    timeout_at(until, opening).await.map_err(|_| error::timed_out(TOO_SLOW, had_begun))?
 }
 
 impl Streaming {
@@ -218,6 +269,9 @@ impl Streaming {
             }
         }
         self.last_read = Instant::now();
+        if self.decoder.has_begun() {
+            self.begun_by = None;
+        }
         if self.done_since.is_none() && self.decoder.is_done() {
             self.done_since = Some(self.last_read);
         }
@@ -234,7 +288,8 @@ impl Streaming {
         let is_done = self.decoder.is_done();
         let until = match self.done_since {
             Some(done) => done + timeouts.usage,
-            None => self.last_read + timeouts.stall,
+            // A server may begin its response before the model begins to write.
+            None => (self.last_read + timeouts.stall).max(self.begun_by.unwrap_or(self.last_read)),
         };
         let until = self.deadline.min(until);
         if until < self.stall_timer.deadline() {
@@ -251,7 +306,10 @@ impl Streaming {
         Poll::Ready(if is_done {
             self.decoder.cut(ready)
         } else {
-            Err(error::unavailable("it stopped in the middle of the answer"))
+            match self.begun_by {
+                Some(_) => Err(error::timed_out(TOO_SLOW, false)),
+                None => Err(error::timed_out("it stopped in the middle of the answer", true)),
+            }
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use domain::catalog::{Localized, ModelEntry, ModelStatus, ProviderName, Setting};
@@ -56,7 +57,9 @@ impl Model {
         let state = self.state.clone();
         Box::pin(self.provider.step(request).inspect(move |event| match event {
             Ok(StepEvent::Finished { .. }) => state.record(&id, true),
-            Err(StepError::Unavailable { .. } | StepError::Rejected { .. }) => state.record(&id, false),
+            Err(
+                StepError::Unavailable { .. } | StepError::TimedOut { .. } | StepError::Rejected { .. },
+            ) => state.record(&id, false),
             // A transcript that is too long says nothing about the model.
             Ok(_) | Err(StepError::TooLong) => {}
         }))
@@ -102,6 +105,8 @@ pub struct Catalog {
     vendors: Vec<Arc<Vendor>>,
     discovered: Mutex<DiscoveredModels>,
     entries: RwLock<Arc<Vec<ModelEntry>>>,
+    /// What the vendors had learned when the entries were arranged.
+    learned_count: AtomicU64,
     state: Arc<CatalogState>,
 }
 
@@ -120,7 +125,8 @@ impl Catalog {
         }
         let state = Arc::new(CatalogState { clock, health: Mutex::default() });
         let (discovered, entries) = (Mutex::default(), RwLock::default());
-        let catalog = Self { config, vendors, discovered, entries, state };
+        let learned_count = AtomicU64::new(0);
+        let catalog = Self { config, vendors, discovered, entries, learned_count, state };
         catalog.arrange(&HashMap::new());
         Ok(catalog)
     }
@@ -175,7 +181,7 @@ impl Catalog {
 
     /// Records a probe in the health of the vendor's models.
     fn record_probe(&self, provider: ProviderName, discovered: &DiscoveredModels, now: Timestamp) {
-        let entries = self.entries();
+        let entries = self.listed_entries();
         let listed = discovered.listed.get(&provider).map_or(&[][..], Vec::as_slice);
         let error = discovered.probes.get(&provider).and_then(Probe::error);
         let mut health = self.state.health();
@@ -257,6 +263,11 @@ impl Catalog {
     /// configured and none has listed a model: the built-in reader never replaces a configured vendor.
     #[must_use]
     pub fn entries(&self) -> Arc<Vec<ModelEntry>> {
+        self.arrange_learned();
+        self.listed_entries()
+    }
+
+    fn listed_entries(&self) -> Arc<Vec<ModelEntry>> {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -291,6 +302,42 @@ impl Catalog {
             Some(one) => Arc::new(vendor.with_options(&entry.vendor_name, &one.options)),
             None => vendor.clone(),
         }
+    }
+
+    /// Rebuilds the entries when a vendor has learned something about its models since.
+    fn arrange_learned(&self) {
+        let count = self.vendors.iter().map(|vendor| vendor.learned_count()).sum();
+        if self.learned_count.load(Ordering::Relaxed) == count {
+            return;
+        }
+        // Whoever holds the lock arranges them.
+        if let Ok(discovered) = self.discovered.try_lock() {
+            self.learned_count.store(count, Ordering::Relaxed);
+            self.arrange(&discovered.listed);
+        }
+    }
+
+    /// Applies what the vendors have learned about their models. Returns the names of those that do not chat.
+    fn apply_learned(&self, entries: &mut [ModelEntry]) -> HashSet<String> {
+        let mut silent = HashSet::new();
+        for entry in entries.iter_mut().filter(|entry| !entry.builtin) {
+            let Some(vendor) = self.vendors.iter().find(|vendor| vendor.format().provider() == entry.provider)
+            else {
+                continue;
+            };
+            let learned = vendor.adaptation(&entry.vendor_name);
+            entry.uses_tools = learned.accepts_tools();
+            if let Some(context) = learned.context_tokens() {
+                entry.context_tokens = entry.context_tokens.min(context);
+            }
+            let output = learned.output_max_tokens().unwrap_or(entry.output_max_tokens);
+            // Output must leave room for input in the context window.
+            entry.output_max_tokens = entry.output_max_tokens.min(output).min(entry.context_tokens / 2).max(1);
+            if !learned.chats() {
+                silent.insert(entry.id.clone());
+            }
+        }
+        silent
     }
 
     /// Rebuilds the entries from the vendors' lists and the configuration.
@@ -340,6 +387,7 @@ impl Catalog {
             entries.push(reader_entry());
         }
         make_unique(&mut entries, &self.config.models);
+        let silent = self.apply_learned(&mut entries);
         let wanted = self.config.default_model.as_deref();
         // The built-in reader is the default only without vendors.
         let alone = self.vendors.is_empty();
@@ -348,8 +396,8 @@ impl Catalog {
         };
         let default = entries
             .iter()
-            .position(|entry| Some(entry.id.as_str()) == wanted)
-            .or_else(|| first(&|entry| !entry.deprecated))
+            .position(|entry| Some(entry.id.as_str()) == wanted && !silent.contains(&entry.id))
+            .or_else(|| first(&|entry| !entry.deprecated && !silent.contains(&entry.id)))
             .or_else(|| first(&|_| true));
         for (at, entry) in entries.iter_mut().enumerate() {
             entry.default = Some(at) == default;
@@ -366,9 +414,12 @@ impl Catalog {
         let reasons = reasons.unwrap_or_else(|| names::reasons(&model.name));
         let settings = if !deprecated && reasons { vec![Setting::reasoning_effort()] } else { Vec::new() };
         let context = model.context_tokens.or(known.map(|known| known.context_tokens));
+        // A server that does not tell its limits may have small ones.
+        let unknown = context.is_none() && !own && format.provider() == ProviderName::OpenAi;
         let context = context.unwrap_or_else(|| names::context_tokens(format, own));
         let wanted = self.config.output_max_tokens.unwrap_or(OUTPUT_MAX_TOKENS);
         let most = model.output_max_tokens.or(known.map(|known| known.output_max_tokens));
+        let most = most.or(unknown.then_some(names::OUTPUT_MAX_TOKENS));
         let output = wanted.min(most.unwrap_or(wanted));
         let label = model.label.as_deref().or(known.map(|known| known.label));
         ModelEntry {
@@ -387,6 +438,7 @@ impl Catalog {
             output_max_tokens: output.min(context / 2).max(1),
             vendor_name: model.name.clone(),
             sees_images: known.is_some_and(|known| known.sees_images),
+            uses_tools: true,
         }
     }
 }
@@ -450,5 +502,6 @@ fn reader_entry() -> ModelEntry {
         output_max_tokens: OUTPUT_MAX_TOKENS,
         vendor_name: READER_ID.to_owned(),
         sees_images: false,
+        uses_tools: true,
     }
 }

@@ -4,6 +4,8 @@ mod events;
 mod request;
 mod thoughts;
 
+use serde_json::Value;
+
 use crate::lenient;
 use crate::listing::{self, Discovered, Listing};
 pub(crate) use events::Fold;
@@ -12,7 +14,7 @@ pub(crate) use request::{Dialect, body};
 /// Reads a server's list of models, in its order.
 pub(crate) fn models(body: &[u8]) -> Option<Listing> {
     Listing::read(body, &["data", "models"], |model, name| {
-        Some(Discovered {
+        chats(model).then(|| Discovered {
             created: lenient::count_of(&model["created"]).unwrap_or(0),
             // A server's configured limit precedes the model's own.
             context_tokens: listing::tokens(model, &["max_model_len", "context_length", "context_window"]),
@@ -20,4 +22,32 @@ pub(crate) fn models(body: &[u8]) -> Option<Listing> {
             ..Discovered::default()
         })
     })
+}
+
+/// Returns false for a model that the list itself says not to chat.
+fn chats(model: &Value) -> bool {
+    let kind = [&model["type"], &model["task"]].into_iter().find_map(Value::as_str).unwrap_or_default();
+    let is_other = ["embed", "rerank", "image", "audio", "moderation", "transcri", "speech"]
+        .iter()
+        .any(|other| kind.to_lowercase().starts_with(other));
+    let capabilities = model["capabilities"].as_object();
+    let completes = capabilities.and_then(|of| of.get("completion_chat")).and_then(Value::as_bool);
+    let modalities = model["architecture"]["output_modalities"].as_array();
+    let writes = modalities.is_none_or(|of| of.is_empty() || of.iter().any(|modality| modality == "text"));
+    !is_other && completes != Some(false) && writes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_that_the_list_says_not_to_chat_are_left_out() {
+        let body = r#"{"data":[{"id":"a","type":"embeddings"},{"id":"b","type":"llm"},
+            {"id":"c","capabilities":{"completion_chat":false}},{"id":"d","capabilities":["completion"]},
+            {"id":"e","architecture":{"output_modalities":["image"]}},{"id":"f","type":null}]}"#;
+        let models = models(body.as_bytes()).unwrap().models;
+        let names: Vec<_> = models.iter().map(|model| model.name.as_str()).collect();
+        assert_eq!(names, ["b", "d", "f"]);
+    }
 }

@@ -19,6 +19,8 @@ use rustls::ClientConfig;
 use rustls::crypto::ring;
 
 use crate::connection::{CONNECT_TIMEOUT, ConnectionError, Exchange, IDLE_MAX, IDLE_TIMEOUT, Pool};
+use crate::decoder::STREAM_MAX_BYTES;
+use crate::inflate::Inflate;
 
 const USER_AGENT: &str = concat!("causerie/", env!("CARGO_PKG_VERSION"));
 
@@ -36,6 +38,8 @@ pub(crate) struct Response {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     body: ResponseBody,
+    /// Set when the body is compressed, though that was not asked for.
+    inflate: Option<Inflate>,
 }
 
 enum ResponseBody {
@@ -69,28 +73,42 @@ impl Client {
                 let request = direct(method, &uri, headers, body).map_err(invalid)?;
                 let (head, exchange) = pool.send(&uri, request).await?.into_parts();
                 let body = ResponseBody::Direct(Box::new(exchange));
-                Ok(Response { status: head.status, headers: head.headers, body })
+                Ok(Response::new(head.status, head.headers, body))
             }
             Self::Proxied(client) => {
                 let sending = client.request(method, url.clone()).headers(headers).body(body).send();
                 let response: hyper::Response<reqwest::Body> = sending.await?.into();
                 let (head, body) = response.into_parts();
                 let body = ResponseBody::Proxied(Box::new(body));
-                Ok(Response { status: head.status, headers: head.headers, body })
+                Ok(Response::new(head.status, head.headers, body))
             }
         }
     }
 }
 
 impl Response {
-    /// Returns true for a JSON document, false for a stream.
-    pub(crate) fn is_json(&self) -> bool {
-        let kind = self.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-        kind.is_some_and(|kind| kind.starts_with("application/json"))
+    fn new(status: StatusCode, headers: HeaderMap, body: ResponseBody) -> Self {
+        let encoding = headers.get(header::CONTENT_ENCODING).and_then(|encoding| encoding.to_str().ok());
+        let inflate = encoding.and_then(Inflate::of);
+        Self { status, headers, body, inflate }
     }
 
     /// Polls the next chunk of the body; `None` at its end.
     pub(crate) fn poll_chunk(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, ConnectionError>> {
+        let chunk = ready!(self.poll_raw(context))?;
+        Poll::Ready(match (&mut self.inflate, chunk) {
+            (Some(inflate), Some(chunk)) => {
+                let inflated = inflate.take(&chunk, STREAM_MAX_BYTES);
+                inflated.map(|bytes| Some(Bytes::from(bytes))).ok_or(ConnectionError::Unreadable)
+            }
+            (_, chunk) => Ok(chunk),
+        })
+    }
+
+    fn poll_raw(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<Option<Bytes>, ConnectionError>> {

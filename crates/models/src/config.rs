@@ -1,5 +1,7 @@
 //! The configuration of vendors.
 
+use std::time::Duration;
+
 use domain::catalog::ProviderName;
 use domain::secret::Secret;
 
@@ -20,6 +22,10 @@ pub struct VendorConfig {
     pub base_url: Option<String>,
     /// The wire format, for vendors with several; defaults by address.
     pub format: Option<Format>,
+    /// Bounds the wait for the first byte of an answer; defaults by address.
+    pub first_byte_timeout: Option<Duration>,
+    /// Bounds the wait between two bytes of an answer.
+    pub stall_timeout: Option<Duration>,
     /// The operator's request options. The catalog sets them to [`VendorsConfig::options`].
     pub options: Options,
 }

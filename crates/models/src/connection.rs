@@ -53,6 +53,9 @@ pub(crate) enum ConnectionError {
     /// The connection broke, or the response is not HTTP.
     #[error("the connection broke")]
     Broken(#[from] hyper::Error),
+    /// The body is not in the compression that its header names.
+    #[error("the compressed response is unreadable")]
+    Unreadable,
     #[error("the proxied request failed")]
     Proxied(#[from] reqwest::Error),
 }

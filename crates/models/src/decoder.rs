@@ -3,8 +3,10 @@
 use std::collections::{HashSet, VecDeque};
 
 use domain::step::{StepError, StepEvent};
+use serde_json::value::RawValue;
 
 use crate::format::Format;
+use crate::lenient;
 use crate::output::Next;
 use crate::pause::Pause;
 use crate::sse::{Frame, Frames};
@@ -13,6 +15,9 @@ use crate::{anthropic, chat_completions, error, gemini, responses};
 
 /// Limits a step's response body.
 pub const STREAM_MAX_BYTES: usize = 64 * 1024 * 1024;
+
+/// The bytes of a mark that may precede a body.
+const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 /// The state of a step's stream, by format.
 #[derive(Debug)]
@@ -33,10 +38,14 @@ impl Fold {
         }
     }
 
-    fn document(&mut self, body: &[u8], ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+    /// Folds a document: the whole answer, or a part of it like that of a frame.
+    fn document(&mut self, json: String, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
         match self {
-            Self::ChatCompletions(fold) => fold.document(body, ready),
-            Self::Anthropic(_) | Self::Gemini(_) | Self::Responses(_) => Err(error::document(body)),
+            Self::Anthropic(fold) => fold.document(json, ready),
+            Self::Responses(fold) => fold.document(json, ready),
+            Self::ChatCompletions(_) | Self::Gemini(_) => {
+                self.frame(&Frame { event: String::new(), data: json }, ready)
+            }
         }
     }
 
@@ -50,6 +59,22 @@ impl Fold {
     }
 }
 
+/// The kind of a body, by its first byte: servers mistake its type, and send documents where a stream was requested.
+#[derive(Debug)]
+enum Body {
+    /// Nothing but white space has come.
+    Unknown(Vec<u8>),
+    Stream,
+    /// JSON: one document, or several.
+    Document(Vec<u8>),
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::Unknown(Vec::new())
+    }
+}
+
 /// Decodes the response to a step, in chunks of any size. Buffers one frame at most, or one document.
 #[derive(Debug)]
 pub struct Decoder {
@@ -57,33 +82,43 @@ pub struct Decoder {
     fold: Fold,
     surrogates: Surrogates,
     read_bytes: usize,
-    /// The body of a server that does not stream: one JSON document.
-    document: Option<Vec<u8>>,
+    body: Body,
 }
 
 impl Decoder {
-    /// Creates a decoder for an event stream, or for one document. `taken` contains the call identifiers that the
-    /// transcript already uses.
+    /// Creates a decoder. `taken` contains the call identifiers that the transcript already uses.
     #[must_use]
-    pub fn new(format: Format, is_document: bool, taken: HashSet<String>) -> Self {
-        let document = is_document.then(Vec::new);
+    pub fn new(format: Format, taken: HashSet<String>) -> Self {
         let fold = match format {
             Format::Anthropic => Fold::Anthropic(anthropic::Fold::new(taken)),
             Format::ChatCompletions => Fold::ChatCompletions(chat_completions::Fold::new(taken)),
             Format::Gemini => Fold::Gemini(gemini::Fold::new(taken)),
             Format::Responses => Fold::Responses(responses::Fold::new(taken)),
         };
-        Self { frames: Frames::default(), fold, surrogates: Surrogates::default(), read_bytes: 0, document }
+        let (frames, surrogates) = (Frames::default(), Surrogates::default());
+        Self { frames, fold, surrogates, read_bytes: 0, body: Body::default() }
     }
 
     /// Returns true when the model is done and only usage and the end marker are missing.
     #[must_use]
     pub fn is_done(&self) -> bool {
         match &self.fold {
+            Fold::Anthropic(fold) => fold.is_done(),
             Fold::ChatCompletions(fold) => fold.is_done(),
             Fold::Gemini(fold) => fold.is_done(),
-            // Their last event contains everything.
-            Fold::Anthropic(_) | Fold::Responses(_) => false,
+            // Its last event contains everything.
+            Fold::Responses(_) => false,
+        }
+    }
+
+    /// Returns true once something of the model's output has arrived.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        match &self.fold {
+            Fold::Anthropic(fold) => fold.has_begun(),
+            Fold::ChatCompletions(fold) => fold.has_begun(),
+            Fold::Gemini(fold) => fold.has_begun(),
+            Fold::Responses(fold) => fold.has_begun(),
         }
     }
 
@@ -96,11 +131,32 @@ impl Decoder {
         if self.read_bytes > STREAM_MAX_BYTES {
             return Err(error::unavailable("its stream is too long"));
         }
-        if let Some(document) = &mut self.document {
-            document.extend_from_slice(bytes);
-            return Ok(Next::More);
+        match &mut self.body {
+            Body::Stream => self.frames.push(bytes),
+            Body::Document(document) => {
+                document.extend_from_slice(bytes);
+                return Ok(Next::More);
+            }
+            Body::Unknown(begun) => {
+                begun.extend_from_slice(bytes);
+                let begun = std::mem::take(begun);
+                let is_blank = |byte: &u8| byte.is_ascii_whitespace() || BYTE_ORDER_MARK.contains(byte);
+                match begun.iter().find(|byte| !is_blank(byte)) {
+                    None => {
+                        self.body = Body::Unknown(begun);
+                        return Ok(Next::More);
+                    }
+                    Some(b'{' | b'[') => {
+                        self.body = Body::Document(begun);
+                        return Ok(Next::More);
+                    }
+                    Some(_) => {
+                        self.body = Body::Stream;
+                        self.frames.push(&begun);
+                    }
+                }
+            }
         }
-        self.frames.push(bytes);
         while let Some(frame) = self.frames.next().map_err(|error| error::unavailable(error.to_string()))? {
             match self.frame(frame, ready)? {
                 Next::More => {}
@@ -113,6 +169,7 @@ impl Decoder {
     /// Takes what a paused step is continued with. The next bytes are those of the response to that.
     pub(crate) fn resume(&mut self) -> Pause {
         self.frames = Frames::default();
+        self.body = Body::default();
         match &mut self.fold {
             Fold::Anthropic(fold) => fold.resume(&self.surrogates),
             Fold::ChatCompletions(_) | Fold::Gemini(_) | Fold::Responses(_) => Pause::default(),
@@ -124,8 +181,12 @@ impl Decoder {
     /// # Errors
     /// Fails like [`Self::push`], and for an incomplete response.
     pub fn ended(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
-        if let Some(document) = self.document.take() {
-            self.whole_document(document, ready)?;
+        if let Body::Document(document) = &mut self.body {
+            let document = std::mem::take(document);
+            match self.documents(&document, ready)? {
+                Next::More => {}
+                next => return Ok(next),
+            }
         }
         if let Some(frame) = self.frames.rest() {
             match self.frame(frame, ready)? {
@@ -147,22 +208,25 @@ impl Decoder {
         next
     }
 
-    fn whole_document(
-        &mut self,
-        document: Vec<u8>,
-        ready: &mut VecDeque<StepEvent>,
-    ) -> Result<Next, StepError> {
-        let document = match String::from_utf8(document) {
-            Ok(mut json) => {
-                self.surrogates.replace(&mut json);
-                json.into_bytes()
-            }
-            Err(error) => error.into_bytes(),
+    /// Decodes a body of JSON: one document, a list of them, or one a line.
+    fn documents(&mut self, body: &[u8], ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+        let unreadable = || error::unavailable("its answer cannot be read");
+        let mut text = String::from_utf8_lossy(body).trim_start_matches('\u{feff}').to_owned();
+        self.surrogates.replace(&mut text);
+        let parts = match parts_of(&text) {
+            Some(parts) => parts,
+            None => lenient::mended_json(&text).as_deref().and_then(parts_of).ok_or_else(unreadable)?,
         };
-        let from = ready.len();
-        let next = self.fold.document(&document, ready);
-        self.surrogates.join(ready, from);
-        next
+        for part in parts {
+            let from = ready.len();
+            let next = self.fold.document(part, ready);
+            self.surrogates.join(ready, from);
+            match next? {
+                Next::More => {}
+                next => return Ok(next),
+            }
+        }
+        Ok(Next::More)
     }
 
     fn frame(&mut self, mut frame: Frame, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
@@ -174,6 +238,21 @@ impl Decoder {
     }
 }
 
+/// Returns the JSON values of a body, and those of lists in it.
+fn parts_of(text: &str) -> Option<Vec<String>> {
+    let mut parts = Vec::new();
+    for value in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
+        let value = value.ok()?.get();
+        if value.starts_with('[') {
+            let list: Vec<&RawValue> = serde_json::from_str(value).ok()?;
+            parts.extend(list.into_iter().map(|part| part.get().to_owned()));
+        } else {
+            parts.push(value.to_owned());
+        }
+    }
+    Some(parts)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -182,7 +261,7 @@ mod tests {
 
     /// Decodes a stream and returns its text, and whether it reports usage.
     fn decode(format: Format, frames: &[impl ToString]) -> Result<(String, bool), StepError> {
-        let mut decoder = Decoder::new(format, false, HashSet::new());
+        let mut decoder = Decoder::new(format, HashSet::new());
         let (mut text, mut finished, mut ready) = (String::new(), None, VecDeque::new());
         let mut next = Next::More;
         for frame in frames {
@@ -265,7 +344,7 @@ mod tests {
                 r#"{"candidates":[],"candidates":[{"content":{"parts":[{"text":"H","text":"Hi"}]},"finishReason":"STOP"}]}"#,
             ),
         ] {
-            let mut decoder = Decoder::new(format, false, HashSet::new());
+            let mut decoder = Decoder::new(format, HashSet::new());
             let mut ready = VecDeque::new();
             let stream = format!("data: {frames}\n\n");
             assert_eq!(decoder.push(stream.as_bytes(), &mut ready), Ok(Next::More), "{format:?}");
@@ -290,7 +369,7 @@ mod tests {
             }
             assert_eq!(decode(format, &frames).unwrap().0, "H😀i\u{fffd}", "{format:?}");
         }
-        let mut decoder = Decoder::new(Format::ChatCompletions, true, HashSet::new());
+        let mut decoder = Decoder::new(Format::ChatCompletions, HashSet::new());
         let mut ready = VecDeque::new();
         let document = r#"{"choices":[{"message":{"content":"cut \ud83d"},"finish_reason":"length"}]}"#;
         decoder.push(document.as_bytes(), &mut ready).unwrap();

@@ -51,18 +51,13 @@ impl Format {
 }
 
 impl Dialect {
-    /// Returns another dialect to try after a rejection, or `None` when there is none.
-    pub(crate) fn fallback(self, rejection: &StepError) -> Option<Self> {
-        let StepError::Rejected { reason } = rejection else { return None };
-        let reason = reason.to_lowercase();
-        if !(reason.starts_with("400") || reason.starts_with("422")) {
-            return None;
-        }
+    /// Returns another dialect to try after a rejection with this reason, in small letters; `None` when there is none.
+    pub(crate) fn fallback(self, reason: &str) -> Option<Self> {
         match self {
-            Self::Anthropic(dialect) => dialect.fallback(&reason).map(Self::Anthropic),
-            Self::ChatCompletions(dialect) => dialect.fallback(&reason).map(Self::ChatCompletions),
-            Self::Gemini(dialect) => dialect.fallback(&reason).map(Self::Gemini),
-            Self::Responses(dialect) => dialect.fallback(&reason).map(Self::Responses),
+            Self::Anthropic(dialect) => dialect.fallback(reason).map(Self::Anthropic),
+            Self::ChatCompletions(dialect) => dialect.fallback(reason).map(Self::ChatCompletions),
+            Self::Gemini(dialect) => dialect.fallback(reason).map(Self::Gemini),
+            Self::Responses(dialect) => dialect.fallback(reason).map(Self::Responses),
         }
     }
 

@@ -180,11 +180,13 @@ impl EmbeddingModel {
         let embedded = timeout(time, self.request(&texts)).await;
         let embedded = embedded.unwrap_or_else(|_| Err(error::unavailable("it did not answer in time")));
         embedded.map_err(|error| match error {
-            StepError::Rejected { reason } => StepError::Rejected { reason: self.server.redact(&reason) },
+            StepError::Rejected { status, reason } => {
+                StepError::Rejected { status, reason: self.server.redact(&reason) }
+            }
             StepError::Unavailable { reason, retry_after } => {
                 StepError::Unavailable { reason: self.server.redact(&reason), retry_after }
             }
-            StepError::TooLong => StepError::TooLong,
+            other @ (StepError::TooLong | StepError::TimedOut { .. }) => other,
         })
     }
 

@@ -24,6 +24,9 @@ pub(crate) const ERROR_BODY_MAX_BYTES: usize = 64 * 1024;
 struct WireError {
     #[serde(default)]
     message: Value,
+    /// FastAPI's message: a text, or a list of objects with `msg`.
+    #[serde(default)]
+    detail: Value,
     #[serde(default)]
     code: Value,
     #[serde(default)]
@@ -61,7 +64,7 @@ impl Problem {
         }
         let error: WireError = serde_json::from_value(inner).unwrap_or_default();
         Self {
-            message: text(&error.message),
+            message: Some(text(&error.message)).filter(|text| !text.is_empty()).unwrap_or_else(|| detail(&error.detail)),
             code: text(&error.code),
             kind: text(if error.r#type.is_null() { &error.status } else { &error.r#type }),
             retry_after: retry_delay(&error.details),
@@ -93,6 +96,17 @@ impl Problem {
     }
 }
 
+/// Reads the messages of a `detail`.
+fn detail(value: &Value) -> String {
+    match value {
+        Value::Array(items) => {
+            items.iter().map(|item| text(item.get("msg").unwrap_or(item))).collect::<Vec<_>>().join("; ")
+        }
+        Value::Object(fields) => fields.get("message").or(fields.get("msg")).map_or_else(String::new, text),
+        other => text(other),
+    }
+}
+
 fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -116,10 +130,10 @@ pub(crate) fn of_status(status: StatusCode, retry_after: Option<Duration>, body:
             StepError::Unavailable { reason, .. } => {
                 StepError::Unavailable { reason, retry_after: retry_after.or(problem.retry_after) }
             }
-            other @ (StepError::TooLong | StepError::Rejected { .. }) => other,
+            other => other,
         }
     } else {
-        rejected(reason)
+        StepError::Rejected { status: Some(status.as_u16()), reason: truncate(&reason) }
     }
 }
 
@@ -152,19 +166,70 @@ pub(crate) fn in_stream(body: &str) -> StepError {
     if is_permanent { rejected(reason) } else { unavailable(reason) }
 }
 
-/// Classifies a document from a server that should have sent a stream.
-pub(crate) fn document(body: &[u8]) -> StepError {
-    let body = String::from_utf8_lossy(body);
-    match serde_json::from_str::<Value>(&body) {
-        Ok(value) if value.get("error").is_some() => in_stream(&body),
-        _ => unavailable("its answer is not a stream"),
+/// Returns the error that JSON reports instead of a part of an answer: `{"error": …}`, `{"code", "message"}` or
+/// `{"detail"}`; `None` if it reports none.
+pub(crate) fn reported(json: &str) -> Option<StepError> {
+    let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(json) else { return None };
+    let has_error = fields.get("error").is_some_and(|error| !is_empty(error));
+    let is_text = |name: &str| fields.get(name).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+    let is_bare = is_text("message")
+        && ["code", "status", "error_code", "status_code"].iter().any(|name| fields.contains_key(*name));
+    let has_detail = fields.get("detail").is_some_and(|detail| !is_empty(detail));
+    (has_error || is_bare || has_detail).then(|| in_stream(json))
+}
+
+/// Returns true for an error that reports nothing: `{}`, `null`, `""`, or fields without a value.
+pub(crate) fn is_empty(error: &Value) -> bool {
+    match error {
+        Value::Null | Value::Bool(false) => true,
+        Value::Bool(true) => false,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.trim().is_empty(),
+        Value::Array(items) => items.iter().all(is_empty),
+        Value::Object(fields) => fields.values().all(is_empty),
     }
+}
+
+/// Returns all texts of an error's JSON, one a line, for comparison with what servers are known to say: in small letters.
+pub(crate) fn all_texts(body: &str) -> String {
+    fn collect(value: &Value, depth: usize, out: &mut String) {
+        match value {
+            Value::String(text) => {
+                // Gateways put the error of the server behind them into a text.
+                match serde_json::from_str::<Value>(text) {
+                    Ok(inner @ (Value::Object(_) | Value::Array(_))) if depth < 4 => {
+                        collect(&inner, depth + 1, out);
+                    }
+                    _ => out.push_str(text),
+                }
+                out.push('\n');
+            }
+            Value::Array(items) => items.iter().for_each(|item| collect(item, depth, out)),
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    if value.is_number() && !["code", "status"].contains(&name.as_str()) {
+                        out.push_str(&format!("{name} {value}\n"));
+                    } else {
+                        collect(value, depth, out);
+                    }
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    let mut out = String::new();
+    match serde_json::from_str(body) {
+        Ok(value) => collect(&value, 0, &mut out),
+        Err(_) => out.push_str(body),
+    }
+    out.to_lowercase()
 }
 
 /// Classifies a connection error. Omits the address, which may be secret.
 pub(crate) fn connection(error: ConnectionError) -> StepError {
     unavailable(match &error {
         ConnectionError::Timeout => "it did not answer in time",
+        ConnectionError::Unreadable => "its compressed answer cannot be read",
         ConnectionError::Connect(_) => connect_reason(&error),
         ConnectionError::Proxied(inner) if inner.is_timeout() => "it did not answer in time",
         ConnectionError::Proxied(inner) if inner.is_connect() => connect_reason(inner),
@@ -201,8 +266,13 @@ pub(crate) fn unavailable(reason: impl Into<String>) -> StepError {
     StepError::Unavailable { reason: truncate(&reason.into()), retry_after: None }
 }
 
+/// Creates the error of a server that was waited for too long.
+pub(crate) fn timed_out(reason: &str, had_begun: bool) -> StepError {
+    StepError::TimedOut { reason: reason.to_owned(), had_begun }
+}
+
 pub(crate) fn rejected(reason: impl Into<String>) -> StepError {
-    StepError::Rejected { reason: truncate(&reason.into()) }
+    StepError::Rejected { status: None, reason: truncate(&reason.into()) }
 }
 
 /// Puts a text on one line and truncates it.
@@ -317,7 +387,7 @@ mod tests {
 
     #[test]
     fn a_reason_is_bounded_and_on_one_line() {
-        let StepError::Rejected { reason } = status(400, &format!("a\nb{}", "x".repeat(10_000))) else {
+        let StepError::Rejected { reason, status: Some(400) } = status(400, &format!("a\nb{}", "x".repeat(10_000))) else {
             panic!()
         };
         assert!(reason.chars().count() <= 301 && !reason.contains('\n'), "{reason}");
@@ -329,5 +399,27 @@ mod tests {
         assert!(matches!(in_stream(r#"{"error":{"code":503}}"#), StepError::Unavailable { .. }));
         assert!(matches!(in_stream(r#"{"error":{"code":400}}"#), StepError::Rejected { .. }));
         assert!(matches!(in_stream("null"), StepError::Unavailable { .. }));
+    }
+
+    #[test]
+    fn errors_are_told_from_parts_of_an_answer() {
+        for reported_error in [
+            r#"{"error":{"message":"m"}}"#,
+            r#"{"error":"it broke","choices":[]}"#,
+            r#"{"code":500,"message":"provider down"}"#,
+            r#"{"detail":"Internal error"}"#,
+            r#"{"detail":[{"loc":["body"],"msg":"m"}]}"#,
+        ] {
+            assert!(reported(reported_error).is_some(), "{reported_error}");
+        }
+        for none in [
+            r#"{"error":{},"choices":[]}"#,
+            r#"{"error":null}"#,
+            r#"{"error":{"code":null,"message":""}}"#,
+            r#"{"message":{"usage":{}},"type":"message_start"}"#,
+            "[]",
+        ] {
+            assert_eq!(reported(none), None, "{none}");
+        }
     }
 }

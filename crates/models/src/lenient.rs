@@ -38,10 +38,44 @@ pub(crate) fn count_of(value: &Value) -> Option<u64> {
     }
 }
 
-/// Removes duplicate fields from a frame's JSON; the last one counts. Returns `None` when that changes nothing.
-pub(crate) fn without_duplicates(frame: &Frame) -> Option<Frame> {
-    let data = serde_json::from_str::<Value>(&frame.data).ok()?.to_string();
+/// Mends a frame's JSON that cannot be read: replaces numbers that JSON does not have (`NaN`), and removes duplicate fields,
+/// of which the last one counts. Returns `None` when that changes nothing.
+pub(crate) fn mended(frame: &Frame) -> Option<Frame> {
+    let data = mended_json(&frame.data)?;
     (data != frame.data).then(|| Frame { event: frame.event.clone(), data })
+}
+
+/// Mends JSON as [`mended`] does.
+pub(crate) fn mended_json(json: &str) -> Option<String> {
+    let value = match serde_json::from_str::<Value>(json) {
+        Ok(value) => value,
+        Err(_) => serde_json::from_str(&without_odd_numbers(json)).ok()?,
+    };
+    Some(value.to_string())
+}
+
+/// Replaces `NaN` and `Infinity` outside of texts by `null`.
+fn without_odd_numbers(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    let (mut rest, mut in_text) = (json, false);
+    while let Some(letter) = rest.chars().next() {
+        if in_text && letter == '\\' {
+            let end = rest.char_indices().nth(2).map_or(rest.len(), |(end, _)| end);
+            out.push_str(&rest[..end]);
+            rest = &rest[end..];
+            continue;
+        }
+        let odd = ["-Infinity", "Infinity", "NaN"].into_iter().find(|odd| !in_text && rest.starts_with(odd));
+        if let Some(odd) = odd {
+            out.push_str("null");
+            rest = &rest[odd.len()..];
+            continue;
+        }
+        in_text ^= letter == '"';
+        out.push(letter);
+        rest = &rest[letter.len_utf8()..];
+    }
+    out
 }
 
 #[cfg(test)]
@@ -49,6 +83,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn odd_numbers_are_replaced_outside_of_texts_alone() {
+        let odd = r#"{"a":NaN,"b":[-Infinity,Infinity,-1],"c":"NaN \" Infinity","d":"\\"}"#;
+        let mended = r#"{"a":null,"b":[null,null,-1],"c":"NaN \" Infinity","d":"\\"}"#;
+        assert_eq!(mended_json(odd).as_deref(), Some(mended));
+        assert_eq!(mended_json("{\"a\":nan"), None);
+    }
 
     #[test]
     fn counts_are_read_however_they_are_written() {

@@ -9,6 +9,7 @@
 //! A provider makes one attempt and reports errors; the caller decides on retries. A key appears nowhere but in the
 //! header that carries it.
 
+mod adaptation;
 mod anthropic;
 mod attempt;
 pub mod catalog;
@@ -23,9 +24,11 @@ mod dialect;
 mod embeddings;
 mod error;
 pub mod estimate;
+mod finish;
 mod format;
 mod gemini;
 pub mod health;
+mod inflate;
 mod known;
 mod lenient;
 mod listing;
@@ -37,14 +40,19 @@ mod probe;
 mod provider;
 pub mod reader;
 mod redaction;
+mod refusal;
 mod replay;
 mod responses;
+mod schema;
 mod server;
 mod sse;
 mod surrogates;
 mod vendor;
 
-pub use attempt::{STALL_TIMEOUT, STEP_TIMEOUT, StepStream, Timeouts, USAGE_TIMEOUT};
+pub use attempt::{
+    FIRST_BYTE_TIMEOUT, FIRST_BYTE_TIMEOUT_ELSEWHERE, STALL_TIMEOUT, STEP_TIMEOUT, StepStream, Timeouts,
+    USAGE_TIMEOUT,
+};
 pub use catalog::{Catalog, Model};
 pub use config::{EmbeddingsConfig, VendorConfig, VendorConfigError, VendorsConfig};
 pub use configured::{CONFIGURED_MAX, ModelConfig};

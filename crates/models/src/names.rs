@@ -9,6 +9,8 @@ use crate::listing::Discovered;
 
 /// The default context window.
 const CONTEXT_TOKENS: u32 = 32_768;
+/// The default limit of output for models whose server names no limits.
+pub(crate) const OUTPUT_MAX_TOKENS: u32 = 4096;
 /// The default for OpenAI's own models.
 const OPENAI_CONTEXT_TOKENS: u32 = 128_000;
 /// The default for Anthropic's models.
@@ -76,28 +78,55 @@ fn generation(name: &str, small: &[&str]) -> (u32, u32, bool, bool) {
     (major, minor, !small.iter().any(|kind| name.contains(kind)), !name.contains("preview"))
 }
 
-/// Returns true for models that hold conversations. Servers also list others.
+/// Words in the names of models that do not hold conversations.
+const OTHER_KINDS: [&str; 36] = [
+    "whisper",
+    "tts",
+    "dall",
+    "moderation",
+    "rerank",
+    "reranker",
+    "transcribe",
+    "image",
+    "audio",
+    "realtime",
+    "imagen",
+    "veo",
+    "aqa",
+    "live",
+    "robotics",
+    "bge",
+    "minilm",
+    "gte",
+    "e5",
+    "colbert",
+    "splade",
+    "labse",
+    "paraphrase",
+    "ocr",
+    "clip",
+    "siglip",
+    "diffusion",
+    "sdxl",
+    "flux",
+    "kokoro",
+    "parakeet",
+    "vae",
+    "asr",
+    "sora",
+    "voyage",
+    "musicgen",
+];
+
+/// Returns true for models that hold conversations. Servers also list others, and some give paths for names: the last part of
+/// a name counts, by its words.
 fn converses(name: &str, own: bool) -> bool {
     let name = name.to_lowercase();
-    let other = [
-        "embed",
-        "whisper",
-        "tts",
-        "dall-e",
-        "moderation",
-        "rerank",
-        "transcribe",
-        "image",
-        "audio",
-        "realtime",
-        "imagen",
-        "veo",
-        "aqa",
-        "-live",
-        "robotics",
-        "computer-use",
-    ];
-    if name.is_empty() || other.iter().any(|kind| name.contains(kind)) {
+    let last = name.trim_end_matches('/').rsplit(['/', '\\']).next().unwrap_or("");
+    let words: Vec<&str> = last.split(|letter: char| !letter.is_alphanumeric()).collect();
+    let is_other =
+        |word: &&str| word.contains("embed") || word.contains("rerank") || OTHER_KINDS.contains(word);
+    if last.is_empty() || words.iter().any(is_other) || last.contains("computer-use") {
         return false;
     }
     let family = ["gpt-", "chatgpt-", "o1", "o3", "o4"].iter().any(|family| name.starts_with(family));
@@ -185,6 +214,14 @@ mod tests {
             reasons("openai/gpt-oss:20b") && reasons("o4-mini") && !reasons("llama3.2") && !reasons("gpt-4o")
         );
         assert!(!converses("nomic-embed-text", false) && converses("llama3.2:3b", false));
+        for chats in ["/data/images/qwen3-8b", "/models/embeddings/llama-3.1-8b", "tts-lab/mistral-7b", "liveness-7b",
+            "C:\\audio\\gemma-3-4b.gguf", "qwen3:8b"] {
+            assert!(converses(chats, false), "{chats}");
+        }
+        for other in ["nomic-embed-text:latest", "bge-m3", "all-minilm:l6-v2", "/models/bge-reranker-v2-m3", "embeddinggemma",
+            "intfloat/multilingual-e5-large", "text-embedding-3-small", "jina-embeddings-v3", ""] {
+            assert!(!converses(other, false), "{other}");
+        }
         assert!(
             !converses("davinci-002", true) && converses("gpt-5", true) && !converses("gpt-image-1", true)
         );

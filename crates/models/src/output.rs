@@ -5,9 +5,11 @@ use std::collections::{HashSet, VecDeque};
 use domain::citation::{CITED_MAX, Cited};
 use domain::limits::{CALLS_MAX, STEP_MAX_BYTES};
 use domain::step::{Call, Purpose, StepError, StepEvent, StopReason, Usage};
+use domain::step_note::StepNote;
 use serde_json::{Map, Value};
 
 use crate::error;
+use crate::finish::Ending;
 use crate::format::Format;
 
 /// Longer call identifiers are replaced.
@@ -59,6 +61,30 @@ pub(crate) struct VendorCall {
     pub(crate) arguments: String,
 }
 
+/// Adds a piece to the arguments of a call. Some servers send `{}` or the whole object before or after its pieces: an object
+/// replaces a complete one.
+pub(crate) fn extend_arguments(arguments: &mut String, piece: &str) {
+    if piece.trim_start().starts_with('{') && is_object(arguments) {
+        arguments.clear();
+    }
+    arguments.push_str(piece);
+}
+
+/// Returns true for a complete JSON object.
+pub(crate) fn is_object(json: &str) -> bool {
+    json.trim_end().ends_with('}') && serde_json::from_str::<Map<String, Value>>(json).is_ok()
+}
+
+/// Keeps the largest count of each kind that was reported: some servers report zeros first or last.
+pub(crate) fn merge_usage(known: &mut Option<Usage>, reported: Option<Usage>) {
+    let Some(reported) = reported else { return };
+    let known = known.get_or_insert_default();
+    known.input_tokens = known.input_tokens.max(reported.input_tokens);
+    known.cached_tokens = known.cached_tokens.max(reported.cached_tokens);
+    known.output_tokens = known.output_tokens.max(reported.output_tokens);
+    known.reasoning_tokens = known.reasoning_tokens.max(reported.reasoning_tokens);
+}
+
 /// The output of a step so far.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
@@ -70,8 +96,11 @@ pub(crate) struct Output {
     calls: usize,
     /// Calls whose arguments are not JSON. They are dropped at the end if a limit truncated them.
     unparsable: Vec<VendorCall>,
+    /// The calls that were emitted, with the vendor's identifiers: a call that is repeated runs once.
+    emitted: Vec<(String, String, String)>,
+    /// The calls beyond [`CALLS_MAX`].
+    left_out: u32,
     refused: bool,
-    full: bool,
 }
 
 impl Output {
@@ -132,18 +161,25 @@ impl Output {
         mut call: VendorCall,
         ready: &mut VecDeque<StepEvent>,
     ) -> Result<bool, StepError> {
-        if call.tool.is_empty() || self.full {
+        if call.tool.is_empty() {
             return Ok(false);
         }
-        if self.calls == CALLS_MAX {
-            self.full = true;
-            return Ok(false);
-        }
-        self.calls += 1;
         if call.arguments.trim().is_empty() {
             "{}".clone_into(&mut call.arguments);
         }
+        let repeated = |(id, tool, arguments): &(String, String, String)| {
+            (id, tool, arguments) == (&call.id, &call.tool, &call.arguments)
+        };
+        if !call.id.is_empty() && self.emitted.iter().any(repeated) {
+            return Ok(false);
+        }
         self.bytes += call.id.len() + call.tool.len() + call.arguments.len();
+        if self.calls == CALLS_MAX {
+            self.left_out = self.left_out.saturating_add(1);
+            return Ok(false);
+        }
+        self.calls += 1;
+        self.emitted.push((call.id.clone(), call.tool.clone(), call.arguments.clone()));
         if serde_json::from_str::<Map<String, Value>>(&call.arguments).is_err() {
             self.unparsable.push(call);
             return Ok(false);
@@ -157,18 +193,26 @@ impl Output {
         self.calls > 0
     }
 
+    /// Returns true once something of the step has arrived.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.bytes > 0
+    }
+
     /// Returns true when the step has reached a limit.
     pub(crate) fn is_full(&self) -> bool {
-        self.full || self.bytes > STEP_MAX_BYTES
+        self.bytes > STEP_MAX_BYTES
     }
 
     /// Finishes the step.
     pub(crate) fn finish(
         &mut self,
-        stop: StopReason,
+        ending: Ending,
         usage: Option<Usage>,
         ready: &mut VecDeque<StepEvent>,
     ) -> Result<Next, StepError> {
+        let Ending { stop: Some(stop), is_unknown } = ending else {
+            return Err(error::unavailable("its stream ended early"));
+        };
         let unparsable = std::mem::take(&mut self.unparsable);
         if stop == StopReason::OutputFull {
             // The output limit truncated the call, so its arguments are unknown.
@@ -182,8 +226,14 @@ impl Output {
             StopReason::Done | StopReason::Calls if self.refused => StopReason::Refused,
             StopReason::Done | StopReason::Calls if self.calls == 0 => StopReason::Done,
             StopReason::Done | StopReason::Calls => StopReason::Calls,
-            StopReason::OutputFull | StopReason::Refused | StopReason::Stopped => stop,
+            StopReason::OutputFull | StopReason::Refused | StopReason::Filtered | StopReason::Stopped => stop,
         };
+        if self.left_out > 0 {
+            ready.push_back(StepEvent::Noted(StepNote::CallsLeftOut(self.left_out)));
+        }
+        if is_unknown {
+            ready.push_back(StepEvent::Noted(StepNote::UnknownStop));
+        }
         ready.push_back(StepEvent::Finished { stop, usage });
         Ok(Next::End)
     }
@@ -210,7 +260,8 @@ mod tests {
             let (mut output, mut ready) = (Output::default(), VecDeque::new());
             assert!(output.call(call(" "), &mut ready).unwrap());
             assert!(!output.call(call("{\"x"), &mut ready).unwrap());
-            output.finish(stop, None, &mut ready).unwrap();
+            let ending = Ending { stop: Some(stop), is_unknown: false };
+            output.finish(ending, None, &mut ready).unwrap();
             assert_eq!(ready.len(), given + 1, "{ready:?}");
         }
     }
@@ -218,14 +269,35 @@ mod tests {
     #[test]
     fn output_is_bounded() {
         let (mut output, mut ready) = (Output::default(), VecDeque::new());
-        for _ in 0..=CALLS_MAX {
-            assert!(!output.is_full());
+        for _ in 0..CALLS_MAX + 38 {
             output.call(call("{}"), &mut ready).unwrap();
         }
-        assert!(output.is_full() && ready.len() == CALLS_MAX);
+        assert_eq!(ready.len(), CALLS_MAX);
+        let ending = Ending { stop: Some(StopReason::Calls), is_unknown: false };
+        output.finish(ending, None, &mut ready).unwrap();
+        assert_eq!(ready[CALLS_MAX], StepEvent::Noted(StepNote::CallsLeftOut(38)));
         let mut output = Output::default();
         output.count(STEP_MAX_BYTES + 1);
         assert!(output.is_full());
+    }
+
+    #[test]
+    fn call_that_is_repeated_is_emitted_once() {
+        let (mut output, mut ready) = (Output::default(), VecDeque::new());
+        let named = |id: &str| VendorCall { id: id.into(), ..call("{}") };
+        for id in ["a", "a", "b", "", ""] {
+            output.call(named(id), &mut ready).unwrap();
+        }
+        assert_eq!(ready.len(), 4, "{ready:?}");
+    }
+
+    #[test]
+    fn arguments_that_come_whole_and_in_pieces_are_taken_once() {
+        for pieces in [&["{}", "{\"a\":", "1}"][..], &["{\"a\":", "1}"], &["{\"a\":1}", "{\"a\":1}"]] {
+            let mut arguments = String::new();
+            pieces.iter().for_each(|piece| extend_arguments(&mut arguments, piece));
+            assert_eq!(arguments, "{\"a\":1}", "{pieces:?}");
+        }
     }
 
     #[test]

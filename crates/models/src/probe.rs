@@ -95,13 +95,15 @@ impl Failure {
     /// Classifies the server's error. `keyed` is true when a key was sent.
     pub(crate) fn of(error: &StepError, keyed: bool) -> Self {
         let (kind, detail) = match error {
-            StepError::Rejected { reason } if is_about_key(reason) => {
+            StepError::Rejected { status, reason } if is_about_key(*status, reason) => {
                 let message =
                     if keyed { "the key is refused" } else { "a key is required, but none is configured" };
                 return Self { kind: ProbeError::Key, detail: format!("{message} ({reason})") };
             }
-            StepError::Rejected { reason } => (ProbeError::Refused, reason.clone()),
-            StepError::Unavailable { reason, .. } => (ProbeError::Unreachable, reason.clone()),
+            StepError::Rejected { reason, .. } => (ProbeError::Refused, reason.clone()),
+            StepError::Unavailable { reason, .. } | StepError::TimedOut { reason, .. } => {
+                (ProbeError::Unreachable, reason.clone())
+            }
             StepError::TooLong => (ProbeError::Refused, error.to_string()),
         };
         Self { kind, detail }
@@ -121,17 +123,17 @@ impl Failure {
                 StepError::Unavailable { reason: self.detail.clone(), retry_after: None }
             }
             ProbeError::Key | ProbeError::Refused | ProbeError::Empty => {
-                StepError::Rejected { reason: self.detail.clone() }
+                StepError::Rejected { status: None, reason: self.detail.clone() }
             }
         }
     }
 }
 
 /// Returns true when a rejection concerns the key, by its status or message.
-fn is_about_key(reason: &str) -> bool {
+fn is_about_key(status: Option<u16>, reason: &str) -> bool {
     let reason = reason.to_lowercase();
     let named = ["api key", "api_key", "x-api-key"].iter().any(|name| reason.contains(name));
-    reason.starts_with("401") || reason.starts_with("403") || (reason.starts_with("400") && named)
+    matches!(status, Some(401 | 403)) || (status == Some(400) && named)
 }
 
 /// The history of a vendor's discovery.

@@ -37,7 +37,10 @@ impl Redaction {
             StepError::Unavailable { reason, retry_after } => {
                 StepError::Unavailable { reason: self.redacted(&reason), retry_after }
             }
-            StepError::Rejected { reason } => StepError::Rejected { reason: self.redacted(&reason) },
+            StepError::Rejected { status, reason } => {
+                StepError::Rejected { status, reason: self.redacted(&reason) }
+            }
+            StepError::TimedOut { .. } => error,
             StepError::TooLong => StepError::TooLong,
         }
     }

@@ -85,7 +85,7 @@ impl Server {
             return Ok(client);
         }
         let client = Client::new(&self.base)
-            .map_err(|error| StepError::Rejected { reason: format!("TLS setup failed: {error}") })?;
+            .map_err(|error| crate::error::rejected(format!("TLS setup failed: {error}")))?;
         Ok(self.client.get_or_init(|| client))
     }
 }
@@ -93,6 +93,11 @@ impl Server {
 /// Returns true when an address has this host.
 pub(crate) fn is_at(base: &str, host: &str) -> bool {
     parse(base).is_ok_and(|base| base.host_str() == Some(host))
+}
+
+/// Returns true for the address of the vendor's own server.
+pub(crate) fn is_own_address(format: Format, base: &str) -> bool {
+    Server::new(format, base, None).is_ok_and(|server| server.is_own(format))
 }
 
 /// Parses an address and rejects parts that may contain secrets.

@@ -1,7 +1,10 @@
 //! Parses event streams (SSE) into frames.
 
-/// The longest frame, in bytes.
-pub(crate) const FRAME_MAX_BYTES: usize = 1024 * 1024;
+use domain::limits::STEP_MAX_BYTES;
+use serde::de::IgnoredAny;
+
+/// The longest frame, in bytes: the whole output of a step as JSON, which the last frame of some formats repeats.
+pub(crate) const FRAME_MAX_BYTES: usize = 4 * STEP_MAX_BYTES;
 
 /// A frame of an event stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -16,8 +19,6 @@ pub(crate) struct Frame {
 pub(crate) enum FrameError {
     #[error("a frame is too long")]
     TooLong,
-    #[error("a frame is not UTF-8")]
-    NotText,
 }
 
 /// Splits bytes into frames. Buffers one frame at most, and scans each byte once.
@@ -62,7 +63,9 @@ impl Frames {
                 let line = std::mem::take(&mut self.bytes);
                 let read = self.read(&line[start..end]);
                 self.bytes = line;
-                read?;
+                if let Some(frame) = read? {
+                    return Ok(Some(frame));
+                }
             }
         }
         self.searched = self.bytes.len();
@@ -79,12 +82,20 @@ impl Frames {
         std::mem::take(&mut self.has_data).then_some(frame)
     }
 
-    fn read(&mut self, line: &[u8]) -> Result<(), FrameError> {
-        let line = std::str::from_utf8(line).map_err(|_| FrameError::NotText)?;
-        let line = if self.started { line } else { line.strip_prefix('\u{feff}').unwrap_or(line) };
+    /// Reads a line. Returns the frame before it, if the server leaves out the blank line between frames. Replaces bytes that
+    /// are not UTF-8.
+    fn read(&mut self, line: &[u8]) -> Result<Option<Frame>, FrameError> {
+        let line = String::from_utf8_lossy(line);
+        let line: &str = if self.started { &line } else { line.strip_prefix('\u{feff}').unwrap_or(&line) };
         self.started = true;
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
+        let begins_frame = match field {
+            "data" => value.starts_with('{') || value.starts_with("[DONE]"),
+            "event" => !self.frame.event.is_empty(),
+            _ => false,
+        };
+        let before = if begins_frame && self.has_data && is_complete(&self.frame.data) { self.take() } else { None };
         match field {
             "data" => {
                 if self.has_data {
@@ -105,9 +116,14 @@ impl Frames {
         if self.frame.data.len() + self.frame.event.len() > FRAME_MAX_BYTES {
             Err(FrameError::TooLong)
         } else {
-            Ok(())
+            Ok(before)
         }
     }
+}
+
+/// Returns true for JSON that needs no further line.
+fn is_complete(data: &str) -> bool {
+    data == "[DONE]" || (data.ends_with('}') && serde_json::from_str::<IgnoredAny>(data).is_ok())
 }
 
 #[cfg(test)]
@@ -142,12 +158,26 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_bounded_and_must_be_text() {
+    fn frame_is_bounded_and_odd_bytes_are_replaced() {
         let long = vec![b'a'; FRAME_MAX_BYTES + 2];
-        assert_eq!(frames(&long, 4096), Err(FrameError::TooLong));
+        assert_eq!(frames(&long, 65_536), Err(FrameError::TooLong));
         let many = "data: 0123456789\n".repeat(FRAME_MAX_BYTES / 10);
-        assert_eq!(frames(many.as_bytes(), 4096), Err(FrameError::TooLong));
-        assert_eq!(frames(b"data: \xc5\n\n", 100), Err(FrameError::NotText));
+        assert_eq!(frames(many.as_bytes(), 65_536), Err(FrameError::TooLong));
+        assert_eq!(frames(b"data: \xc5x\n\n", 100).unwrap()[0].1, "\u{fffd}x", "it is replaced");
+    }
+
+    #[test]
+    fn frames_parted_by_one_newline_are_told_apart() {
+        let stream = "data: {\"a\":1}\ndata: {\"b\":2}\ndata: [DONE]\n";
+        let data = |stream: &str| {
+            frames(stream.as_bytes(), 7).unwrap().into_iter().map(|(event, data)| event + &data).collect::<Vec<_>>()
+        };
+        assert_eq!(data(stream), ["{\"a\":1}", "{\"b\":2}", "[DONE]"]);
+        let named = "event: x\ndata: {\"a\":1}\nevent: y\ndata: {\"b\":2}\n";
+        assert_eq!(data(named), ["x{\"a\":1}", "y{\"b\":2}"]);
+        let pretty = "data: {\ndata: \"a\":\ndata: {\ndata: }\ndata: }\n\n";
+        assert_eq!(data(pretty), ["{\n\"a\":\n{\n}\n}"]);
+        assert_eq!(data("data: {}\nevent: late\n\n"), ["late{}"]);
     }
 
     proptest! {

@@ -68,7 +68,8 @@ impl Surrogates {
                     self.close(ready);
                     *json = joined(json);
                 }
-                StepEvent::Finished { .. } => self.close(ready),
+                StepEvent::WasReasoning | StepEvent::Finished { .. } => self.close(ready),
+                StepEvent::Noted(_) => {}
             }
             ready.push_back(event);
         }

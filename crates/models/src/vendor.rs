@@ -1,21 +1,23 @@
 //! A vendor's server: opens the streams of steps and lists the models.
 //!
-//! Servers differ in what they accept. An optional parameter that a server rejects (the reasoning effort, usage
-//! reporting, the name of the output limit) is dropped or renamed, and the result is remembered per model.
+//! Servers differ in what they accept. What a server refuses (an optional parameter, tools, the system message, so much
+//! output) is left out, expressed differently or reduced, and the result is remembered per model for a while.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use domain::step::{StepError, StepRequest};
+use domain::step_note::StepNote;
 use hyper::Method;
 use reqwest::header::{self, HeaderMap, HeaderValue};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use crate::attempt::{self, StepStream, Timeouts};
+use crate::adaptation::{Adaptation, Refused};
+use crate::attempt::{self, Opened, StepStream, Timeouts};
 use crate::client::Response;
 use crate::config::VendorConfig;
 use crate::decoder::Decoder;
@@ -27,15 +29,27 @@ use crate::options::Options;
 use crate::pause::Pause;
 use crate::probe::Failure;
 use crate::redaction::Redaction;
-use crate::server::{Server, VendorError};
+use crate::refusal;
+use crate::schema;
+use crate::server::{self, Server, VendorError};
 
 /// Bounds a request for the list of models.
 pub const MODELS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limits how many models are read from a list. Servers in front of many vendors list several hundred.
 pub const MODELS_MAX: usize = 2_000;
 const MODELS_MAX_BYTES: usize = 16 * 1024 * 1024;
-/// Limits how often one step's request is changed for a server that rejects a parameter.
-const DIALECTS_MAX: usize = 4;
+/// Limits how often one step's request is adapted for a server that refuses something in it.
+const ADAPTATIONS_MAX: usize = 8;
+/// What a server refused is tried again after this time: it may have been reconfigured.
+const LEARNED_FOR: Duration = Duration::from_secs(3600);
+
+/// What was learned about a model, and when.
+#[derive(Debug, Clone)]
+struct Learned {
+    adaptation: Adaptation,
+    /// `None` for what the server's list of models says.
+    at: Option<Instant>,
+}
 
 /// A vendor's server and the wire format that it speaks. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -45,7 +59,9 @@ pub struct Vendor {
     timeouts: Timeouts,
     own: bool,
     options: Arc<Options>,
-    dialects: Arc<Mutex<HashMap<String, Dialect>>>,
+    learned: Arc<Mutex<HashMap<String, Learned>>>,
+    /// Counts the changes of `learned`.
+    learned_count: Arc<AtomicU64>,
     /// Counts the unreadable entries of the last list.
     unreadable_entries: Arc<AtomicUsize>,
 }
@@ -56,7 +72,13 @@ impl Vendor {
     /// # Errors
     /// Returns an error when the configuration is invalid.
     pub fn new(format: Format, config: &VendorConfig) -> Result<Self, VendorError> {
-        Self::with_timeouts(format, config, Timeouts::default())
+        let own = config.base_url.as_deref().is_none_or(|base| server::is_own_address(format, base));
+        let timeouts = Timeouts::of(own);
+        Self::with_timeouts(format, config, Timeouts {
+            first_byte: config.first_byte_timeout.unwrap_or(timeouts.first_byte),
+            stall: config.stall_timeout.unwrap_or(timeouts.stall),
+            ..timeouts
+        })
     }
 
     /// Creates a client with other timeouts.
@@ -72,8 +94,8 @@ impl Vendor {
         let server = Server::new(format, base, config.key.clone())?;
         let own = server.is_own(format);
         let options = Arc::new(config.options.clone());
-        let (dialects, unreadable_entries) = (Arc::default(), Arc::default());
-        Ok(Self { format, server, timeouts, own, options, dialects, unreadable_entries })
+        let (learned, learned_count, unreadable_entries) = (Arc::default(), Arc::default(), Arc::default());
+        Ok(Self { format, server, timeouts, own, options, learned, learned_count, unreadable_entries })
     }
 
     /// Returns the same vendor with more options for one model.
@@ -95,16 +117,16 @@ impl Vendor {
 
     /// Makes one attempt at a step; see [`crate::Provider::step`].
     #[must_use]
-    pub fn step(&self, request: StepRequest) -> StepStream {
+    pub fn step(&self, mut request: StepRequest) -> StepStream {
+        let (renamed, notes) = schema::prepare(&mut request);
         let (format, taken) = (self.format, attempt::call_ids(&request));
         let redaction = Redaction::new(self.server.clone(), &request.transcript);
         let (vendor, request) = (self.clone(), Arc::new(request));
         let open = move |pause| {
-            let (vendor, request) = (vendor.clone(), request.clone());
-            async move { vendor.open(&request, &pause).await }
+            let (vendor, request, notes) = (vendor.clone(), request.clone(), notes.clone());
+            async move { vendor.open(&request, &pause, notes).await }
         };
-        let decoder = move |is_document| Decoder::new(format, is_document, taken);
-        attempt::stream(open, decoder, self.timeouts, redaction)
+        attempt::stream(open, Decoder::new(format, taken), renamed, self.timeouts, redaction)
     }
 
     /// Returns the server's address. It contains no key.
@@ -130,7 +152,7 @@ impl Vendor {
             let sending = client.send(Method::GET, &url, self.headers(), Vec::new());
             let mut response = sending.await.map_err(broken)?;
             if !response.status.is_success() {
-                return Err(failed(self.rejection(response).await));
+                return Err(failed(self.refused(response).await.error));
             }
             let body = response.read(MODELS_MAX_BYTES).await.map_err(broken)?;
             let body = body.ok_or_else(|| Failure::unreadable("its list of models is too long"))?;
@@ -172,67 +194,98 @@ impl Vendor {
         headers
     }
 
-    fn dialect(&self, model: &str) -> Dialect {
-        let dialects = self.dialects.lock().unwrap_or_else(PoisonError::into_inner);
-        dialects.get(model).copied().unwrap_or_else(|| self.format.dialect(model, self.own))
+    /// Returns what is known about a model, as far as it was learned lately.
+    pub(crate) fn adaptation(&self, model: &str) -> Adaptation {
+        let learned = self.learned();
+        let is_recent = |learned: &&Learned| learned.at.is_none_or(|at| at.elapsed() < LEARNED_FOR);
+        let known = learned.get(model).filter(is_recent).map(|learned| learned.adaptation.clone());
+        known.unwrap_or_else(|| Adaptation::new(self.format.dialect(model, self.own)))
     }
 
-    fn learn(&self, model: &str, dialect: Dialect) {
-        let mut dialects = self.dialects.lock().unwrap_or_else(PoisonError::into_inner);
-        if dialects.len() >= MODELS_MAX {
-            dialects.clear();
+    /// Counts how often something was learned.
+    pub(crate) fn learned_count(&self) -> u64 {
+        self.learned_count.load(Ordering::Relaxed)
+    }
+
+    fn learned(&self) -> MutexGuard<'_, HashMap<String, Learned>> {
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn learn(&self, model: &str, adaptation: Adaptation) {
+        let mut learned = self.learned();
+        if learned.len() >= MODELS_MAX {
+            learned.clear();
         }
-        dialects.insert(model.to_owned(), dialect);
+        learned.insert(model.to_owned(), Learned { adaptation, at: Some(Instant::now()) });
+        self.learned_count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Stores a dialect from the list of models, unless one was already learned from the server's responses.
     fn learn_listed(&self, model: String, dialect: Dialect) {
-        let mut dialects = self.dialects.lock().unwrap_or_else(PoisonError::into_inner);
-        if dialects.len() < MODELS_MAX {
-            dialects.entry(model).or_insert(dialect);
+        let mut learned = self.learned();
+        if learned.len() < MODELS_MAX {
+            let adaptation = Adaptation::new(dialect);
+            learned.entry(model).or_insert(Learned { adaptation, at: None });
         }
     }
 
-    async fn rejection(&self, mut response: Response) -> StepError {
+    async fn refused(&self, mut response: Response) -> Refused {
         let status = response.status;
         let retry_after = error::retry_after_header(&response.headers, SystemTime::now());
         let body = response.read(error::ERROR_BODY_MAX_BYTES).await.ok().flatten().unwrap_or_default();
-        error::of_status(status, retry_after, &self.server.redact(&String::from_utf8_lossy(&body)))
+        let body = self.server.redact(&String::from_utf8_lossy(&body));
+        Refused::new(error::of_status(status, retry_after, &body), status.as_u16(), &body)
     }
 
-    /// Sends the request, continued after a pause, in other dialects if the server rejects a parameter, and returns the
-    /// response.
-    async fn open(&self, request: &StepRequest, pause: &Pause) -> Result<Response, StepError> {
-        let mut dialect = self.dialect(&request.model);
+    /// Sends the request, continued after a pause, and adapts it if the server refuses something in it. Returns the
+    /// response, with notes for its reader.
+    async fn open(
+        &self,
+        request: &StepRequest,
+        pause: &Pause,
+        mut notes: Vec<StepNote>,
+    ) -> Result<Opened, StepError> {
+        let mut adaptation = self.adaptation(&request.model);
         let mut retries = 0;
         let (path, query) = self.format.step_path(&request.model);
         loop {
             let mut headers = self.headers();
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
             headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
-            let body = dialect.body(request, pause, &self.options.of(&request.model))?;
+            let options = self.options.of(&request.model);
+            let body = adaptation.dialect().body(&adaptation.adapted(request), pause, &options)?;
             let url = self.server.url(&path, query);
             let sending = self.server.client()?.send(Method::POST, &url, headers, body);
             let response = sending.await.map_err(error::connection)?;
             if response.status.is_success() {
                 // What does not help is not learned.
                 if retries > 0 {
-                    self.learn(&request.model, dialect);
+                    self.learn(&request.model, adaptation.lasting());
                 }
-                return Ok(response);
+                notes.extend(adaptation.notes(request));
+                return Ok(Opened { response, notes });
             }
-            let rejection = self.rejection(response).await;
-            match dialect.fallback(&rejection) {
-                Some(fallback) if retries < DIALECTS_MAX => {
+            let refused = self.refused(response).await;
+            match adaptation.after(&refused, request) {
+                Some(other) if retries < ADAPTATIONS_MAX => {
                     tracing::info!(
                         model = request.model,
-                        ?fallback,
-                        "request parameter rejected, retrying in another dialect"
+                        ?other,
+                        "request refused by the model's server, adapting it"
                     );
                     retries += 1;
-                    dialect = fallback;
+                    adaptation = other;
                 }
-                _ => return Err(rejection),
+                _ => {
+                    if refusal::refuses_chat(&refused.texts) {
+                        self.learn(&request.model, adaptation.lasting().without_chat());
+                    } else if refused.error == StepError::TooLong
+                        && let Some(learned) = adaptation.learn_context(&refused, request)
+                    {
+                        self.learn(&request.model, learned);
+                    }
+                    return Err(refused.error);
+                }
             }
         }
     }

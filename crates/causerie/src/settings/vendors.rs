@@ -1,5 +1,7 @@
 //! The vendors of models, and the prices of their models.
 
+use std::time::Duration;
+
 use control::Environment;
 use domain::catalog::ProviderName;
 use domain::credits::Price;
@@ -9,7 +11,7 @@ use models::{
 };
 
 use super::described::{self, Configured};
-use super::form::{choice, count, credits, flag, path, quoted, text};
+use super::form::{choice, count, credits, duration, flag, path, quoted, text};
 use super::source::{Sources, bounded};
 
 /// The keys of a vendor: its server, its key, and a file that holds the key.
@@ -23,6 +25,10 @@ const GOOGLE: Keys = ("google.base_url", "google.api_key", "google.api_key_file"
 const EMBEDDINGS: &str = "embeddings.model";
 /// The default price of a thousand tokens that are embedded, in thousandths of a credit.
 const EMBEDDED_MILLIS: u64 = 5;
+
+/// Bounds the settings of how long a model's server is waited for.
+const WAIT_MIN: Duration = Duration::from_secs(1);
+const WAIT_MAX: Duration = Duration::from_secs(1800);
 
 /// The vendors of embeddings.
 const VENDORS: &[(&str, ProviderName)] = &[
@@ -45,15 +51,18 @@ pub(super) fn read(from: &mut Sources) -> VendorsConfig {
     };
     let format = from.key("openai.format", None, choice(OPENAI_FORMATS, show));
     const DEFAULT: &str = "models.default";
+    let first_byte_timeout = from.optional("models.first_byte_timeout", duration(WAIT_MIN..=WAIT_MAX));
+    let stall_timeout = from.optional("models.stall_timeout", duration(WAIT_MIN..=WAIT_MAX));
+    let waiting = |vendor| VendorConfig { first_byte_timeout, stall_timeout, ..vendor };
     let Configured { models, default } = described::read(from);
     let default_model = from.optional(DEFAULT, text());
     if default_model.is_some() && default.is_some() && default != default_model {
         from.refuse(DEFAULT, "mark the [[model]] itself as the default");
     }
     let vendors = VendorsConfig {
-        anthropic: vendor(from, ANTHROPIC),
-        openai: vendor(from, OPENAI).map(|openai| VendorConfig { format, ..openai }),
-        google: vendor(from, GOOGLE),
+        anthropic: vendor(from, ANTHROPIC).map(waiting),
+        openai: vendor(from, OPENAI).map(|openai| VendorConfig { format, ..waiting(openai) }),
+        google: vendor(from, GOOGLE).map(waiting),
         default_model: default_model.or(default),
         models,
         only_configured: from.key("models.only_configured", false, flag()),

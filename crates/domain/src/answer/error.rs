@@ -30,7 +30,7 @@ pub enum ErrorCode {
     TooManySteps,
     /// The model reached the limit of a step's output: the text is not complete, or there is none.
     OutputExhausted,
-    /// The model declined to answer, without a text.
+    /// The model declined to answer without a text, or a filter of its server cut the answer off.
     ModelRefused,
     /// The service failed repeatedly.
     Internal,

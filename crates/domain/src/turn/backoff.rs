@@ -6,6 +6,8 @@ use std::time::Duration;
 pub const ATTEMPTS_MAX: u32 = 6;
 /// The longest wait that a server may request.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+/// The most attempts that are repeated because the server stopped in the middle of the answer.
+pub const STALLS_MAX: u32 = 1;
 const FIRST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(20);
 

@@ -39,7 +39,7 @@ pub(super) async fn next_event(model_stream: &mut Option<ModelStream>) -> Event 
                 StepError::Rejected { .. } => {
                     tracing::warn!(%answer, model, %error, number, attempt, "model step rejected");
                 }
-                StepError::Unavailable { .. } | StepError::TooLong => {
+                StepError::Unavailable { .. } | StepError::TimedOut { .. } | StepError::TooLong => {
                     tracing::info!(%answer, model, %error, number, attempt, "model step failed");
                 }
             }

@@ -1,6 +1,6 @@
 //! Folds the frames of a stream into the events of a step. Pure: no connection, no clock.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use domain::citation::{CITED_MAX, Cited};
 use domain::step::{StepError, StepEvent, StopReason, Usage};
@@ -10,9 +10,10 @@ use serde_json::{Map, Value, json};
 
 use crate::cited;
 use crate::error;
+use crate::finish::Ending;
 use crate::format::Format;
 use crate::lenient;
-use crate::output::{Next, Output, VendorCall};
+use crate::output::{Next, Output, VendorCall, extend_arguments};
 use crate::pause::Pause;
 use crate::sse::Frame;
 use crate::surrogates::Surrogates;
@@ -74,7 +75,7 @@ struct Delta {
     container: Option<Container>,
 }
 
-/// Counts cover the whole message; a later event replaces the values of an earlier one.
+/// Counts cover the whole message; the largest of each kind counts.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct WireUsage {
@@ -99,11 +100,12 @@ struct OutputDetails {
 
 impl WireUsage {
     fn take_over(&mut self, later: Self) {
-        self.input_tokens = later.input_tokens.or(self.input_tokens);
+        // Some servers report zeros first or last.
+        self.input_tokens = later.input_tokens.max(self.input_tokens);
         self.cache_creation_input_tokens =
-            later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
-        self.cache_read_input_tokens = later.cache_read_input_tokens.or(self.cache_read_input_tokens);
-        self.output_tokens = later.output_tokens.or(self.output_tokens);
+            later.cache_creation_input_tokens.max(self.cache_creation_input_tokens);
+        self.cache_read_input_tokens = later.cache_read_input_tokens.max(self.cache_read_input_tokens);
+        self.output_tokens = later.output_tokens.max(self.output_tokens);
         self.output_tokens_details = later.output_tokens_details.or(self.output_tokens_details.take());
     }
 
@@ -153,8 +155,8 @@ enum Open {
 #[derive(Debug, Default)]
 pub(crate) struct Fold {
     output: Output,
-    open: HashMap<u64, Open>,
-    stop: Option<StopReason>,
+    open: BTreeMap<u64, Open>,
+    ending: Ending,
     usage: WireUsage,
     is_paused: bool,
     /// The usage of the messages that ended with a pause.
@@ -170,6 +172,16 @@ impl Fold {
         Self { output: Output::new(taken), ..Self::default() }
     }
 
+    /// Returns true when the model is done and only the end marker is missing.
+    pub(crate) fn is_done(&self) -> bool {
+        self.ending.stop.is_some() && !self.is_paused
+    }
+
+    /// Returns true once something of the output has arrived.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.output.has_begun()
+    }
+
     /// Folds one frame.
     pub(crate) fn frame(
         &mut self,
@@ -182,8 +194,8 @@ impl Fold {
         }
         let event: Event<'_> = match serde_json::from_str(data) {
             Ok(event) => event,
-            Err(_) => match lenient::without_duplicates(frame) {
-                Some(deduplicated) => return self.frame(&deduplicated, ready),
+            Err(_) => match lenient::mended(frame) {
+                Some(mended) => return self.frame(&mended, ready),
                 None if !is_known(&frame.event) => return Ok(Next::More),
                 None => return Err(error::unavailable("its stream contains an unreadable frame")),
             },
@@ -197,21 +209,28 @@ impl Fold {
             "content_block_start" => self.begin(event.index, event.content_block, ready)?,
             "content_block_delta" => self.delta(event.index, event.delta.unwrap_or_default(), ready),
             "content_block_stop" => self.close(event.index, ready)?,
-            "message_delta" => self.message(event.delta.unwrap_or_default(), event.usage),
-            "message_stop" if self.can_continue() => {
+            "message_delta" => self.message(event.delta.unwrap_or_default(), event.usage)?,
+            "message_stop" if self.closes_with_pause(ready)? => {
                 self.earlier.push(std::mem::take(&mut self.usage).read());
                 return Ok(Next::Pause);
             }
             "message_stop" => {
-                let stop = self.stop.unwrap_or(StopReason::Done);
-                return self.output.finish(stop, self.whole_usage(), ready);
+                self.ending.stop.get_or_insert(StopReason::Done);
+                return self.finish(ready);
             }
             "error" => return Err(error::in_stream(data)),
+            // Some servers report errors without the event's type.
+            "" => {
+                if let Some(error) = error::reported(data) {
+                    return Err(error);
+                }
+            }
             // Pings and unknown events.
             _ => {}
         }
         if self.output.is_full() {
-            return self.output.finish(StopReason::OutputFull, self.whole_usage(), ready);
+            self.ending = Ending { stop: Some(StopReason::OutputFull), is_unknown: false };
+            return self.output.finish(self.ending, self.whole_usage(), ready);
         }
         Ok(Next::More)
     }
@@ -219,16 +238,60 @@ impl Fold {
     /// Prepares for the response that continues a paused step, and returns what to request it with.
     pub(crate) fn resume(&mut self, surrogates: &Surrogates) -> Pause {
         self.open.clear();
-        self.stop = None;
+        self.ending = Ending::default();
         self.is_paused = false;
         let content = self.pause.content.iter();
         let joined = content.map(|json| surrogates.whole(json.get())).map(RawValue::from_string);
         Pause { content: joined.flatten().collect(), container: self.pause.container.clone() }
     }
 
-    /// Handles the end of the stream. Always an error, because a complete stream ends with an event.
-    pub(crate) fn end(&mut self, _ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
-        Err(error::unavailable("its stream ended early"))
+    /// Folds a whole message, or a part of it like that of a frame.
+    pub(crate) fn document(
+        &mut self,
+        json: String,
+        ready: &mut VecDeque<StepEvent>,
+    ) -> Result<Next, StepError> {
+        let message: Value = serde_json::from_str(&json).unwrap_or_default();
+        let Some(blocks) = message.get("content").and_then(Value::as_array) else {
+            return self.frame(&Frame { event: String::new(), data: json }, ready);
+        };
+        for (block, index) in blocks.iter().zip(0..) {
+            let json = RawValue::from_string(block.to_string()).ok();
+            self.begin(index, json.as_deref(), ready)?;
+            self.close(index, ready)?;
+        }
+        let text = |name: &str| message.get(name).and_then(Value::as_str).map(str::to_owned);
+        let usage = message.get("usage").and_then(|usage| serde_json::from_value(usage.clone()).ok());
+        self.message(Delta { stop_reason: text("stop_reason"), ..Delta::default() }, usage)?;
+        self.ending.stop.get_or_insert(StopReason::Done);
+        self.finish(ready)
+    }
+
+    /// Handles the end of the stream. Finishes the step if the model is done, and fails otherwise.
+    pub(crate) fn end(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+        if !self.is_done() {
+            return Err(error::unavailable("its stream ended early"));
+        }
+        self.finish(ready)
+    }
+
+    /// Closes the blocks that the server left open, and finishes the step.
+    fn finish(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+        self.close_all(ready)?;
+        self.output.finish(self.ending, self.whole_usage(), ready)
+    }
+
+    fn close_all(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<(), StepError> {
+        while let Some(index) = self.open.keys().next().copied() {
+            self.close(index, ready)?;
+        }
+        Ok(())
+    }
+
+    /// Closes the blocks at the end of a message. Returns true for a pause that another request can continue.
+    fn closes_with_pause(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<bool, StepError> {
+        self.close_all(ready)?;
+        Ok(self.can_continue())
     }
 
     fn begin(
@@ -276,6 +339,8 @@ impl Fold {
                 Open::Other { json: json.to_owned(), input: String::new() }
             }
         };
+        // The block before it has no end.
+        self.close(index, ready)?;
         if self.open.len() >= OPEN_MAX {
             return Err(error::unavailable("its stream has too many open blocks"));
         }
@@ -284,6 +349,20 @@ impl Fold {
     }
 
     fn delta(&mut self, index: u64, delta: Delta, ready: &mut VecDeque<StepEvent>) {
+        // Some servers leave out the start of a text.
+        if !self.open.contains_key(&index) && self.open.len() < OPEN_MAX {
+            let start = self.output.written().len();
+            let begun = match delta.r#type.as_str() {
+                "text_delta" => Some(Open::Text { start, cited: Vec::new() }),
+                "thinking_delta" => {
+                    let mut block = Map::new();
+                    block.insert("type".to_owned(), "thinking".into());
+                    Some(Open::Thinking { block, thinking: String::new(), signature: String::new() })
+                }
+                _ => None,
+            };
+            self.open.extend(begun.map(|begun| (index, begun)));
+        }
         match (self.open.get_mut(&index), delta.r#type.as_str()) {
             (Some(Open::Text { .. }), "text_delta") => self.output.text(delta.text, ready),
             (Some(Open::Text { cited, .. }), "citations_delta") if cited.len() < CITED_MAX => {
@@ -299,7 +378,7 @@ impl Fold {
             }
             (Some(Open::Tool(call)), "input_json_delta") => {
                 self.output.count(delta.partial_json.len());
-                call.arguments.push_str(&delta.partial_json);
+                extend_arguments(&mut call.arguments, &delta.partial_json);
             }
             (Some(Open::Other { input, .. }), "input_json_delta") => {
                 self.output.count(delta.partial_json.len());
@@ -376,19 +455,13 @@ impl Fold {
         }
     }
 
-    fn message(&mut self, delta: Delta, usage: Option<WireUsage>) {
+    fn message(&mut self, delta: Delta, usage: Option<WireUsage>) -> Result<(), StepError> {
         self.usage.take_over(usage.unwrap_or_default());
         self.take_container(delta.container);
-        if let Some(reason) = delta.stop_reason {
-            self.is_paused = reason == "pause_turn";
-            self.stop = Some(match reason.as_str() {
-                // A pause that is not continued leaves the text incomplete.
-                "max_tokens" | "model_context_window_exceeded" | "pause_turn" => StopReason::OutputFull,
-                "refusal" => StopReason::Refused,
-                "tool_use" => StopReason::Calls,
-                _ => StopReason::Done,
-            });
-        }
+        let Some(reason) = delta.stop_reason else { return Ok(()) };
+        self.is_paused = reason == "pause_turn";
+        // A pause that is not continued leaves the text incomplete.
+        self.ending.take(&reason)
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use domain::citation::{CITED_MAX, Cited};
 use domain::limits::{CALLS_MAX, STEP_MAX_BYTES};
 use domain::step::{Call, Purpose, StepError, StepEvent, StopReason, Usage};
+use domain::step_note::StepNote;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -12,8 +13,9 @@ use serde_json::value::RawValue;
 use super::thoughts::{Piece, Thoughts};
 use crate::cited;
 use crate::error;
+use crate::finish::Ending;
 use crate::lenient;
-use crate::output::{CallIds, Next};
+use crate::output::{CallIds, Next, extend_arguments, is_object, merge_usage};
 use crate::sse::Frame;
 
 #[derive(Deserialize)]
@@ -22,8 +24,8 @@ struct Chunk<'a> {
     choices: Option<Vec<Option<Choice<'a>>>>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     usage: Option<WireUsage>,
-    #[serde(default, borrow)]
-    error: Option<&'a RawValue>,
+    #[serde(default)]
+    error: Value,
     #[serde(default, deserialize_with = "lenient::or_default")]
     object: Option<String>,
 }
@@ -39,6 +41,8 @@ struct Choice<'a> {
     message: Option<Delta<'a>>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     finish_reason: Option<String>,
+    #[serde(default)]
+    error: Value,
 }
 
 #[derive(Deserialize)]
@@ -53,6 +57,9 @@ struct Delta<'a> {
     reasoning: Option<String>,
     #[serde(default, borrow)]
     tool_calls: Option<Vec<Option<CallPiece<'a>>>>,
+    /// The call of servers that know only one.
+    #[serde(default, borrow)]
+    function_call: Option<FunctionPiece<'a>>,
     #[serde(default)]
     annotations: Option<Value>,
 }
@@ -136,12 +143,12 @@ pub(crate) struct Fold {
     /// The whole text and its annotations. Citations are emitted at the end, when positions in the text are known.
     written: String,
     annotations: Vec<Value>,
-    stop: Option<StopReason>,
+    ending: Ending,
     usage: Option<Usage>,
     refused: bool,
     bytes: usize,
-    /// Set when the step makes too many calls: further calls are dropped.
-    full: bool,
+    /// The calls beyond [`CALLS_MAX`].
+    left_out: HashSet<(Option<u32>, String)>,
     /// The identifiers that the transcript already uses.
     ids: CallIds,
 }
@@ -154,7 +161,12 @@ impl Fold {
 
     /// Returns true when the model is done and only usage and the end marker are missing.
     pub(crate) fn is_done(&self) -> bool {
-        self.stop.is_some()
+        self.ending.stop.is_some()
+    }
+
+    /// Returns true once something of the output has arrived.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.bytes > 0
     }
 
     /// Folds one frame.
@@ -165,8 +177,8 @@ impl Fold {
     ) -> Result<Next, StepError> {
         let data = frame.data.trim();
         if data == "[DONE]" {
-            if self.stop.is_none() && (self.bytes > 0 || !self.calls.is_empty()) {
-                self.stop = Some(StopReason::Done);
+            if self.ending.stop.is_none() && (self.bytes > 0 || !self.calls.is_empty()) {
+                self.ending.stop = Some(StopReason::Done);
             }
             return self.end(ready);
         }
@@ -176,29 +188,17 @@ impl Fold {
         let known = matches!(frame.event.as_str(), "" | "message");
         match serde_json::from_str(data) {
             Ok(chunk) => self.chunk(data, chunk, ready),
-            Err(_) => match lenient::without_duplicates(frame) {
-                Some(deduplicated) => self.frame(&deduplicated, ready),
+            Err(_) => match lenient::mended(frame) {
+                Some(mended) => self.frame(&mended, ready),
                 None if data.is_empty() || !known => Ok(Next::More),
                 None => Err(error::unavailable("its stream contains an unreadable frame")),
             },
         }
     }
 
-    /// Folds the whole response of a server that does not stream.
-    pub(crate) fn document(
-        &mut self,
-        body: &[u8],
-        ready: &mut VecDeque<StepEvent>,
-    ) -> Result<Next, StepError> {
-        let body = std::str::from_utf8(body).map_err(|_| error::unavailable("its answer is not text"))?;
-        let chunk =
-            serde_json::from_str(body).map_err(|_| error::unavailable("its answer cannot be read"))?;
-        self.chunk(body, chunk, ready)
-    }
-
     /// Handles the end of the stream. Finishes the step if the model is done, and fails otherwise.
     pub(crate) fn end(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
-        let Some(stop) = self.stop else { return Err(error::unavailable("its stream ended early")) };
+        let Some(stop) = self.ending.stop else { return Err(error::unavailable("its stream ended early")) };
         if let Some(piece) = self.thoughts.end() {
             self.piece(piece, ready);
         }
@@ -214,7 +214,7 @@ impl Fold {
             StopReason::Done | StopReason::Calls if self.refused => StopReason::Refused,
             StopReason::Done | StopReason::Calls if calls.is_empty() => StopReason::Done,
             StopReason::Done | StopReason::Calls => StopReason::Calls,
-            StopReason::OutputFull | StopReason::Refused | StopReason::Stopped => stop,
+            StopReason::OutputFull | StopReason::Refused | StopReason::Filtered | StopReason::Stopped => stop,
         };
         let text = &self.written;
         let cited = self.annotations.iter().filter_map(|annotation| source(annotation, text));
@@ -223,6 +223,12 @@ impl Fold {
             let id = self.ids.own(call.id)?;
             let arguments = if call.arguments.trim().is_empty() { "{}".to_owned() } else { call.arguments };
             ready.push_back(StepEvent::Call(Call { id, tool: call.tool, arguments, purpose: Purpose::Tool }));
+        }
+        if let Some(calls) = u32::try_from(self.left_out.len()).ok().filter(|calls| *calls > 0) {
+            ready.push_back(StepEvent::Noted(StepNote::CallsLeftOut(calls)));
+        }
+        if self.ending.is_unknown {
+            ready.push_back(StepEvent::Noted(StepNote::UnknownStop));
         }
         ready.push_back(StepEvent::Finished { stop, usage: self.usage });
         Ok(Next::End)
@@ -234,27 +240,29 @@ impl Fold {
         chunk: Chunk<'_>,
         ready: &mut VecDeque<StepEvent>,
     ) -> Result<Next, StepError> {
-        if chunk.error.is_some() || chunk.object.as_deref() == Some("error") {
+        let is_error = !error::is_empty(&chunk.error) || chunk.object.as_deref() == Some("error");
+        if is_error {
             return Err(error::in_stream(data));
         }
-        if let Some(usage) = chunk.usage.as_ref().and_then(WireUsage::read) {
-            self.usage = Some(usage);
+        if chunk.choices.is_none()
+            && let Some(error) = error::reported(data)
+        {
+            return Err(error);
         }
+        merge_usage(&mut self.usage, chunk.usage.as_ref().and_then(WireUsage::read));
         for choice in chunk.choices.into_iter().flatten().flatten().filter(|choice| choice.index == 0) {
             if let Some(delta) = choice.delta.or(choice.message) {
                 self.delta(delta, ready)?;
             }
-            if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
-                self.stop = Some(match reason.as_str() {
-                    "length" => StopReason::OutputFull,
-                    "content_filter" => StopReason::Refused,
-                    "tool_calls" | "function_call" => StopReason::Calls,
-                    _ => StopReason::Done,
-                });
+            if !error::is_empty(&choice.error) {
+                return Err(error::in_stream(&serde_json::json!({ "error": choice.error }).to_string()));
+            }
+            if let Some(reason) = choice.finish_reason {
+                self.ending.take(&reason)?;
             }
         }
-        if self.full || self.bytes > STEP_MAX_BYTES {
-            self.stop = Some(StopReason::OutputFull);
+        if self.bytes > STEP_MAX_BYTES {
+            self.ending = Ending { stop: Some(StopReason::OutputFull), is_unknown: false };
             return self.end(ready);
         }
         Ok(Next::More)
@@ -281,9 +289,10 @@ impl Fold {
             self.annotations.extend(annotations.into_iter().take(room));
         }
         for piece in delta.tool_calls.into_iter().flatten().flatten() {
-            if !self.full {
-                self.call_piece(piece)?;
-            }
+            self.call_piece(piece)?;
+        }
+        if let Some(function) = delta.function_call {
+            self.call_piece(CallPiece { index: None, id: None, function: Some(function) })?;
         }
         Ok(())
     }
@@ -299,6 +308,10 @@ impl Fold {
                 self.bytes += text.len();
                 ready.push_back(StepEvent::Reasoning(text));
             }
+            Piece::WasThought => {
+                self.written.clear();
+                ready.push_back(StepEvent::WasReasoning);
+            }
         }
     }
 
@@ -308,24 +321,32 @@ impl Fold {
         let name = function.name.unwrap_or_default();
         let arguments = function.arguments.map(arguments_text).transpose()?.unwrap_or_default();
         self.bytes += id.len() + name.len() + arguments.len();
-        // Some servers send the same index for every call, or none: a new identifier with a name starts a new call.
+        // Some servers send the same index for every call, or none: a name starts a new call, if it comes with a new
+        // identifier, or without one after a complete call.
         let same = self.calls.iter().rposition(|call| match piece.index {
             Some(_) => call.index == piece.index,
             None => true,
         });
+        let continues = |call: &PendingCall| {
+            name.is_empty()
+                || call.tool.is_empty()
+                || (!id.is_empty() && (call.id == id || call.id.is_empty()))
+                || (id.is_empty() && (!is_object(&call.arguments) || is_same_call(call, &name, &arguments)))
+        };
+        if name.is_empty() && piece.index.is_none() && !self.left_out.is_empty() {
+            return Ok(()); // of a call that was left out
+        }
         let at = match same {
-            Some(at)
-                if id.is_empty()
-                    || name.is_empty()
-                    || self.calls[at].id == id
-                    || self.calls[at].id.is_empty() =>
-            {
-                at
-            }
+            Some(at) if continues(&self.calls[at]) => at,
             _ if self.calls.len() >= CALLS_MAX => {
-                self.full = true;
+                if !name.is_empty() {
+                    let unnamed = piece.index.is_none() && id.is_empty();
+                    let id = if unnamed { self.left_out.len().to_string() } else { id };
+                    self.left_out.insert((piece.index, id));
+                }
                 return Ok(());
             }
+            _ if name.is_empty() && id.is_empty() => return Ok(()),
             _ => {
                 self.calls.push(PendingCall { index: piece.index, ..PendingCall::default() });
                 self.calls.len() - 1
@@ -338,9 +359,14 @@ impl Fold {
         if call.tool.is_empty() {
             call.tool = name;
         }
-        call.arguments.push_str(&arguments);
+        extend_arguments(&mut call.arguments, &arguments);
         Ok(())
     }
+}
+
+/// Returns true for a piece that repeats the name of its call, or the whole call.
+fn is_same_call(call: &PendingCall, name: &str, arguments: &str) -> bool {
+    call.tool == name && (call.arguments.trim() == "{}" || arguments.is_empty() || call.arguments == arguments)
 }
 
 /// Reads content that is a string, a list of parts or null.
@@ -385,191 +411,4 @@ fn source(annotation: &Value, text: &str) -> Option<Cited> {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn fold(chunks: &[Value]) -> Result<Vec<StepEvent>, StepError> {
-        let mut fold = Fold::default();
-        let mut ready = VecDeque::new();
-        for chunk in chunks {
-            let frame = Frame { event: String::new(), data: chunk.to_string() };
-            if fold.frame(&frame, &mut ready)? == Next::End {
-                return Ok(ready.into());
-            }
-        }
-        fold.end(&mut ready)?;
-        Ok(ready.into())
-    }
-
-    fn delta(delta: Value) -> Value {
-        json!({"choices": [{"index": 0, "delta": delta}]})
-    }
-
-    fn finish(reason: &str) -> Value {
-        json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
-    }
-
-    fn calls(events: &[StepEvent]) -> Vec<(String, String)> {
-        events
-            .iter()
-            .filter_map(|event| match event {
-                StepEvent::Call(call) => Some((call.tool.clone(), call.arguments.clone())),
-                _ => None,
-            })
-            .collect()
-    }
-
-    fn stop(events: &[StepEvent]) -> StopReason {
-        match events.last() {
-            Some(StepEvent::Finished { stop, .. }) => *stop,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn every_reason_for_stopping_has_its_meaning() {
-        for (reason, meaning) in [
-            ("stop", StopReason::Done),
-            ("length", StopReason::OutputFull),
-            ("content_filter", StopReason::Refused),
-            ("tool_calls", StopReason::Done),
-            ("unheard of", StopReason::Done),
-        ] {
-            let events = fold(&[delta(json!({"content": "x"})), finish(reason)]).unwrap();
-            assert_eq!(stop(&events), meaning, "{reason}");
-        }
-        let refused = fold(&[delta(json!({"refusal": "no"})), finish("stop")]).unwrap();
-        assert_eq!((refused[0].clone(), stop(&refused)), (StepEvent::Text("no".into()), StopReason::Refused));
-    }
-
-    #[test]
-    fn calls_are_put_together_whatever_the_server_leaves_out() {
-        let call = |index: Value, id: Value, name: &str, arguments: Value| {
-            let mut piece = json!({"function": {"arguments": arguments}});
-            if !index.is_null() {
-                piece["index"] = index;
-            }
-            if !id.is_null() {
-                piece["id"] = id;
-            }
-            if !name.is_empty() {
-                piece["function"]["name"] = Value::from(name);
-            }
-            delta(json!({"tool_calls": [piece]}))
-        };
-        let null = || Value::Null;
-        let mixed = [
-            call(json!(0), json!("a"), "one", json!("")),
-            call(json!(1), json!("b"), "two", json!("{\"x")),
-            call(json!(0), null(), "", json!("{}")),
-            call(json!(1), null(), "", json!("\":1}")),
-        ];
-        let same_index = [
-            call(json!(0), json!("a"), "one", json!("{}")),
-            call(json!(0), json!("b"), "two", json!("{\"x\":1}")),
-        ];
-        let no_index = [
-            call(null(), json!("a"), "one", json!("{")),
-            call(null(), null(), "", json!("}")),
-            call(null(), json!("b"), "two", json!({"x": 1})),
-        ];
-        let no_ids = [
-            call(json!(0), null(), "one", json!("{}")),
-            call(json!(1), json!(""), "two", json!("{\"x\":1}")),
-        ];
-        let same_ids = [
-            call(json!(0), json!("a"), "one", null()),
-            call(json!(1), json!("a"), "two", json!("{\"x\":1}")),
-        ];
-        for chunks in [&mixed[..], &same_index, &no_index, &no_ids, &same_ids] {
-            let events = fold(&[chunks, &[finish("stop")]].concat()).unwrap();
-            assert_eq!(
-                calls(&events),
-                [("one".into(), "{}".into()), ("two".into(), "{\"x\":1}".into())],
-                "{chunks:?}"
-            );
-            assert_eq!(stop(&events), StopReason::Calls);
-            let ids: HashSet<_> = events
-                .iter()
-                .filter_map(|event| match event {
-                    StepEvent::Call(call) => Some(call.id.clone()),
-                    _ => None,
-                })
-                .collect();
-            assert!(ids.len() == 2 && !ids.contains(""), "{ids:?}");
-        }
-    }
-
-    #[test]
-    fn a_call_that_the_bound_cut_is_not_given() {
-        let cut = delta(
-            json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "t", "arguments": "{\"x"}}]}),
-        );
-        let events = fold(&[cut.clone(), finish("length")]).unwrap();
-        assert_eq!((calls(&events), stop(&events)), (vec![], StopReason::OutputFull));
-        let broken = fold(&[cut, finish("tool_calls")]).unwrap();
-        assert_eq!(calls(&broken), [("t".into(), "{\"x".into())], "the tool's result reports the error");
-    }
-
-    #[test]
-    fn an_identifier_of_an_earlier_step_is_replaced() {
-        let mut fold = Fold::new(HashSet::from(["call_0".to_owned()]));
-        let mut ready = VecDeque::new();
-        let chunk = json!({"choices": [{"index": 0, "finish_reason": "tool_calls", "delta": {"tool_calls":
-            [{"index": 0, "id": "call_0", "function": {"name": "t", "arguments": "{}"}}]}}]});
-        fold.frame(&Frame { event: String::new(), data: chunk.to_string() }, &mut ready).unwrap();
-        fold.end(&mut ready).unwrap();
-        let Some(StepEvent::Call(call)) = ready.front() else { panic!("{ready:?}") };
-        assert_ne!(call.id, "call_0");
-    }
-
-    #[test]
-    fn reasoning_is_taken_once_and_content_in_each_form() {
-        let events = fold(&[
-            delta(json!({"reasoning_content": "a", "reasoning": "a"})),
-            delta(json!({"reasoning": "b", "content": ""})),
-            delta(json!({"content": [{"type": "text", "text": "c"}, {"type": "other"}]})),
-            delta(json!({"content": null})),
-            finish("stop"),
-        ]);
-        let text = |text: &str| text.to_owned();
-        let expected =
-            [StepEvent::Reasoning(text("a")), StepEvent::Reasoning(text("b")), StepEvent::Text(text("c"))];
-        assert_eq!(events.unwrap()[..3], expected);
-    }
-
-    #[test]
-    fn output_is_bounded() {
-        let piece = "x".repeat(STEP_MAX_BYTES / 4);
-        let chunk = delta(json!({"content": piece}));
-        let events = fold(&vec![chunk; 100]).unwrap();
-        assert!(events.len() < 7);
-        assert_eq!(stop(&events), StopReason::OutputFull);
-        let call = |index: usize| {
-            delta(json!({"tool_calls": [{"index": index, "function": {"name": "t", "arguments": "{}"}}]}))
-        };
-        let events = fold(&(0..1000).map(call).collect::<Vec<_>>()).unwrap();
-        assert_eq!((calls(&events).len(), stop(&events)), (CALLS_MAX, StopReason::OutputFull));
-    }
-
-    #[test]
-    fn usage_is_the_last_that_was_reported() {
-        let usage = |read: u64| {
-            json!({"choices": [], "usage": {"prompt_tokens": read, "completion_tokens": 2,
-            "prompt_tokens_details": {"cached_tokens": 1}, "completion_tokens_details": null}})
-        };
-        let events = fold(&[usage(1), finish("stop"), usage(5)]).unwrap();
-        let expected = Usage { input_tokens: 5, cached_tokens: 1, output_tokens: 2, ..Usage::default() };
-        assert_eq!(events, [StepEvent::Finished { stop: StopReason::Done, usage: Some(expected) }]);
-    }
-
-    #[test]
-    fn a_stream_without_an_end_was_cut() {
-        assert!(matches!(fold(&[delta(json!({"content": "x"}))]), Err(StepError::Unavailable { .. })));
-        assert!(matches!(fold(&[json!({"error": {"message": "m"}})]), Err(StepError::Unavailable { .. })));
-        let object = json!({"object": "error", "message": "m", "code": 400});
-        assert!(matches!(fold(&[object]), Err(StepError::Rejected { .. })));
-    }
-}
+mod tests;

@@ -1,14 +1,14 @@
 //! Builds a step's request in the Chat Completions format.
 
-use std::collections::HashSet;
+use std::borrow::Cow;
 
 use domain::catalog::REASONING_EFFORT;
-use domain::image::Image;
-use domain::step::{ATTACHED_FILES, Block, Item, Step, StepError, StepRequest};
+use domain::step::{StepError, StepRequest};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::replay::{self, RequestImages, question};
+use crate::format::Format;
+use crate::replay::{self, ModelPiece, Turn, UserPiece};
 
 /// The request parameters that a server accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub(crate) struct Dialect {
     usage: bool,
     /// Accepts `reasoning_effort`.
     effort: bool,
+    /// Requires that user and model alternate, results aside.
+    alternates: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +34,7 @@ enum Bound {
 impl Dialect {
     /// Returns the dialect of OpenAI's own server, or the most common one.
     pub(crate) fn of(own: bool) -> Self {
-        Self { bound: if own { Bound::CompletionTokens } else { Bound::Tokens }, usage: true, effort: true }
+        Self { bound: if own { Bound::CompletionTokens } else { Bound::Tokens }, usage: true, effort: true, alternates: !own }
     }
 
     /// Returns another dialect to try after this rejection, whose reason is in lower case.
@@ -81,7 +83,7 @@ struct Message<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<ToolCall<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tool_call_id: Option<&'a str>,
+    tool_call_id: Option<Cow<'a, str>>,
 }
 
 #[derive(Serialize)]
@@ -106,7 +108,7 @@ struct ImageUrl {
 
 #[derive(Serialize)]
 struct ToolCall<'a> {
-    id: &'a str,
+    id: Cow<'a, str>,
     r#type: &'static str,
     function: FunctionCall<'a>,
 }
@@ -141,7 +143,7 @@ pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, 
     let effort = request.settings.iter().find(|(key, _)| key == REASONING_EFFORT);
     Ok(Body {
         model: &request.model,
-        messages: messages(request),
+        messages: messages(request, dialect),
         stream: true,
         stream_options: dialect.usage.then_some(StreamOptions { include_usage: true }),
         tools: tools.collect::<Result<_, StepError>>()?,
@@ -151,99 +153,95 @@ pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, 
     })
 }
 
-/// Builds the messages: a result follows each call, and no result lacks its call.
-fn messages(request: &StepRequest) -> Vec<Message<'_>> {
-    let mut out = Vec::with_capacity(request.transcript.len() + 1);
-    if !request.instructions.is_empty() {
+/// Builds the messages. They alternate between user and model, as the templates of many models require; a result follows
+/// each call.
+fn messages(request: &StepRequest, dialect: Dialect) -> Vec<Message<'_>> {
+    let turns = replay::turns(request, Format::ChatCompletions);
+    let mut out = Vec::with_capacity(turns.len() + 1);
+    if !request.instructions.trim().is_empty() {
         out.push(text_message("system", request.instructions.clone()));
     }
-    let mut answered: HashSet<&str> = HashSet::new();
-    let mut images = RequestImages::of(request);
-    for (at, item) in request.transcript.iter().enumerate() {
-        match item {
-            Item::Question { text, attachments } => {
-                out.push(text_message("user", question(text, attachments)))
-            }
-            Item::Step(step) => {
-                let later = &request.transcript[at + 1..];
-                push_step(step, later, &mut answered, &mut out);
-                let results = replay::results_of(step, later);
-                let sent: Vec<_> = results.flat_map(|result| images.take(&result.images)).collect();
-                out.extend(image_message(&sent));
-            }
-            Item::Result(result) if result.tool == ATTACHED_FILES => {
-                out.push(text_message("user", replay::attached(result)));
-                out.extend(image_message(&images.take(&result.images)));
-            }
-            Item::Result(result) if answered.contains(result.call.as_str()) => {}
-            Item::Result(result) => {
-                out.push(text_message("user", replay::alone(result)));
-            }
+    for turn in turns {
+        match turn {
+            Turn::User(pieces) => push_user(pieces, dialect, &mut out),
+            Turn::Model(pieces) => out.push(model(pieces)),
         }
     }
     out
 }
 
-/// Sends images in a user message, because tool messages cannot contain them.
-fn image_message(images: &[&Image]) -> Option<Message<'static>> {
-    let parts = images.iter().flat_map(|image| {
-        let url = replay::data_url(image);
-        [Part::Text { text: replay::caption(image) }, Part::ImageUrl { image_url: ImageUrl { url } }]
-    });
-    let content = Content::Parts(parts.collect());
-    (!images.is_empty()).then(|| Message { content: Some(content), ..text_message("user", String::new()) })
+/// Adds the results of calls, then the rest as one message.
+fn push_user<'a>(pieces: Vec<UserPiece<'a>>, dialect: Dialect, out: &mut Vec<Message<'a>>) {
+    let (mut text, mut parts) = (String::new(), Vec::new());
+    let append = |text: &mut String, more: &str| {
+        if !text.is_empty() {
+            text.push_str("\n\n");
+        }
+        text.push_str(more);
+    };
+    let mut has_results = false;
+    for piece in pieces {
+        match piece {
+            UserPiece::Result(call, result) => {
+                has_results = true;
+                out.push(Message {
+                    role: "tool",
+                    content: Some(Content::Text(replay::result_text(result))),
+                    tool_calls: Vec::new(),
+                    tool_call_id: Some(replay::call_id(&call.id)),
+                });
+            }
+            UserPiece::Text(more) => append(&mut text, &more),
+            UserPiece::Image(image) => {
+                parts.push(Part::Text { text: std::mem::take(&mut text) });
+                parts.push(Part::ImageUrl { image_url: ImageUrl { url: replay::data_url(image) } });
+            }
+        }
+    }
+    let content = if parts.is_empty() {
+        if text.is_empty() {
+            return;
+        }
+        Content::Text(text)
+    } else {
+        if !text.is_empty() {
+            parts.push(Part::Text { text });
+        }
+        Content::Parts(parts)
+    };
+    // For a template that lets the user speak only after the model.
+    if has_results && dialect.alternates {
+        out.push(text_message("assistant", "(The results are noted.)".to_owned()));
+    }
+    out.push(Message { content: Some(content), ..text_message("user", String::new()) });
+}
+
+fn model(pieces: Vec<ModelPiece<'_>>) -> Message<'_> {
+    let (mut text, mut tool_calls) = (String::new(), Vec::new());
+    for piece in pieces {
+        match piece {
+            ModelPiece::Text(piece) => text.push_str(piece),
+            ModelPiece::Call(call) => {
+                let function = FunctionCall { name: &call.tool, arguments: replay::arguments(call) };
+                tool_calls.push(ToolCall { id: replay::call_id(&call.id), r#type: "function", function });
+            }
+            ModelPiece::Opaque(_) => {}
+        }
+    }
+    let content = (!text.is_empty()).then_some(Content::Text(text));
+    Message { role: "assistant", content, tool_calls, tool_call_id: None }
 }
 
 fn text_message(role: &'static str, text: String) -> Message<'static> {
     Message { role, content: Some(Content::Text(text)), tool_calls: Vec::new(), tool_call_id: None }
 }
 
-fn push_step<'a>(
-    step: &'a Step,
-    later: &'a [Item],
-    answered: &mut HashSet<&'a str>,
-    out: &mut Vec<Message<'a>>,
-) {
-    let mut text = String::new();
-    for block in &step.blocks {
-        if let Block::Text(piece) = block {
-            text.push_str(piece);
-        }
-    }
-    let calls: Vec<_> = step.calls().collect();
-    if calls.is_empty() && text.is_empty() {
-        return;
-    }
-    let tool_calls = calls.iter().map(|call| {
-        let arguments = replay::arguments(call);
-        ToolCall { id: &call.id, r#type: "function", function: FunctionCall { name: &call.tool, arguments } }
-    });
-    out.push(Message {
-        role: "assistant",
-        content: (!text.is_empty()).then_some(Content::Text(text)),
-        tool_calls: tool_calls.collect(),
-        tool_call_id: None,
-    });
-    for call in calls {
-        let result = later.iter().find_map(|item| match item {
-            Item::Result(result) if result.call == call.id => Some(&**result),
-            Item::Result(_) | Item::Question { .. } | Item::Step(_) => None,
-        });
-        answered.insert(&call.id);
-        out.push(Message {
-            role: "tool",
-            content: Some(Content::Text(replay::result_text(result))),
-            tool_calls: Vec::new(),
-            tool_call_id: Some(&call.id),
-        });
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use domain::step::{Call, CallResult, Purpose, StepOutcome, ToolSpec};
+    use domain::step::{Block, Call, CallResult, Item, Purpose, Step, StepOutcome, ToolSpec};
+    use domain::step::ATTACHED_FILES;
     use serde_json::{Value, json};
 
     use super::*;
@@ -304,8 +302,7 @@ mod tests {
             body["messages"],
             json!([
                 {"role": "system", "content": "Be brief."},
-                {"role": "user", "content": "An earlier call of read returned:\n\nresult of gone"},
-                {"role": "user", "content": "Q\n\nAttached files of the workspace:\n- /uploads/a.pdf"},
+                {"role": "user", "content": "An earlier call of read returned:\n\nresult of gone\n\nQ\n\nAttached files of the workspace:\n- /uploads/a.pdf"},
                 {"role": "assistant", "content": null,
                  "tool_calls": [call("a", r#"{"path":"x"}"#), call("b", "{}"), call("c", "{}")]},
                 tool("a", "result of a"),
@@ -313,6 +310,36 @@ mod tests {
                 tool("c", "(no result)"),
             ])
         );
+    }
+
+    #[test]
+    fn user_and_model_alternate_whatever_came_before() {
+        let ask = |text: &str| Item::Question { text: text.into(), attachments: vec![] };
+        let said = |text: &str| {
+            Item::Step(Arc::new(Step { blocks: vec![Block::Text(text.into())], ..Step::default() }))
+        };
+        let attached = match result("attached") {
+            Item::Result(result) => {
+                Item::Result(Arc::new(CallResult { tool: ATTACHED_FILES.into(), ..(*result).clone() }))
+            }
+            other => other,
+        };
+        let roles = |transcript: Vec<Item>, own: bool| {
+            let body = sent(&request(transcript), Dialect::of(own));
+            let messages = body["messages"].as_array().unwrap().clone();
+            messages.iter().map(|message| message["role"].as_str().unwrap()[..1].to_owned()).collect::<String>()
+        };
+        for (transcript, expected) in [
+            (vec![ask("Q"), attached], "su"),
+            (vec![ask("failed"), ask("Q")], "su"),
+            (vec![ask("Q"), said("a"), said("b"), ask("R")], "suau"),
+            (vec![said("a"), ask("Q")], "suau"),
+            (vec![ask("Q"), step(&[("a", "{}")]), result("a"), ask("R")], "suatau"),
+        ] {
+            assert_eq!(roles(transcript, false), expected);
+        }
+        let own = vec![ask("Q"), step(&[("a", "{}")]), result("a"), ask("R")];
+        assert_eq!(roles(own, true), "suatu");
     }
 
     #[test]
@@ -346,10 +373,5 @@ mod tests {
         let plain = fallback.fallback(effort).unwrap();
         assert!(!plain.effort);
         assert_eq!(plain.fallback(effort), None);
-        let any = crate::dialect::Dialect::ChatCompletions(plain);
-        let rejection = |reason: &str| StepError::Rejected { reason: reason.into() };
-        assert_eq!(any.fallback(&rejection("401: max_completion_tokens")), None);
-        assert!(any.fallback(&rejection("400: Max_completion_tokens")).is_some());
-        assert_eq!(any.fallback(&StepError::TooLong), None);
     }
 }

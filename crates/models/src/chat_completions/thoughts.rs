@@ -1,21 +1,32 @@
-//! Separates thoughts that a server leaves in the text: between `<think>` and `</think>`, at its beginning.
+//! Separates thoughts that a server leaves in the text: between `<think>` and `</think>`, at its beginning or at the
+//! beginning of a line. A closing tag without its opening one ends thoughts that began with the text.
 
-const OPENING: &str = "<think>";
-const CLOSING: &str = "</think>";
+/// The names of the tags.
+const NAMES: [&str; 4] = ["think", "thinking", "thought", "reasoning"];
+/// The longest tag.
+const TAG_MAX_BYTES: usize = "</reasoning>".len();
 
 /// A part of what arrived as text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     Text(String),
     Thought(String),
+    /// All text so far was a thought.
+    WasThought,
 }
 
 /// Takes the text of a step piece by piece.
 #[derive(Debug, Default)]
 pub(super) struct Thoughts {
     place: Place,
-    /// May be the beginning of a tag.
+    /// May contain the beginning of a tag.
     held: String,
+    /// The tag that closes the thoughts.
+    closing: String,
+    /// True once an opening tag was seen: a closing one alone means nothing from then on.
+    has_tag: bool,
+    /// The last letter of the text that was emitted.
+    last: Option<char>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -34,42 +45,7 @@ impl Thoughts {
     pub(super) fn take(&mut self, text: &str) -> Vec<Piece> {
         let mut out = Vec::new();
         self.held.push_str(text);
-        if self.place == Place::Beginning {
-            let begun = self.held.trim_start();
-            if begun.len() < OPENING.len() && OPENING.starts_with(begun) {
-                return out;
-            }
-            self.place = match begun.strip_prefix(OPENING) {
-                Some(rest) => {
-                    self.held = rest.to_owned();
-                    Place::Inside
-                }
-                None => Place::Text,
-            };
-        }
-        if self.place == Place::Inside {
-            match self.held.split_once(CLOSING) {
-                Some((thought, rest)) => {
-                    push(&mut out, Piece::Thought(thought.to_owned()));
-                    self.held = rest.to_owned();
-                    self.place = Place::After;
-                }
-                None => {
-                    let kept = self.held.len() - beginning_of_closing(&self.held);
-                    let held = self.held.split_off(kept);
-                    push(&mut out, Piece::Thought(std::mem::replace(&mut self.held, held)));
-                }
-            }
-        }
-        if self.place == Place::After {
-            self.held = self.held.trim_start().to_owned();
-            if !self.held.is_empty() {
-                self.place = Place::Text;
-            }
-        }
-        if self.place == Place::Text {
-            push(&mut out, Piece::Text(std::mem::take(&mut self.held)));
-        }
+        while self.advance(&mut out) {}
         out
     }
 
@@ -78,18 +54,130 @@ impl Thoughts {
         let held = Some(std::mem::take(&mut self.held)).filter(|held| !held.is_empty())?;
         Some(if self.place == Place::Inside { Piece::Thought(held) } else { Piece::Text(held) })
     }
+
+    /// Takes a step through what is held. Returns false when more text is needed.
+    fn advance(&mut self, out: &mut Vec<Piece>) -> bool {
+        match self.place {
+            Place::Beginning | Place::After => self.begin(),
+            Place::Inside => self.close(out),
+            Place::Text => self.go_on(out),
+        }
+    }
+
+    /// Decides whether thoughts begin where nothing but white space came before.
+    fn begin(&mut self) -> bool {
+        let begun = self.held.trim_start();
+        if begun.is_empty() || may_become_tag(begun) {
+            if self.place == Place::After {
+                self.held = begun.to_owned();
+            }
+            return false;
+        }
+        if let Some((name, rest)) = opening(begun) {
+            self.open(name, rest.to_owned());
+        } else {
+            if self.place == Place::After {
+                self.held = begun.to_owned();
+            }
+            self.place = Place::Text;
+            self.last = None;
+        }
+        true
+    }
+
+    fn open(&mut self, name: &str, rest: String) {
+        self.closing = format!("</{name}>");
+        self.held = rest;
+        self.has_tag = true;
+        self.place = Place::Inside;
+    }
+
+    /// Emits thoughts up to the closing tag.
+    fn close(&mut self, out: &mut Vec<Piece>) -> bool {
+        if let Some((thought, rest)) = self.held.split_once(&self.closing) {
+            push(out, Piece::Thought(thought.to_owned()));
+            self.held = rest.to_owned();
+            self.place = Place::After;
+            return true;
+        }
+        let closing = &self.closing;
+        let begun = (1..closing.len()).rev().find(|length| self.held.ends_with(&closing[..*length]));
+        let held = self.held.split_off(self.held.len() - begun.unwrap_or(0));
+        push(out, Piece::Thought(std::mem::replace(&mut self.held, held)));
+        false
+    }
+
+    /// Emits text up to a tag at the beginning of a line.
+    fn go_on(&mut self, out: &mut Vec<Piece>) -> bool {
+        let mut from = 0;
+        while let Some(found) = self.held[from..].find('<') {
+            let at = from + found;
+            let (before, rest) = self.held.split_at(at);
+            let previous = before.chars().last().or(self.last);
+            let starts_line = previous.is_none_or(|letter| letter == '\n');
+            match opening(rest) {
+                Some((name, behind)) if starts_line => {
+                    let (behind, before) = (behind.to_owned(), before.to_owned());
+                    push(out, Piece::Text(before));
+                    self.open(name, behind);
+                    return true;
+                }
+                Some(_) => self.has_tag = true,
+                None => {}
+            }
+            if !self.has_tag && let Some(behind) = closing(rest).filter(|_| previous != Some('`')) {
+                let (behind, before) = (behind.to_owned(), before.to_owned());
+                push(out, Piece::Text(before));
+                out.push(Piece::WasThought);
+                (self.has_tag, self.held, self.place) = (true, behind, Place::After);
+                return true;
+            }
+            if may_become_tag(rest) && (starts_line || !self.has_tag) {
+                let held = self.held.split_off(at);
+                self.emit_text(out);
+                self.held = held;
+                return false;
+            }
+            from = at + 1;
+        }
+        self.emit_text(out);
+        false
+    }
+
+    fn emit_text(&mut self, out: &mut Vec<Piece>) {
+        self.last = self.held.chars().last().or(self.last);
+        push(out, Piece::Text(std::mem::take(&mut self.held)));
+    }
 }
 
 fn push(out: &mut Vec<Piece>, piece: Piece) {
-    let (Piece::Text(text) | Piece::Thought(text)) = &piece;
-    if !text.is_empty() {
+    let is_empty = match &piece {
+        Piece::Text(text) | Piece::Thought(text) => text.is_empty(),
+        Piece::WasThought => false,
+    };
+    if !is_empty {
         out.push(piece);
     }
 }
 
-/// Returns how many bytes at the end of a text may be the beginning of the closing tag.
-fn beginning_of_closing(text: &str) -> usize {
-    (1..CLOSING.len()).rev().find(|length| text.ends_with(&CLOSING[..*length])).unwrap_or(0)
+/// Returns the name of the opening tag at the beginning, and what follows.
+fn opening(text: &str) -> Option<(&'static str, &str)> {
+    let inner = text.strip_prefix('<')?;
+    NAMES.iter().find_map(|name| Some((*name, inner.strip_prefix(name)?.strip_prefix('>')?)))
+}
+
+/// Returns what follows a closing tag at the beginning.
+fn closing(text: &str) -> Option<&str> {
+    let inner = text.strip_prefix("</")?;
+    NAMES.iter().find_map(|name| inner.strip_prefix(name)?.strip_prefix('>'))
+}
+
+/// Returns true if a text may become a tag.
+fn may_become_tag(text: &str) -> bool {
+    text.len() < TAG_MAX_BYTES
+        && NAMES
+            .iter()
+            .any(|name| format!("<{name}>").starts_with(text) || format!("</{name}>").starts_with(text))
 }
 
 #[cfg(test)]
@@ -102,6 +190,10 @@ mod tests {
         let mut take = |piece: Piece| match piece {
             Piece::Text(more) => text.push_str(&more),
             Piece::Thought(more) => thought.push_str(&more),
+            Piece::WasThought => {
+                thought.push_str(&text);
+                text.clear();
+            }
         };
         for piece in whole.as_bytes().chunks(size) {
             thoughts.take(str::from_utf8(piece).expect("ASCII")).into_iter().for_each(&mut take);
@@ -111,15 +203,25 @@ mod tests {
     }
 
     #[test]
-    fn thoughts_at_the_beginning_are_no_text_however_they_are_cut() {
+    fn thoughts_are_separated_however_they_are_cut() {
         for (whole, thought, text) in [
             ("<think>a < b</think>\n\nYes.", "a < b", "Yes."),
             ("\n<think>\nHm.</think>Yes.", "\nHm.", "Yes."),
             ("<think></think>Yes.", "", "Yes."),
             ("<think>cut off </t", "cut off </t", ""),
             ("Yes, <think> is a tag.</think>", "", "Yes, <think> is a tag.</think>"),
+            ("Say `</think>` or `<think>`.", "", "Say `</think>` or `<think>`."),
             ("<thin", "", "<thin"),
             ("  Yes.", "", "  Yes."),
+            ("a < b and </b> is HTML\n<p>", "", "a < b and </b> is HTML\n<p>"),
+            ("<thinking>Hm.</thinking>Yes.", "Hm.", "Yes."),
+            ("<thinking>a</think>b</thinking>Yes.", "a</think>b", "Yes."),
+            ("Hmm, let me see.\n</think>\n\nWhole.", "Hmm, let me see.\n", "Whole."),
+            ("Hm </think>Whole.", "Hm ", "Whole."),
+            ("</think>Whole.", "", "Whole."),
+            ("<think>a</think>\n<think>b</think>Yes.", "ab", "Yes."),
+            ("<think>a</think>Yes.\n<think>b</think>\nNo.", "ab", "Yes.\nNo."),
+            ("<think>a</think>Yes </think> no.", "a", "Yes </think> no."),
         ] {
             for size in 1..=whole.len() {
                 let expected = (thought.to_owned(), text.to_owned());

@@ -8,10 +8,11 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::error;
+use crate::finish::Ending;
 use crate::format::Format;
 use crate::gemini::grounding::Grounding;
 use crate::lenient;
-use crate::output::{Next, Output, VendorCall};
+use crate::output::{Next, Output, VendorCall, merge_usage};
 use crate::sse::Frame;
 
 #[derive(Deserialize)]
@@ -23,8 +24,8 @@ struct Chunk<'a> {
     prompt_feedback: Option<Feedback>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     usage_metadata: Option<WireUsage>,
-    #[serde(default, borrow)]
-    error: Option<&'a RawValue>,
+    #[serde(default)]
+    error: Value,
 }
 
 #[derive(Deserialize)]
@@ -116,7 +117,7 @@ impl WireUsage {
 #[derive(Debug, Default)]
 pub(crate) struct Fold {
     output: Output,
-    stop: Option<StopReason>,
+    ending: Ending,
     usage: Option<Usage>,
     /// Signed parts of the current text. They are emitted after it, so that they do not split it.
     signed: Vec<String>,
@@ -131,7 +132,12 @@ impl Fold {
 
     /// Returns true when the model is done. The stream has no end marker.
     pub(crate) fn is_done(&self) -> bool {
-        self.stop.is_some()
+        self.ending.stop.is_some()
+    }
+
+    /// Returns true once something of the output has arrived.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.output.has_begun()
     }
 
     /// Folds one frame.
@@ -146,20 +152,23 @@ impl Fold {
         }
         let chunk: Chunk<'_> = match serde_json::from_str(data) {
             Ok(chunk) => chunk,
-            Err(_) => match lenient::without_duplicates(frame) {
-                Some(deduplicated) => return self.frame(&deduplicated, ready),
+            Err(_) => match lenient::mended(frame) {
+                Some(mended) => return self.frame(&mended, ready),
                 None if data.is_empty() || data == "[DONE]" || !frame.event.is_empty() => {
                     return Ok(Next::More);
                 }
                 None => return Err(unreadable()),
             },
         };
-        if chunk.error.is_some() {
+        if !error::is_empty(&chunk.error) {
             return Err(error::in_stream(data));
         }
-        if let Some(usage) = chunk.usage_metadata.as_ref().and_then(WireUsage::read) {
-            self.usage = Some(usage);
+        if chunk.candidates.is_none()
+            && let Some(error) = error::reported(data)
+        {
+            return Err(error);
         }
+        merge_usage(&mut self.usage, chunk.usage_metadata.as_ref().and_then(WireUsage::read));
         for candidate in
             chunk.candidates.into_iter().flatten().flatten().filter(|candidate| candidate.index == 0)
         {
@@ -168,15 +177,18 @@ impl Fold {
             }
             self.grounding.take(candidate.grounding_metadata, candidate.citation_metadata);
             if let Some(reason) = candidate.finish_reason {
-                self.stop = meaning(&reason)?.or(self.stop);
+                if reason == "MISSING_THOUGHT_SIGNATURE" {
+                    return Err(error::rejected(format!("it stopped for the reason {reason}")));
+                }
+                self.ending.take(&reason)?;
             }
         }
         // A blocked question has no candidates.
         if chunk.prompt_feedback.and_then(|feedback| feedback.block_reason).is_some() {
-            self.stop = Some(StopReason::Refused);
+            self.ending = Ending { stop: Some(StopReason::Filtered), is_unknown: false };
         }
         if self.output.is_full() {
-            self.stop = Some(StopReason::OutputFull);
+            self.ending = Ending { stop: Some(StopReason::OutputFull), is_unknown: false };
             return self.end(ready);
         }
         Ok(Next::More)
@@ -184,10 +196,12 @@ impl Fold {
 
     /// Handles the end of the stream. Finishes the step if the model is done, and fails otherwise.
     pub(crate) fn end(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
-        let stop = self.stop.ok_or_else(|| error::unavailable("its stream ended early"))?;
+        if !self.is_done() {
+            return Err(error::unavailable("its stream ended early"));
+        }
         self.emit_signed(ready);
         self.grounding.emit(&mut self.output, ready);
-        self.output.finish(stop, self.usage, ready)
+        self.output.finish(self.ending, self.usage, ready)
     }
 
     /// Folds a part. A signed part is also emitted verbatim, after its content.
@@ -229,37 +243,6 @@ impl Fold {
             self.output.opaque(Format::Gemini, json, ready);
         }
     }
-}
-
-/// Maps a finish reason; `None` when it is unspecified.
-fn meaning(reason: &str) -> Result<Option<StopReason>, StepError> {
-    Ok(match reason {
-        "" | "FINISH_REASON_UNSPECIFIED" => None,
-        "MAX_TOKENS" => Some(StopReason::OutputFull),
-        "SAFETY"
-        | "RECITATION"
-        | "LANGUAGE"
-        | "BLOCKLIST"
-        | "PROHIBITED_CONTENT"
-        | "SPII"
-        | "IMAGE_SAFETY"
-        | "IMAGE_PROHIBITED_CONTENT"
-        | "IMAGE_RECITATION" => Some(StopReason::Refused),
-        "MALFORMED_FUNCTION_CALL"
-        | "UNEXPECTED_TOOL_CALL"
-        | "TOO_MANY_TOOL_CALLS"
-        | "MALFORMED_RESPONSE"
-        | "OTHER"
-        | "NO_IMAGE"
-        | "IMAGE_OTHER" => {
-            return Err(error::unavailable(format!("it stopped for the reason {reason}")));
-        }
-        "MISSING_THOUGHT_SIGNATURE" => {
-            return Err(error::rejected(format!("it stopped for the reason {reason}")));
-        }
-        // STOP, and unknown reasons.
-        _ => Some(StopReason::Done),
-    })
 }
 
 fn unreadable() -> StepError {

@@ -54,6 +54,8 @@ pub fn step(request: &StepRequest) -> Vec<StepEvent> {
         StepEvent::Call(call) => (StopReason::Calls, call.arguments.len()),
         StepEvent::Text(text) => (StopReason::Done, text.len()),
         StepEvent::Reasoning(_)
+        | StepEvent::WasReasoning
+        | StepEvent::Noted(_)
         | StepEvent::Cited(_)
         | StepEvent::Opaque { .. }
         | StepEvent::Finished { .. } => (StopReason::Done, 0),

@@ -1,6 +1,6 @@
 //! Folds the frames of a stream into the events of a step. Pure: no connection, no clock.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use domain::citation::{CITED_MAX, Cited};
 use domain::step::{StepError, StepEvent, StopReason, Usage};
@@ -10,9 +10,10 @@ use serde_json::{Map, Value};
 
 use crate::cited;
 use crate::error;
+use crate::finish::{Ending, Finish};
 use crate::format::Format;
 use crate::lenient;
-use crate::output::{Next, Output, VendorCall};
+use crate::output::{Next, Output, VendorCall, extend_arguments, is_object, merge_usage};
 use crate::sse::Frame;
 
 /// Limits the items of a response.
@@ -32,6 +33,9 @@ struct Event<'a> {
     summary_index: u64,
     #[serde(default)]
     delta: Option<Value>,
+    /// The whole arguments of a call.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    arguments: Option<String>,
     #[serde(default, borrow)]
     item: Option<&'a RawValue>,
     #[serde(default, borrow)]
@@ -41,6 +45,8 @@ struct Event<'a> {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Item {
+    #[serde(deserialize_with = "lenient::or_default")]
+    id: String,
     #[serde(deserialize_with = "lenient::or_default")]
     r#type: String,
     #[serde(deserialize_with = "lenient::or_default")]
@@ -74,10 +80,22 @@ struct PendingPart {
     cited: usize,
 }
 
+/// A call whose item is not finished.
+#[derive(Debug, Default)]
+struct PendingCall {
+    id: String,
+    tool: String,
+    arguments: String,
+}
+
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Response {
+struct Response<'a> {
     error: Option<Value>,
+    #[serde(deserialize_with = "lenient::or_default")]
+    status: String,
+    #[serde(borrow)]
+    output: Option<Vec<&'a RawValue>>,
     #[serde(deserialize_with = "lenient::or_default")]
     incomplete_details: Option<Incomplete>,
     #[serde(deserialize_with = "lenient::or_default")]
@@ -141,12 +159,22 @@ pub(crate) struct Fold {
     output: Output,
     /// The parts in progress, by item and part.
     parts: HashMap<(u64, u64), PendingPart>,
+    /// The calls in progress, by item.
+    calls: BTreeMap<u64, PendingCall>,
+    /// The finished items, by their identifiers, and by position if they have none.
+    finished: HashSet<String>,
+    usage: Option<Usage>,
 }
 
 impl Fold {
     /// Creates a fold for a transcript that already uses the identifiers in `taken`.
     pub(crate) fn new(taken: HashSet<String>) -> Self {
-        Self { output: Output::new(taken), parts: HashMap::new() }
+        Self { output: Output::new(taken), ..Self::default() }
+    }
+
+    /// Returns true once something of the output has arrived.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.output.has_begun()
     }
 
     /// Folds one frame.
@@ -159,8 +187,8 @@ impl Fold {
         let event: Event<'_> = match serde_json::from_str(data) {
             Ok(event) => event,
             Err(_) if frame.event == "error" => return Err(error::in_stream(data)),
-            Err(_) => match lenient::without_duplicates(frame) {
-                Some(deduplicated) => return self.frame(&deduplicated, ready),
+            Err(_) => match lenient::mended(frame) {
+                Some(mended) => return self.frame(&mended, ready),
                 None if data == "[DONE]" || !is_known(&frame.event) => return Ok(Next::More),
                 None => return Err(error::unavailable("its stream contains an unreadable frame")),
             },
@@ -184,16 +212,37 @@ impl Fold {
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 self.output.reasoning(delta(event), ready);
             }
-            // The end of the item contains the whole arguments.
-            "response.function_call_arguments.delta" => self.output.count(delta(event).len()),
+            "response.output_item.added" => self.begin_item(event.output_index, event.item)?,
+            // The end of the item should contain the whole arguments.
+            "response.function_call_arguments.delta" => {
+                let index = event.output_index;
+                let piece = delta(event);
+                self.output.count(piece.len());
+                if let Some(call) = self.calls.get_mut(&index) {
+                    extend_arguments(&mut call.arguments, &piece);
+                }
+            }
+            "response.function_call_arguments.done" => {
+                let arguments = event.arguments.unwrap_or_default();
+                if let Some(call) = self.calls.get_mut(&event.output_index).filter(|_| is_object(&arguments)) {
+                    call.arguments = arguments;
+                }
+            }
             "response.output_item.done" => self.item(event.output_index, event.item, ready)?,
             "response.completed" | "response.incomplete" | "response.failed" => {
                 return self.response(kind, event.response, ready);
             }
+            // Some servers report errors without the event's type.
+            "" => {
+                if let Some(error) = error::reported(data) {
+                    return Err(error);
+                }
+            }
             _ => {}
         }
         if self.output.is_full() {
-            return self.output.finish(StopReason::OutputFull, None, ready);
+            let full = Ending { stop: Some(StopReason::OutputFull), is_unknown: false };
+            return self.output.finish(full, self.usage, ready);
         }
         Ok(Next::More)
     }
@@ -201,6 +250,35 @@ impl Fold {
     /// Handles the end of the stream. Always an error, because a complete stream ends with an event.
     pub(crate) fn end(&mut self, _ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
         Err(error::unavailable("its stream ended early"))
+    }
+
+    /// Folds a whole response, or a part of it like that of a frame.
+    pub(crate) fn document(
+        &mut self,
+        json: String,
+        ready: &mut VecDeque<StepEvent>,
+    ) -> Result<Next, StepError> {
+        let raw: Option<Box<RawValue>> = RawValue::from_string(json).ok();
+        let json = raw.as_deref().map_or("", RawValue::get);
+        let is_whole = serde_json::from_str::<Response<'_>>(json).is_ok_and(|response| response.output.is_some());
+        if is_whole {
+            return self.response("response.completed", raw.as_deref(), ready);
+        }
+        self.frame(&Frame { event: String::new(), data: json.to_owned() }, ready)
+    }
+
+    /// Remembers a call whose arguments follow.
+    fn begin_item(&mut self, index: u64, item: Option<&RawValue>) -> Result<(), StepError> {
+        let item: Item = item.and_then(|json| serde_json::from_str(json.get()).ok()).unwrap_or_default();
+        if item.r#type != "function_call" {
+            return Ok(());
+        }
+        if self.calls.len() >= ITEMS_MAX {
+            return Err(error::unavailable("its stream has too many items"));
+        }
+        let call = PendingCall { id: item.call_id, tool: item.name, arguments: item.arguments };
+        self.calls.insert(index, call);
+        Ok(())
     }
 
     fn count(&mut self, event: &Event<'_>) -> Result<(), StepError> {
@@ -233,9 +311,20 @@ impl Fold {
         let json = item.map_or("{}", RawValue::get);
         let item: Item = serde_json::from_str(json)
             .map_err(|_| error::unavailable("its stream contains an unreadable frame"))?;
+        let name = if item.id.is_empty() { format!("#{index} {} {}", item.r#type, item.call_id) } else { item.id.clone() };
+        if self.finished.len() >= ITEMS_MAX || !self.finished.insert(name) {
+            return Ok(());
+        }
         match item.r#type.as_str() {
             "function_call" => {
-                let call = VendorCall { id: item.call_id, tool: item.name, arguments: item.arguments };
+                let begun = self.calls.remove(&index).unwrap_or_default();
+                let or = |given: String, begun: String| if given.is_empty() { begun } else { given };
+                // Some servers leave out the arguments that came in pieces, or send an empty object for them.
+                let is_stub = matches!(item.arguments.trim(), "" | "{}");
+                let arguments =
+                    if is_stub { or(begun.arguments, item.arguments) } else { item.arguments };
+                let (id, tool) = (or(item.call_id, begun.id), or(item.name, begun.tool));
+                let call = VendorCall { id, tool, arguments };
                 if self.output.call(call, ready)? {
                     let rest = without(json, &["call_id", "name", "arguments"])?;
                     self.output.opaque(Format::Responses, rest, ready);
@@ -260,8 +349,11 @@ impl Fold {
         for (part, at) in content.into_iter().zip(0_u64..) {
             let pending = self.parts.remove(&(index, at));
             let start = pending.as_ref().map_or(self.output.written().len(), |pending| pending.start);
-            if is_silent {
-                self.output.text(part.text.unwrap_or_default(), ready);
+            let text = part.text.unwrap_or_default();
+            // A server may stream a text under another position than that of its item.
+            let is_known = !text.is_empty() && self.output.written().ends_with(&text);
+            if is_silent && !is_known {
+                self.output.text(text, ready);
                 self.output.refusal(part.refusal.unwrap_or_default(), ready);
             }
             let Some(Value::Array(annotations)) = part.annotations else { continue };
@@ -283,20 +375,32 @@ impl Fold {
         response: Option<&RawValue>,
         ready: &mut VecDeque<StepEvent>,
     ) -> Result<Next, StepError> {
-        let response: Response = serde_json::from_str(response.map_or("{}", RawValue::get))
+        let response: Response<'_> = serde_json::from_str(response.map_or("{}", RawValue::get))
             .map_err(|_| error::unavailable("its stream contains an unreadable frame"))?;
-        let usage = response.usage.and_then(WireUsage::read);
+        merge_usage(&mut self.usage, response.usage.and_then(WireUsage::read));
         let reason = response.incomplete_details.and_then(|details| details.reason);
-        let stop = match (kind, reason.as_deref()) {
-            ("response.failed", _) => {
-                let problem = response.error.unwrap_or(Value::Null);
-                return Err(error::in_stream(&problem.to_string()));
+        let problem = response.error.filter(|problem| !error::is_empty(problem));
+        let status = response.status.as_str();
+        if kind == "response.failed" || matches!(status, "failed" | "cancelled") || problem.is_some() {
+            return Err(error::in_stream(&problem.unwrap_or(Value::Null).to_string()));
+        }
+        // Items that were not finished, or that come only here.
+        for (item, index) in response.output.into_iter().flatten().zip(0..) {
+            self.item(index, Some(item), ready)?;
+        }
+        for (_, call) in std::mem::take(&mut self.calls) {
+            let call = VendorCall { id: call.id, tool: call.tool, arguments: call.arguments };
+            self.output.call(call, ready)?;
+        }
+        let is_incomplete = kind == "response.incomplete" || status == "incomplete";
+        let mut ending = Ending { stop: Some(StopReason::Done), is_unknown: false };
+        if is_incomplete {
+            ending.stop = Some(StopReason::OutputFull);
+            if let Finish::Stop(StopReason::Filtered) = Finish::of(reason.as_deref().unwrap_or_default()) {
+                ending.stop = Some(StopReason::Filtered);
             }
-            ("response.incomplete", Some("content_filter")) => StopReason::Refused,
-            ("response.incomplete", _) => StopReason::OutputFull,
-            _ => StopReason::Done,
-        };
-        self.output.finish(stop, usage, ready)
+        }
+        self.output.finish(ending, self.usage, ready)
     }
 }
 

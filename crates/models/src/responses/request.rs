@@ -131,7 +131,7 @@ pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, 
     let mut input = Vec::with_capacity(request.transcript.len());
     for turn in replay::turns(request, Format::Responses) {
         match turn {
-            Turn::User(pieces) => pieces.into_iter().for_each(|piece| input.push(user(piece))),
+            Turn::User(pieces) => pieces.into_iter().for_each(|piece| push_user(piece, &mut input)),
             Turn::Model(pieces) => model(&pieces, &mut input),
         }
     }
@@ -148,16 +148,24 @@ pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, 
     })
 }
 
-fn user(piece: UserPiece<'_>) -> Item<'_> {
-    match piece {
-        UserPiece::Text(text) => message("user", Part::InputText { text }),
-        UserPiece::Image(image) => {
-            message("user", Part::InputImage { image_url: replay::data_url(image), detail: "auto" })
+/// Adds a piece of the user's turn. What follows one another is one message, as templates of models require.
+fn push_user<'a>(piece: UserPiece<'a>, input: &mut Vec<Item<'a>>) {
+    let part = match piece {
+        UserPiece::Result(call, result) => {
+            input.push(Item::FunctionCallOutput {
+                call_id: replay::call_id(&call.id),
+                output: replay::result_text(result),
+            });
+            return;
         }
-        UserPiece::Result(call, result) => Item::FunctionCallOutput {
-            call_id: replay::call_id(&call.id),
-            output: replay::result_text(result),
-        },
+        UserPiece::Text(text) => Part::InputText { text },
+        UserPiece::Image(image) => {
+            Part::InputImage { image_url: replay::data_url(image), detail: "auto" }
+        }
+    };
+    match input.last_mut() {
+        Some(Item::Message { role: "user", content, .. }) => content.push(part),
+        _ => input.push(message("user", part)),
     }
 }
 
@@ -174,7 +182,14 @@ fn model<'a>(pieces: &[ModelPiece<'a>], input: &mut Vec<Item<'a>>) {
     for piece in &pieces[..end.map_or(0, |end| end + 1)] {
         match piece {
             ModelPiece::Text(text) => {
-                input.push(message("assistant", Part::OutputText { text: (*text).into() }))
+                let part = Part::OutputText { text: (*text).into() };
+                match input.last_mut() {
+                    // A message with the vendor's fields is one of its own.
+                    Some(Item::Message { role: "assistant", content, rest }) if rest.is_empty() => {
+                        content.push(part);
+                    }
+                    _ => input.push(message("assistant", part)),
+                }
             }
             ModelPiece::Call(call) => input.push(Item::FunctionCall {
                 call_id: replay::call_id(&call.id),

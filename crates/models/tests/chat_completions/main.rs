@@ -67,6 +67,7 @@ async fn run_step(provider: &Vendor, request: StepRequest) -> StepResult {
             Ok(StepEvent::Call(call)) => result.calls.push(call),
             Ok(StepEvent::Cited(_)) => panic!("nothing is cited"),
             Ok(StepEvent::Opaque { .. }) => panic!("the format has no opaque items"),
+            Ok(event @ (StepEvent::WasReasoning | StepEvent::Noted(_))) => panic!("{event:?}"),
             Ok(StepEvent::Finished { stop, usage }) => result.finished = Some((stop, usage)),
             Err(error) => result.error = Some(error),
         }
@@ -86,7 +87,7 @@ fn stop(result: &StepResult) -> StopReason {
 }
 
 fn is_unavailable(result: &StepResult) -> bool {
-    matches!(result.error, Some(StepError::Unavailable { .. }))
+    matches!(result.error, Some(StepError::Unavailable { .. } | StepError::TimedOut { .. }))
 }
 
 #[tokio::test]
@@ -128,7 +129,7 @@ async fn a_key_that_a_server_repeats_is_not_passed_on() {
     let script = format!(r#"STANDIN {{"steps":[{{"status":400,"message":"bad key {KEY}"}}]}}"#);
     let open = test_support::start().await.unwrap();
     let result = run_step(&self::provider(&open.base_url()), request("standin", &script)).await;
-    assert_eq!(result.error, Some(StepError::Rejected { reason: "400: bad key [secret]".to_owned() }));
+    assert_eq!(result.error, Some(StepError::Rejected { status: Some(400), reason: "400: bad key [secret]".to_owned() }));
     let script =
         format!(r#"STANDIN {{"steps":[{{"actions":[{{"error":{{"message":"key {KEY}","code":null}}}}]}}]}}"#);
     let result = run_step(&self::provider(&open.base_url()), request("standin", &script)).await;
@@ -219,7 +220,8 @@ async fn a_stream_that_ends_without_a_reason_was_cut() {
 #[tokio::test]
 async fn a_server_that_falls_silent_is_given_up() {
     let standin = test_support::start().await.unwrap();
-    let max_wait = Timeouts { stall: Duration::from_millis(500), ..Timeouts::default() };
+    let (first_byte, stall) = (Duration::from_millis(500), Duration::from_millis(500));
+    let max_wait = Timeouts { first_byte, stall, ..Timeouts::default() };
     let provider = with_patience(&standin.base_url(), max_wait);
     for (model, text) in [("stall", HELLO), ("stall-first", "")] {
         let result = run_step(&provider, request(model, "Hello")).await;
@@ -291,7 +293,7 @@ async fn reasons_for_stopping_are_kept_apart() {
     let (_standin, provider) = standin().await;
     for (model, reason) in [
         ("refused", StopReason::Refused),
-        ("filtered", StopReason::Refused),
+        ("filtered", StopReason::Filtered),
         ("full", StopReason::OutputFull),
         ("empty", StopReason::Done),
     ] {

@@ -27,6 +27,7 @@ use Outcome::{Permanent, Temporary, TooLong, Whole};
 const DONE: Outcome = Whole(StopReason::Done);
 const FULL: Outcome = Whole(StopReason::OutputFull);
 const REFUSED: Outcome = Whole(StopReason::Refused);
+const FILTERED: Outcome = Whole(StopReason::Filtered);
 
 /// A fault: the model or script that triggers it, the expected text before it, and its outcome.
 struct Fault {
@@ -62,8 +63,8 @@ const FAULTS: &[Fault] = &[
         but: &[],
     },
     Fault {
-        // Chat Completions reports that the model is done before the end marker.
-        but: &[(Format::ChatCompletions, DONE)],
+        // These report that the model is done before the end marker.
+        but: &[(Format::ChatCompletions, DONE), (Format::Anthropic, DONE)],
         ..played("no-done", HELLO, Temporary)
     },
     Fault {
@@ -92,8 +93,12 @@ const FAULTS: &[Fault] = &[
         outcome: Temporary,
         but: &[],
     },
-    played("refused", "I cannot help with that.", REFUSED),
-    played("filtered", HELLO, REFUSED),
+    Fault {
+        // It tells so by a stop reason, as for what its filters cut off.
+        but: &[(Format::Anthropic, FILTERED)],
+        ..played("refused", "I cannot help with that.", REFUSED)
+    },
+    played("filtered", HELLO, FILTERED),
     played("full", HELLO, FULL),
     played("empty", "", DONE),
     played("too-long", "", TooLong),
@@ -104,7 +109,7 @@ const FAULTS: &[Fault] = &[
 fn outcome(result: &StepResult) -> Outcome {
     match (&result.finished, &result.error) {
         (Some((stop, _)), _) => Whole(*stop),
-        (_, Some(StepError::Unavailable { .. })) => Temporary,
+        (_, Some(StepError::Unavailable { .. } | StepError::TimedOut { .. })) => Temporary,
         (_, Some(StepError::Rejected { .. })) => Permanent,
         (_, Some(StepError::TooLong)) => TooLong,
         (None, None) => panic!("{result:?}"),
@@ -113,7 +118,8 @@ fn outcome(result: &StepResult) -> Outcome {
 
 #[tokio::test]
 async fn every_fault_comes_to_the_same_in_every_format() {
-    let max_wait = Timeouts { stall: Duration::from_millis(500), ..Timeouts::default() };
+    let (first_byte, stall) = (Duration::from_millis(500), Duration::from_millis(500));
+    let max_wait = Timeouts { first_byte, stall, ..Timeouts::default() };
     for format in Format::ALL {
         let (_standin, vendor) = stage_with(format, max_wait).await;
         for fault in FAULTS {

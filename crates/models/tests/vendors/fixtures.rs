@@ -170,7 +170,7 @@ fn all() -> Vec<Fixture> {
 
 /// Decodes chunks.
 fn decode(format: Format, pieces: &[&[u8]]) -> StepResult {
-    let mut decoder = Decoder::new(format, false, HashSet::new());
+    let mut decoder = Decoder::new(format, HashSet::new());
     let (mut result, mut ready) = (StepResult::default(), VecDeque::new());
     let take = |result: &mut StepResult, ready: &mut VecDeque<_>| {
         ready.drain(..).for_each(|event| result.take(Ok(event)))

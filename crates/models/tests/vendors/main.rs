@@ -6,7 +6,9 @@ mod connections;
 mod faults;
 mod fixtures;
 mod images;
+mod odd_streams;
 mod pauses;
+mod refusals;
 mod replay;
 mod stage;
 
@@ -55,7 +57,8 @@ async fn a_key_that_a_server_repeats_is_not_passed_on() {
         assert!(matches!(wrong.error, Some(StepError::Rejected { .. })), "{format:?}");
         let refused = script(&format!(r#"{{"steps":[{{"status":400,"message":"bad key {KEY}"}}]}}"#));
         let result = run_step(&right, request("standin", &refused)).await;
-        assert_eq!(result.error, Some(StepError::Rejected { reason: "400: bad key [secret]".to_owned() }));
+        let reason = "400: bad key [secret]".to_owned();
+        assert_eq!(result.error, Some(StepError::Rejected { status: Some(400), reason }));
         let broken = script(&format!(
             r#"{{"steps":[{{"actions":[{{"error":{{"message":"key {KEY}","code":null}}}}]}}]}}"#
         ));
@@ -204,13 +207,13 @@ async fn reasons_of_failures_repeat_no_texts_of_the_conversation() {
         let server = raw(document("400 Bad Request", &echo)).await;
         let result =
             run_step(&stage::vendor(format, &server, models::Timeouts::default()), request("m", said)).await;
-        let Some(StepError::Rejected { reason }) = &result.error else { panic!("{format:?}: {result:?}") };
+        let Some(StepError::Rejected { reason, .. }) = &result.error else { panic!("{format:?}: {result:?}") };
         assert_eq!(reason, "400: input_value='…' is too odd", "{format:?}");
     }
 }
 
 fn is_unavailable(result: &StepResult) -> bool {
-    matches!(result.error, Some(StepError::Unavailable { .. }))
+    matches!(result.error, Some(StepError::Unavailable { .. } | StepError::TimedOut { .. }))
 }
 
 fn waits(result: &StepResult) -> Option<Duration> {

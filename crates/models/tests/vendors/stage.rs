@@ -7,6 +7,7 @@ use domain::step::{
     Block, Call, CallResult, Item, Step, StepError, StepEvent, StepOutcome, StepRequest, StopReason,
     ToolSpec, Usage,
 };
+use domain::step_note::StepNote;
 use futures_util::StreamExt;
 use models::{Format, Secret, Timeouts, Vendor, VendorConfig};
 use test_support::Handle;
@@ -54,6 +55,7 @@ pub(crate) fn request(model: &str, question: &str) -> StepRequest {
 pub(crate) struct StepResult {
     pub(crate) blocks: Vec<Block>,
     pub(crate) cited: Vec<Cited>,
+    pub(crate) notes: Vec<StepNote>,
     pub(crate) finished: Option<(StopReason, Option<Usage>)>,
     pub(crate) error: Option<StepError>,
 }
@@ -100,6 +102,14 @@ impl StepResult {
                 _ => self.blocks.push(Block::Reasoning(text)),
             },
             Ok(StepEvent::Cited(cited)) => self.cited.push(cited),
+            Ok(StepEvent::Noted(note)) => self.notes.push(note),
+            Ok(StepEvent::WasReasoning) => {
+                let texts = std::mem::take(&mut self.blocks).into_iter().filter_map(|block| match block {
+                    Block::Text(text) | Block::Reasoning(text) => Some(text),
+                    Block::Call(_) | Block::Opaque { .. } => None,
+                });
+                self.blocks.push(Block::Reasoning(texts.collect()));
+            }
             Ok(StepEvent::Call(call)) => self.blocks.push(Block::Call(call)),
             Ok(StepEvent::Opaque { format, json }) => self.blocks.push(Block::Opaque { format, json }),
             Ok(StepEvent::Finished { stop, usage }) => self.finished = Some((stop, usage)),

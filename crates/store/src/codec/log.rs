@@ -10,6 +10,7 @@ use domain::id::{AgentId, InstanceId, SkillId};
 use domain::image::{ImageKind, ImageRef};
 use domain::skill::SkillName;
 use domain::step::{Block, Call, CallResult, Purpose, Step, StepOutcome, StopReason, Usage};
+use domain::step_note::StepNote;
 use domain::unread::{UnreadFile, UnreadReason};
 use serde::{Deserialize, Serialize};
 
@@ -24,8 +25,20 @@ struct StepForm<'a> {
     blocks: Vec<BlockForm<'a>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     cited: Vec<CitationForm<'a>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<NoteForm<'a>>,
     stop: StopForm,
     usage: UsageForm,
+}
+
+/// A note on a step.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum NoteForm<'a> {
+    ToolsRefused,
+    ToolLeftOut(Cow<'a, str>),
+    CallsLeftOut(u32),
+    UnknownStop,
 }
 
 /// A source named by the vendor.
@@ -121,6 +134,7 @@ enum StopForm {
     Calls,
     OutputFull,
     Refused,
+    Filtered,
     Stopped,
 }
 
@@ -232,6 +246,7 @@ pub(crate) fn write_step(step: &Step, instance: InstanceId) -> Result<String> {
         instance: instance.to_string().into(),
         blocks: step.blocks.iter().map(block_form).collect(),
         cited: step.cited.iter().map(citation_form).collect(),
+        notes: step.notes.iter().map(note_form).collect(),
         stop: stop_form(step.stop),
         usage: UsageForm {
             input: step.usage.input_tokens,
@@ -250,6 +265,7 @@ pub(crate) fn read_step(json: &str, row: &str) -> Result<(Arc<Step>, InstanceId)
     let step = Step {
         blocks: form.blocks.into_iter().map(block_of).collect(),
         cited: form.cited.into_iter().map(citation_of).collect(),
+        notes: form.notes.into_iter().map(note_of).collect(),
         stop: stop_of(form.stop),
         usage: Usage {
             input_tokens: form.usage.input,
@@ -385,12 +401,31 @@ fn citation_of(form: CitationForm<'_>) -> Citation {
     Citation { block, at, number, place: place.into(), quote: quote.into_owned() }
 }
 
+fn note_form(note: &StepNote) -> NoteForm<'_> {
+    match note {
+        StepNote::ToolsRefused => NoteForm::ToolsRefused,
+        StepNote::ToolLeftOut(tool) => NoteForm::ToolLeftOut(tool.into()),
+        StepNote::CallsLeftOut(calls) => NoteForm::CallsLeftOut(*calls),
+        StepNote::UnknownStop => NoteForm::UnknownStop,
+    }
+}
+
+fn note_of(form: NoteForm<'_>) -> StepNote {
+    match form {
+        NoteForm::ToolsRefused => StepNote::ToolsRefused,
+        NoteForm::ToolLeftOut(tool) => StepNote::ToolLeftOut(tool.into_owned()),
+        NoteForm::CallsLeftOut(calls) => StepNote::CallsLeftOut(calls),
+        NoteForm::UnknownStop => StepNote::UnknownStop,
+    }
+}
+
 const fn stop_form(stop: StopReason) -> StopForm {
     match stop {
         StopReason::Done => StopForm::Done,
         StopReason::Calls => StopForm::Calls,
         StopReason::OutputFull => StopForm::OutputFull,
         StopReason::Refused => StopForm::Refused,
+        StopReason::Filtered => StopForm::Filtered,
         StopReason::Stopped => StopForm::Stopped,
     }
 }
@@ -401,6 +436,7 @@ const fn stop_of(form: StopForm) -> StopReason {
         StopForm::Calls => StopReason::Calls,
         StopForm::OutputFull => StopReason::OutputFull,
         StopForm::Refused => StopReason::Refused,
+        StopForm::Filtered => StopReason::Filtered,
         StopForm::Stopped => StopReason::Stopped,
     }
 }
@@ -495,6 +531,12 @@ mod tests {
                 place: Place::Web { url: "https://x".to_owned(), title: "t \0".to_owned() },
                 quote: "q \0".to_owned(),
             }],
+            notes: vec![
+                StepNote::ToolsRefused,
+                StepNote::ToolLeftOut("a".to_owned()),
+                StepNote::CallsLeftOut(3),
+                StepNote::UnknownStop,
+            ],
             stop: StopReason::OutputFull,
             usage: Usage { input_tokens: u64::MAX, estimated: true, ..Usage::default() },
         };

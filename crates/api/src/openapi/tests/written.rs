@@ -173,6 +173,7 @@ fn models_are_written_as_told() {
             output_max_tokens: 1,
             vendor_name: "m".to_owned(),
             sees_images: false,
+            uses_tools: true,
         };
         let model = wire::Model::of(&entry, ModelStatus::Unknown, Language::En);
         fits("Model", &serde_json::to_value(&model).unwrap());

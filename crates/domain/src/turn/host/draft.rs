@@ -4,6 +4,7 @@ use crate::answer::Change;
 use crate::citation::{self, CITED_MAX, Citation, Cited, Place};
 use crate::limits::{CALLS_MAX, STEP_MAX_BYTES};
 use crate::step::{Block, Call, Step, StepEvent, StopReason, Usage};
+use crate::step_note::{NOTES_MAX, StepNote};
 use crate::turn::estimated_tokens;
 
 /// The longest call identifier that is accepted from a model, in bytes.
@@ -19,6 +20,7 @@ pub(super) struct Draft {
     /// Set if one of these may have got its position.
     look: bool,
     cited: Vec<Citation>,
+    notes: Vec<StepNote>,
 }
 
 /// A source whose mark has a position.
@@ -34,6 +36,8 @@ pub(super) struct Placed {
 pub(super) enum DraftChange {
     /// The answer changed.
     Changed(Change),
+    /// The step so far is told anew.
+    Redrawn(Vec<Change>),
     /// Nothing changed.
     None,
     /// The model has finished, or reached its output limit.
@@ -53,7 +57,7 @@ impl Draft {
             StepEvent::Call(call) => call.arguments.len() + call.id.len() + call.tool.len(),
             StepEvent::Opaque { json, .. } => json.len(),
             StepEvent::Cited(cited) => cited.size_bytes(),
-            StepEvent::Finished { .. } => 0,
+            StepEvent::WasReasoning | StepEvent::Noted(_) | StepEvent::Finished { .. } => 0,
         };
         self.bytes = self.bytes.saturating_add(size);
         if self.bytes > STEP_MAX_BYTES {
@@ -62,6 +66,7 @@ impl Draft {
         match event {
             StepEvent::Text(text) => self.grow_text(text),
             StepEvent::Reasoning(text) => self.grow_reasoning(text),
+            StepEvent::WasReasoning => self.turn_into_reasoning(number),
             StepEvent::Call(call) => self.add_call(number, call, taken),
             StepEvent::Cited(cited) => {
                 if self.waiting.len() + self.cited.len() < CITED_MAX {
@@ -70,6 +75,7 @@ impl Draft {
                 }
                 DraftChange::None
             }
+            StepEvent::Noted(note) => self.add_note(note),
             StepEvent::Opaque { format, json } => {
                 self.blocks.push(Block::Opaque { format, json });
                 DraftChange::None
@@ -89,7 +95,7 @@ impl Draft {
 
     /// Converts the output so far into a step.
     pub(super) fn into_step(self, stop: StopReason, usage: Usage) -> Step {
-        Step { blocks: self.blocks, cited: self.cited, stop, usage }
+        Step { blocks: self.blocks, cited: self.cited, notes: self.notes, stop, usage }
     }
 
     /// Returns the sources whose marks have got positions; all possible ones once the step has `ended`.
@@ -151,10 +157,54 @@ impl Draft {
         None
     }
 
+    /// Completes the usage that the vendor reported: what is missing or zero for a step with output is estimated.
+    pub(super) fn completed_usage(&self, reported: Option<Usage>, input_tokens: u64) -> Usage {
+        let estimated = self.estimated_usage(input_tokens);
+        let Some(mut usage) = reported else { return estimated };
+        if usage.input_tokens == 0 && estimated.input_tokens > 0 {
+            usage = Usage { input_tokens: estimated.input_tokens, estimated: true, ..usage };
+        }
+        if usage.output_tokens == 0 && estimated.output_tokens > 0 {
+            usage = Usage { output_tokens: estimated.output_tokens, estimated: true, ..usage };
+        }
+        usage
+    }
+
     /// Estimates the usage from the input tokens and the output when the vendor reported none.
     pub(super) fn estimated_usage(&self, input_tokens: u64) -> Usage {
         let output_tokens = if self.bytes == 0 { 0 } else { estimated_tokens(self.bytes) };
         Usage { input_tokens, output_tokens, estimated: true, ..Usage::default() }
+    }
+
+    /// Turns the text so far into reasoning.
+    fn turn_into_reasoning(&mut self, number: u32) -> DraftChange {
+        if !self.blocks.iter().any(|block| matches!(block, Block::Text(_))) {
+            return DraftChange::None;
+        }
+        let is_settled = |block: &Block| matches!(block, Block::Call(_) | Block::Opaque { .. });
+        if self.blocks.iter().any(is_settled) {
+            return DraftChange::None; // only the beginning of a step is marked in this way
+        }
+        let texts = std::mem::take(&mut self.blocks).into_iter().filter_map(|block| match block {
+            Block::Text(text) | Block::Reasoning(text) => Some(text),
+            Block::Call(_) | Block::Opaque { .. } => None,
+        });
+        let text: String = texts.collect();
+        self.waiting.clear();
+        self.cited.clear();
+        self.blocks.push(Block::Reasoning(text.clone()));
+        let notes = self.notes.iter().cloned().map(Change::Noted);
+        let mut changes = vec![Change::StepBegan { number }, Change::ReasoningGrew { block: 0, text }];
+        changes.extend(notes);
+        DraftChange::Redrawn(changes)
+    }
+
+    fn add_note(&mut self, note: StepNote) -> DraftChange {
+        if self.notes.len() >= NOTES_MAX || self.notes.contains(&note) {
+            return DraftChange::None;
+        }
+        self.notes.push(note.clone());
+        DraftChange::Changed(Change::Noted(note))
     }
 
     fn last(&self) -> u32 {

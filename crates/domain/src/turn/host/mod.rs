@@ -41,7 +41,7 @@ use self::draft::{Draft, DraftChange};
 use self::pending_step::PendingStep;
 use self::transcript::Transcript;
 use super::HostFrame;
-use super::backoff::pause_after;
+use super::backoff::{STALLS_MAX, pause_after};
 use crate::answer::{Answer, AnswerError, Change, Ending, ErrorCode, LogEntry, Stamp};
 use crate::catalog::ProviderName;
 use crate::credits::{AnswerCost, Credits, Shortage};
@@ -256,6 +256,9 @@ impl Turn {
         if !matches!(self.phase, Phase::Idle) {
             return; // calls run only between steps
         }
+        if let Some(ending) = self.ending_of_declined_step() {
+            return self.end(ending, effects);
+        }
         self.start_calls(effects);
         if !self.committing.is_empty() || self.instance.is_none() || !self.pending().is_empty() {
             return;
@@ -275,6 +278,19 @@ impl Turn {
         } else {
             self.transcript.trim();
             self.reserve(PendingStep::default(), effects);
+        }
+    }
+
+    /// Returns the ending after a step that was declined or filtered, whose calls are not run.
+    fn ending_of_declined_step(&self) -> Option<Ending> {
+        let Some(LogEntry::Step { step, .. }) = self.log.last() else { return None };
+        match step.stop {
+            StopReason::Filtered => Some(Ending::Failed(AnswerError {
+                code: ErrorCode::ModelRefused,
+                message: "The answer is not complete: a filter of the model's server cut it off.".to_owned(),
+            })),
+            StopReason::Refused => Some(Ending::Done),
+            StopReason::Done | StopReason::Calls | StopReason::OutputFull | StopReason::Stopped => None,
         }
     }
 
@@ -355,7 +371,10 @@ impl Turn {
         }
         let sums_up = step.plan.is_some();
         match draft.grow(number, event, |id| is_call_of(log, id)) {
-            DraftChange::Changed(_) if sums_up => {}
+            DraftChange::Changed(_) | DraftChange::Redrawn(_) if sums_up => {}
+            DraftChange::Redrawn(changes) => {
+                changes.into_iter().for_each(|change| self.publish(change, effects));
+            }
             DraftChange::Changed(change) => self.publish(change, effects),
             DraftChange::None => {}
             DraftChange::Finished { stop, usage } => return self.finished(stop, usage, effects),
@@ -383,7 +402,7 @@ impl Turn {
                 "The answer was ended: the model used up all that it may put out before it said anything.";
             return self.fail(ErrorCode::OutputExhausted, message);
         }
-        if draft.is_empty() && stop == StopReason::Refused {
+        if draft.is_empty() && matches!(stop, StopReason::Refused | StopReason::Filtered) {
             // A retry would be declined again.
             self.phase = Phase::Streaming { step, held, draft };
             return self.fail(ErrorCode::ModelRefused, "The model declined to answer this question.");
@@ -396,7 +415,7 @@ impl Turn {
             self.phase = Phase::Streaming { step, held, draft };
             return self.model_failed(self.next(), attempt, error, 0, effects);
         }
-        let usage = usage.unwrap_or_else(|| draft.estimated_usage(self.input_tokens(&step)));
+        let usage = draft.completed_usage(usage, self.input_tokens(&step));
         let (bill, cost) = self.bill.settle(self.setup.price, usage, held);
         self.cite(&mut draft, true, effects);
         let entry = self.entry(draft.into_step(stop, usage));
@@ -446,6 +465,19 @@ impl Turn {
                         self.fail(ErrorCode::ModelUnavailable, &message);
                     }
                 }
+            }
+            StepError::TimedOut { had_begun: true, .. } if step.stalls < STALLS_MAX => {
+                let mut step = step.again();
+                step.stalls += 1;
+                let attempt = step.attempt;
+                let wait = pause_after(step.tries - 1, None, jitter).unwrap_or_default();
+                self.phase = Phase::BackingOff { step, held: *held, draft: draft.clone() };
+                effects.push(Effect::BackOff { number, attempt, wait });
+            }
+            StepError::TimedOut { .. } => {
+                let message =
+                    format!("The answer was ended: the model{} did not answer in time.", self.of_whom());
+                self.fail(ErrorCode::ModelUnavailable, &message);
             }
             StepError::TooLong => {
                 let (step, held) = (step.clone(), *held);

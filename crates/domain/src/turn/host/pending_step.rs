@@ -24,6 +24,8 @@ pub(super) struct PendingStep {
     pub(super) attempt: u32,
     /// The number of attempts at this call.
     pub(super) tries: u32,
+    /// The number of attempts in which the vendor stopped in the middle of the answer.
+    pub(super) stalls: u32,
     /// Set if the vendor rejected it as too long.
     shrunk: bool,
     /// Set if a summary was attempted.
@@ -38,7 +40,7 @@ impl PendingStep {
 
     /// Returns the step after its summary, successful or not.
     fn behind(&self) -> Self {
-        Self { plan: None, attempt: self.attempt + 1, tries: 0, summarised: true, ..self.clone() }
+        Self { plan: None, attempt: self.attempt + 1, tries: 0, stalls: 0, summarised: true, ..self.clone() }
     }
 }
 
@@ -109,10 +111,10 @@ impl Turn {
         (stop, usage): (StopReason, Option<Usage>),
         effects: &mut Vec<Effect>,
     ) {
-        let usage = usage.unwrap_or_else(|| draft.estimated_usage(self.input_tokens(&summarising)));
+        let usage = draft.completed_usage(usage, self.input_tokens(&summarising));
         let mut step = draft.into_step(stop, usage);
         step.blocks.retain(|block| matches!(block, Block::Text(text) if !text.trim().is_empty()));
-        let is_summary = !step.blocks.is_empty() && stop != StopReason::Refused;
+        let is_summary = !step.blocks.is_empty() && !matches!(stop, StopReason::Refused | StopReason::Filtered);
         let kept = if is_summary { plan.kept } else { u32::MAX };
         let (bill, cost) = self.bill.settle(self.setup.price, usage, held);
         let entry = self.summary(kept, step);
@@ -134,7 +136,7 @@ impl Turn {
         }
         // Removes its output so far, which is in no log.
         self.publish(Change::StepBegan { number: self.next() }, effects);
-        let again = PendingStep { shrunk: true, tries: 0, ..step.again() };
+        let again = PendingStep { shrunk: true, tries: 0, stalls: 0, ..step.again() };
         if again.summarised || self.transcript.plan().is_none() {
             return self.call_model(again, held, effects);
         }

@@ -72,7 +72,7 @@ impl World {
             events.truncate(self.rng.below(events.len() as u64) as usize);
             let error = match self.rng.below(20) {
                 0 => StepError::TooLong,
-                1 => StepError::Rejected { reason: "key".to_owned() },
+                1 => StepError::Rejected { status: Some(401), reason: "key".to_owned() },
                 _ => StepError::Unavailable { reason: "cut".to_owned(), retry_after: None },
             };
             events.push(Event::ModelFailed { number, attempt, error, jitter: self.rng.next() });

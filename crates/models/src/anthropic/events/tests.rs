@@ -50,7 +50,7 @@ fn every_reason_for_stopping_has_its_meaning() {
         ("tool_use", StopReason::Done),
         ("max_tokens", StopReason::OutputFull),
         ("model_context_window_exceeded", StopReason::OutputFull),
-        ("refusal", StopReason::Refused),
+        ("refusal", StopReason::Filtered),
         ("unheard_of", StopReason::Done),
     ] {
         assert_eq!(stop(&fold(&ends(reason)).unwrap()), meaning, "{reason}");
@@ -125,7 +125,8 @@ fn a_message_that_does_not_stop_was_cut() {
     let block = [begin(0, json!({"type": "text", "text": "x"})), close(0)];
     assert!(matches!(fold(&block), Err(StepError::Unavailable { .. })));
     let [delta, _] = ends("end_turn");
-    assert!(matches!(fold(&[block[0].clone(), delta]), Err(StepError::Unavailable { .. })));
+    let events = fold(&[block[0].clone(), delta]).unwrap();
+    assert_eq!(stop(&events), StopReason::Done, "only the end marker is missing");
 }
 
 #[test]
@@ -149,8 +150,32 @@ fn errors_pings_and_what_is_new_are_told_apart() {
         json!({"type": "unheard_of", "delta": {"type": "x"}}),
         begin(0, json!({"type": "server_tool_use", "id": "s"})),
         delta(0, json!({"type": "citations_delta", "citation": {"type": "page_location"}})),
-        delta(7, json!({"type": "text_delta", "text": "of no block"})),
         close(0),
     ];
     assert_eq!(fold(&[events.to_vec(), ends("end_turn").into()].concat()).unwrap().len(), 1);
+}
+
+#[test]
+fn blocks_without_start_or_stop_lose_nothing() {
+    let without_start = [delta(0, json!({"type": "text_delta", "text": "Whole."})), close(0)];
+    let events = fold(&[&without_start[..], &ends("end_turn")].concat()).unwrap();
+    assert_eq!(events[0], StepEvent::Text("Whole.".into()));
+    let tool = |index: u64, id: &str| {
+        [
+            begin(index, json!({"type": "tool_use", "id": id, "name": "t", "input": {}})),
+            delta(index, json!({"type": "input_json_delta", "partial_json": "{\"x\":1}"})),
+        ]
+    };
+    for second in [0, 1] {
+        let calls = [tool(0, "a"), tool(second, "b"), ends("tool_use")].concat();
+        let events = fold(&calls).unwrap();
+        let ids: Vec<_> = events
+            .iter()
+            .filter_map(|event| match event {
+                StepEvent::Call(call) => Some((call.id.as_str(), call.arguments.as_str())),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(ids, [("a", "{\"x\":1}"), ("b", "{\"x\":1}")], "{second}");
+    }
 }

@@ -36,11 +36,11 @@ fn every_reason_for_stopping_has_its_meaning() {
     for (reason, meaning) in [
         ("STOP", StopReason::Done),
         ("MAX_TOKENS", StopReason::OutputFull),
-        ("SAFETY", StopReason::Refused),
-        ("RECITATION", StopReason::Refused),
-        ("BLOCKLIST", StopReason::Refused),
-        ("PROHIBITED_CONTENT", StopReason::Refused),
-        ("SPII", StopReason::Refused),
+        ("SAFETY", StopReason::Filtered),
+        ("RECITATION", StopReason::Filtered),
+        ("BLOCKLIST", StopReason::Filtered),
+        ("PROHIBITED_CONTENT", StopReason::Filtered),
+        ("SPII", StopReason::Filtered),
         ("UNHEARD_OF", StopReason::Done),
     ] {
         assert_eq!(stop(&fold(&[part(json!({"text": "x"})), finish(reason)]).unwrap()), meaning, "{reason}");
@@ -50,7 +50,7 @@ fn every_reason_for_stopping_has_its_meaning() {
     }
     let blocked =
         json!({"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 4}});
-    assert_eq!(stop(&fold(&[blocked]).unwrap()), StopReason::Refused);
+    assert_eq!(stop(&fold(&[blocked]).unwrap()), StopReason::Filtered);
 }
 
 #[test]

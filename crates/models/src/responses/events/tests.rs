@@ -43,7 +43,7 @@ fn the_end_tells_why_and_what_was_used() {
         fold(&[json!({"type": "response.incomplete", "response": response})]).unwrap()
     };
     assert_eq!(stop(&incomplete("max_output_tokens")), StopReason::OutputFull);
-    assert_eq!(stop(&incomplete("content_filter")), StopReason::Refused);
+    assert_eq!(stop(&incomplete("content_filter")), StopReason::Filtered);
     assert!(matches!(fold(&[]), Err(StepError::Unavailable { .. })));
 }
 

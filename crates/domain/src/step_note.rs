@@ -1,0 +1,63 @@
+//! Facts about a step that an answer tells its reader in a sentence.
+
+use crate::shown_name::shown_name;
+
+/// The most notes of one step; further ones are dropped.
+pub const NOTES_MAX: usize = 32;
+/// The longest name that a note shows, in characters.
+const NAME_MAX_CHARS: usize = 120;
+
+/// A fact about a step that its reader should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StepNote {
+    /// The model's server refuses tools, so the model was called without them.
+    ToolsRefused,
+    /// The model's server refuses this tool, so the model was called without it.
+    ToolLeftOut(String),
+    /// The step made more calls than [`crate::limits::CALLS_MAX`]; so many were not run.
+    CallsLeftOut(u32),
+    /// The model's server gave an unknown reason for the end of the step.
+    UnknownStop,
+}
+
+impl StepNote {
+    /// Returns the sentence for the reader, in Markdown.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::ToolsRefused => {
+                "This model cannot use files: its server accepts no tools for it. It has read only what the question and \
+                 its attachments brought."
+                    .to_owned()
+            }
+            Self::ToolLeftOut(tool) => format!(
+                "The tool {} was not used: the model's server does not accept its definition.",
+                code(tool)
+            ),
+            Self::CallsLeftOut(calls) => format!(
+                "The model asked for more tool calls at once than are run: {calls} of them were left out."
+            ),
+            Self::UnknownStop => "The model's server ended the answer for a reason that is not known here: the answer may \
+                                  not be complete."
+                .to_owned(),
+        }
+    }
+}
+
+/// Formats a name as code, so that its characters have no meaning in Markdown.
+fn code(name: &str) -> String {
+    let shown: String = shown_name(name).chars().filter(|letter| *letter != '`').take(NAME_MAX_CHARS).collect();
+    format!("`{shown}`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_tools_mean_nothing_in_markdown() {
+        let sentence = StepNote::ToolLeftOut("x` [1](javascript:x)\n".to_owned()).sentence();
+        assert!(sentence.starts_with("The tool `x [1](javascript:x)"), "{sentence}");
+        assert!(!sentence.contains('\n'), "{sentence}");
+    }
+}

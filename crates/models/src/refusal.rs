@@ -1,0 +1,315 @@
+//! What servers say when they refuse a request, in all their words. Pure.
+//!
+//! All texts are in small letters: see [`crate::error::all_texts`].
+
+use domain::step::ToolSpec;
+
+/// The least output that is worth asking for.
+const OUTPUT_MIN_TOKENS: u64 = 64;
+/// The tokens that are left free when less output is asked for: counts differ a little from request to request.
+const MARGIN_TOKENS: u64 = 16;
+/// As many bytes around a word are searched for what is said about it.
+const NEARBY_BYTES: usize = 120;
+
+/// Words that say that something is not accepted.
+const REFUSING: &[&str] = &[
+    "not support",
+    "n't support",
+    "unsupported",
+    "not enabled",
+    "n't enabled",
+    "not allowed",
+    "not permitted",
+    "not available",
+    "not implemented",
+    "unrecognized",
+    "unknown parameter",
+    "unknown field",
+    "unknown name",
+    "unexpected",
+    "extra inputs",
+    "extra fields",
+    "disabled",
+    "no endpoints",
+    "not compatible",
+    "cannot use",
+    "incapable",
+    "without tool",
+    "lacks",
+];
+
+/// Returns true if the server accepts no tools for the model.
+pub(crate) fn refuses_tools(text: &str) -> bool {
+    // Servers that must be started for it: vLLM, SGLang, llama.cpp.
+    let starts = ["enable-auto-tool-choice", "tool-call-parser", "tools param requires", "requires --jinja"];
+    if starts.iter().any(|phrase| text.contains(phrase)) {
+        return true;
+    }
+    let subjects = ["tool", "function call", "function_call", "functions"];
+    subjects.iter().any(|subject| {
+        text.match_indices(subject).any(|(at, _)| {
+            let sentence = sentence_around(text, at);
+            // Something in a tool, its schema above all, is another matter.
+            !["schema", "propert", "parameters.", "tool_choice '", "tool_call_id", "tool message"]
+                .iter()
+                .any(|other| sentence.contains(other))
+                && REFUSING.iter().any(|phrase| sentence.contains(phrase))
+        })
+    })
+}
+
+/// Returns true if the server accepts no system message for the model.
+pub(crate) fn refuses_system(text: &str) -> bool {
+    let alternation = ["must alternate", "should alternate", "alternate between user", "alternating user"];
+    if alternation.iter().any(|phrase| text.contains(phrase)) {
+        return true;
+    }
+    let subjects = [
+        "system role",
+        "system message",
+        "system prompt",
+        "system instruction",
+        "developer instruction",
+        "'system'",
+        "\"system\"",
+        "`system`",
+        "role system",
+        "role: system",
+    ];
+    subjects.iter().any(|subject| {
+        text.match_indices(subject).any(|(at, _)| {
+            let sentence = sentence_around(text, at);
+            REFUSING.iter().any(|phrase| sentence.contains(phrase))
+                || sentence.contains("only user and assistant")
+                || sentence.contains("only 'user' and 'assistant'")
+                || sentence.contains("invalid role")
+        })
+    })
+}
+
+/// Returns true if the model does not chat.
+pub(crate) fn refuses_chat(text: &str) -> bool {
+    [
+        "does not support chat",
+        "doesn't support chat",
+        "not a chat model",
+        "not support chat completions",
+        "does not support generate",
+        "is an embedding model",
+        "only supports embedding",
+        "does not support text generation",
+        "not a generative model",
+    ]
+    .iter()
+    .any(|phrase| text.contains(phrase))
+}
+
+/// Returns the indexes of the tools that a refusal is about, by their names or positions.
+pub(crate) fn named_tools(text: &str, tools: &[ToolSpec]) -> Vec<usize> {
+    let is_about_schema =
+        ["schema", "tools", "function", "parameters", "tool "].iter().any(|word| text.contains(word));
+    if !is_about_schema {
+        return Vec::new();
+    }
+    let mut named: Vec<usize> = (0..tools.len())
+        .filter(|at| {
+            let name = tools[*at].name.to_lowercase();
+            // A name such as `read` is a word, too.
+            let is_quoted = ['\'', '"', '`'].iter().any(|quote| text.contains(&format!("{quote}{name}{quote}")));
+            is_quoted || (name.contains("__") && has_word(text, &name))
+        })
+        .collect();
+    // `tools.3.custom.input_schema`, `tools[0].function_declarations[3].parameters`, `tools[3].function`
+    for list in ["function_declarations", "functiondeclarations", "tools"] {
+        if !named.is_empty() {
+            break;
+        }
+        for (at, _) in text.match_indices(list) {
+            let rest = &text[at + list.len()..];
+            let Some(rest) = rest.strip_prefix(['.', '[']) else { continue };
+            let digits = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
+            let Some(index) = rest[..digits].parse().ok().filter(|index| *index < tools.len()) else { continue };
+            // `tools[0]` holds all declarations of a request to Gemini.
+            let is_holder = list == "tools" && rest[digits..].contains("declarations");
+            if !is_holder && !named.contains(&index) {
+                named.push(index);
+            }
+        }
+    }
+    named.sort_unstable();
+    named
+}
+
+/// The limits that a refusal names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct NamedLimits {
+    /// The output that the next request may ask for.
+    pub(crate) output_tokens: Option<u64>,
+    /// The output limit holds for every request.
+    pub(crate) is_output_limit: bool,
+    /// The context window of the model.
+    pub(crate) context_tokens: Option<u64>,
+}
+
+/// Reads the limits from the numbers of a refusal of a request that asked for `requested` output tokens. `input` estimates
+/// its input where the server does not count it.
+pub(crate) fn named_limits(text: &str, requested: u64, input: u64) -> NamedLimits {
+    if let Some(context) = context_of(text) {
+        let counted = input_of(text, requested, context);
+        let input = counted.unwrap_or(input.saturating_add(input / 4));
+        let room = context.saturating_sub(input).saturating_sub(MARGIN_TOKENS);
+        let fits = room >= OUTPUT_MIN_TOKENS && room < requested;
+        return NamedLimits {
+            output_tokens: fits.then_some(room),
+            is_output_limit: false,
+            context_tokens: Some(context),
+        };
+    }
+    let subjects = [
+        "max_tokens",
+        "max_completion_tokens",
+        "max_output_tokens",
+        "maxoutputtokens",
+        "max_new_tokens",
+        "max tokens",
+        "maximum tokens",
+        "maximum number of tokens",
+        "completion tokens",
+        "output tokens",
+    ];
+    if !subjects.iter().any(|subject| text.contains(subject)) {
+        return NamedLimits::default();
+    }
+    let below = numbers(text).into_iter().filter(|number| (OUTPUT_MIN_TOKENS..requested).contains(&number.value));
+    let Some(most) = below.max_by_key(|number| number.value) else { return NamedLimits::default() };
+    let behind = text[most.end..].trim_start_matches(['`', '\'', ' ']);
+    let before = text[..most.start].trim_end_matches(['`', '\'', ' ']);
+    let is_exclusive =
+        behind.starts_with("(exclusive") || before.ends_with("less than") || before.ends_with(" <");
+    NamedLimits {
+        output_tokens: Some(most.value - u64::from(is_exclusive)),
+        is_output_limit: true,
+        context_tokens: None,
+    }
+}
+
+/// Returns the context window that a refusal names.
+fn context_of(text: &str) -> Option<u64> {
+    let phrases = [
+        "context length is only",
+        "context length of only",
+        "context length is",
+        "context length of",
+        "context length (",
+        "context length:",
+        "context window is",
+        "context window of",
+        "context window (",
+        "context size is",
+        "context size of",
+        "context size (",
+        "context limit is",
+        "context limit of",
+        "n_ctx",
+        "max_model_len",
+        "maximum sequence length is",
+        "maximum sequence length of",
+        "maximum input length of",
+        "maximum number of tokens allowed",
+        "`max_new_tokens` must be <=",
+        "max_new_tokens must be <=",
+    ];
+    let numbers = numbers(text);
+    for phrase in phrases {
+        for (at, _) in text.match_indices(phrase) {
+            let from = at + phrase.len();
+            let near = numbers.iter().find(|number| number.start >= from && number.start <= from + 24);
+            if let Some(number) = near.filter(|number| number.value >= OUTPUT_MIN_TOKENS) {
+                return Some(number.value);
+            }
+        }
+    }
+    // "exceed context limit: 190000 + 20000 > 200000", "prompt is too long: 210000 tokens > 200000 maximum"
+    if ["context limit", "prompt is too long", "context length", "context window"].iter().any(|it| text.contains(it)) {
+        let compared = text.find(" > ").map(|at| at + 3);
+        return compared
+            .and_then(|from| numbers.iter().find(|number| number.start >= from && number.start <= from + 4))
+            .map(|number| number.value);
+    }
+    None
+}
+
+/// Returns the input tokens that a refusal names.
+fn input_of(text: &str, requested: u64, context: u64) -> Option<u64> {
+    let values: Vec<u64> = numbers(text).into_iter().map(|number| number.value).collect();
+    let others = || values.iter().copied().filter(|value| ![requested, context].contains(value));
+    // The sum of input and output may be named, too.
+    let summed = others().find(|value| values.contains(&value.saturating_add(requested)));
+    summed.or_else(|| others().max())
+}
+
+/// A number in a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Number {
+    value: u64,
+    start: usize,
+    end: usize,
+}
+
+/// Returns the whole numbers of a text that are not parts of names.
+fn numbers(text: &str) -> Vec<Number> {
+    let bytes = text.as_bytes();
+    let (mut found, mut at) = (Vec::new(), 0);
+    while at < bytes.len() {
+        if !bytes[at].is_ascii_digit() {
+            at += 1;
+            continue;
+        }
+        let start = at;
+        while at < bytes.len()
+            && (bytes[at].is_ascii_digit()
+                || (bytes[at] == b',' && bytes.get(at + 1..at + 4).is_some_and(is_group)))
+        {
+            at += 1;
+        }
+        let before = start.checked_sub(1).map_or(b' ', |before| bytes[before]);
+        let behind = bytes.get(at).copied().unwrap_or(b' ');
+        let after = bytes.get(at + 1).copied().unwrap_or(b' ');
+        let joins = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80;
+        let is_part = joins(before)
+            || matches!(before, b'-' | b'.' | b'/' | b':')
+            || joins(behind)
+            || (matches!(behind, b'.' | b'-' | b':') && joins(after));
+        let digits = text[start..at].replace(',', "");
+        if !is_part && let Ok(value) = digits.parse() {
+            found.push(Number { value, start, end: at });
+        }
+    }
+    found
+}
+
+fn is_group(digits: &[u8]) -> bool {
+    digits.iter().all(u8::is_ascii_digit)
+}
+
+/// Returns the sentence or line around a position, within bounds.
+fn sentence_around(text: &str, at: usize) -> &str {
+    let ends = |from: &str| from.find(['\n', ';']).into_iter().chain(from.find(". ")).min();
+    let first = text.floor_char_boundary(at.saturating_sub(NEARBY_BYTES));
+    let last = text.ceil_char_boundary((at + NEARBY_BYTES).min(text.len()));
+    let before = &text[first..at];
+    let begin = before.rfind(['\n', ';']).into_iter().chain(before.rfind(". ")).max().map_or(first, |end| first + end + 1);
+    let end = ends(&text[at..last]).map_or(last, |end| at + end);
+    &text[begin..end]
+}
+
+/// Returns true if a name stands in the text by itself.
+fn has_word(text: &str, name: &str) -> bool {
+    let joins = |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_');
+    text.match_indices(name).any(|(at, _)| {
+        !joins(text[..at].chars().next_back()) && !joins(text[at + name.len()..].chars().next())
+    })
+}
+
+#[cfg(test)]
+mod tests;
