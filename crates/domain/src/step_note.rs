@@ -46,7 +46,8 @@ impl StepNote {
 
 /// Formats a name as code, so that its characters have no meaning in Markdown.
 fn code(name: &str) -> String {
-    let shown: String = shown_name(name).chars().filter(|letter| *letter != '`').take(NAME_MAX_CHARS).collect();
+    let shown: String =
+        shown_name(name).chars().filter(|letter| *letter != '`').take(NAME_MAX_CHARS).collect();
     format!("`{shown}`")
 }
 

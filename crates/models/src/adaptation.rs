@@ -241,11 +241,8 @@ mod tests {
     use crate::format::Format;
 
     fn request() -> StepRequest {
-        let tool = |name: &str| ToolSpec {
-            name: name.into(),
-            description: String::new(),
-            schema: "{}".into(),
-        };
+        let tool =
+            |name: &str| ToolSpec { name: name.into(), description: String::new(), schema: "{}".into() };
         StepRequest {
             images: Vec::new(),
             model: "m".into(),

@@ -57,9 +57,9 @@ impl Model {
         let state = self.state.clone();
         Box::pin(self.provider.step(request).inspect(move |event| match event {
             Ok(StepEvent::Finished { .. }) => state.record(&id, true),
-            Err(
-                StepError::Unavailable { .. } | StepError::TimedOut { .. } | StepError::Rejected { .. },
-            ) => state.record(&id, false),
+            Err(StepError::Unavailable { .. } | StepError::TimedOut { .. } | StepError::Rejected { .. }) => {
+                state.record(&id, false)
+            }
             // A transcript that is too long says nothing about the model.
             Ok(_) | Err(StepError::TooLong) => {}
         }))
@@ -321,7 +321,8 @@ impl Catalog {
     fn apply_learned(&self, entries: &mut [ModelEntry]) -> HashSet<String> {
         let mut silent = HashSet::new();
         for entry in entries.iter_mut().filter(|entry| !entry.builtin) {
-            let Some(vendor) = self.vendors.iter().find(|vendor| vendor.format().provider() == entry.provider)
+            let Some(vendor) =
+                self.vendors.iter().find(|vendor| vendor.format().provider() == entry.provider)
             else {
                 continue;
             };
@@ -332,7 +333,8 @@ impl Catalog {
             }
             let output = learned.output_max_tokens().unwrap_or(entry.output_max_tokens);
             // Output must leave room for input in the context window.
-            entry.output_max_tokens = entry.output_max_tokens.min(output).min(entry.context_tokens / 2).max(1);
+            entry.output_max_tokens =
+                entry.output_max_tokens.min(output).min(entry.context_tokens / 2).max(1);
             if !learned.chats() {
                 silent.insert(entry.id.clone());
             }

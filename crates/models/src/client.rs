@@ -108,10 +108,7 @@ impl Response {
         })
     }
 
-    fn poll_raw(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Option<Bytes>, ConnectionError>> {
+    fn poll_raw(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ConnectionError>> {
         match &mut self.body {
             ResponseBody::Direct(exchange) => exchange.poll_chunk(context).map_err(ConnectionError::Broken),
             ResponseBody::Proxied(body) => loop {

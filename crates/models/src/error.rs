@@ -64,7 +64,9 @@ impl Problem {
         }
         let error: WireError = serde_json::from_value(inner).unwrap_or_default();
         Self {
-            message: Some(text(&error.message)).filter(|text| !text.is_empty()).unwrap_or_else(|| detail(&error.detail)),
+            message: Some(text(&error.message))
+                .filter(|text| !text.is_empty())
+                .unwrap_or_else(|| detail(&error.detail)),
             code: text(&error.code),
             kind: text(if error.r#type.is_null() { &error.status } else { &error.r#type }),
             retry_after: retry_delay(&error.details),
@@ -83,6 +85,9 @@ impl Problem {
                 "prompt is too long",
                 "exceed context limit",
                 "input token count",
+                // What is left of the window is negative.
+                "max_tokens must be at least 1",
+                "max_completion_tokens must be at least 1",
             ]
             .iter()
             .any(|phrase| message.contains(phrase))
@@ -372,6 +377,7 @@ mod tests {
             r#"{"object":"error","message":"This model's maximum context length is 4096 tokens.","code":400}"#,
             r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error"}}"#,
             r#"[{"error":{"message":"prompt is too long"}}]"#,
+            r#"{"object":"error","message":"max_tokens must be at least 1, got -186.","code":400}"#,
             r#"{"type":"error","error":{"type":"invalid_request_error","message":"input length and `max_tokens` exceed context limit: 1 + 2 > 2"}}"#,
             r#"{"error":{"code":400,"message":"The input token count (1048577) exceeds the maximum number of tokens allowed (1048576).","status":"INVALID_ARGUMENT"}}"#,
             r#"{"error":{"message":"Your input exceeds the context window of this model.","type":"invalid_request_error","code":null}}"#,
@@ -387,7 +393,9 @@ mod tests {
 
     #[test]
     fn a_reason_is_bounded_and_on_one_line() {
-        let StepError::Rejected { reason, status: Some(400) } = status(400, &format!("a\nb{}", "x".repeat(10_000))) else {
+        let StepError::Rejected { reason, status: Some(400) } =
+            status(400, &format!("a\nb{}", "x".repeat(10_000)))
+        else {
             panic!()
         };
         assert!(reason.chars().count() <= 301 && !reason.contains('\n'), "{reason}");

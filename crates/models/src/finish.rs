@@ -31,8 +31,7 @@ const DONE: &[&str] = &[
     "success",
     "normal",
 ];
-const CALLS: &[&str] =
-    &["tool_calls", "tool_call", "tool_use", "function_call", "function_calls", "calls"];
+const CALLS: &[&str] = &["tool_calls", "tool_call", "tool_use", "function_call", "function_calls", "calls"];
 const FULL: &[&str] = &[
     "length",
     "max_tokens",

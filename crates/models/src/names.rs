@@ -214,12 +214,27 @@ mod tests {
             reasons("openai/gpt-oss:20b") && reasons("o4-mini") && !reasons("llama3.2") && !reasons("gpt-4o")
         );
         assert!(!converses("nomic-embed-text", false) && converses("llama3.2:3b", false));
-        for chats in ["/data/images/qwen3-8b", "/models/embeddings/llama-3.1-8b", "tts-lab/mistral-7b", "liveness-7b",
-            "C:\\audio\\gemma-3-4b.gguf", "qwen3:8b"] {
+        for chats in [
+            "/data/images/qwen3-8b",
+            "/models/embeddings/llama-3.1-8b",
+            "tts-lab/mistral-7b",
+            "liveness-7b",
+            "C:\\audio\\gemma-3-4b.gguf",
+            "qwen3:8b",
+        ] {
             assert!(converses(chats, false), "{chats}");
         }
-        for other in ["nomic-embed-text:latest", "bge-m3", "all-minilm:l6-v2", "/models/bge-reranker-v2-m3", "embeddinggemma",
-            "intfloat/multilingual-e5-large", "text-embedding-3-small", "jina-embeddings-v3", ""] {
+        for other in [
+            "nomic-embed-text:latest",
+            "bge-m3",
+            "all-minilm:l6-v2",
+            "/models/bge-reranker-v2-m3",
+            "embeddinggemma",
+            "intfloat/multilingual-e5-large",
+            "text-embedding-3-small",
+            "jina-embeddings-v3",
+            "",
+        ] {
             assert!(!converses(other, false), "{other}");
         }
         assert!(

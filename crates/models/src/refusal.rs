@@ -53,9 +53,15 @@ pub(crate) fn refuses_tools(text: &str) -> bool {
             !["schema", "propert", "parameters.", "tool_choice '", "tool_call_id", "tool message"]
                 .iter()
                 .any(|other| sentence.contains(other))
-                && REFUSING.iter().any(|phrase| sentence.contains(phrase))
+                && is_refusing(sentence)
         })
     })
+}
+
+/// Returns true for a sentence that says that something is not accepted.
+fn is_refusing(sentence: &str) -> bool {
+    REFUSING.iter().any(|phrase| sentence.contains(phrase))
+        || (sentence.trim_start().starts_with("no ") && sentence.contains("support"))
 }
 
 /// Returns true if the server accepts no system message for the model.
@@ -75,11 +81,13 @@ pub(crate) fn refuses_system(text: &str) -> bool {
         "`system`",
         "role system",
         "role: system",
+        "got system",
     ];
     subjects.iter().any(|subject| {
         text.match_indices(subject).any(|(at, _)| {
             let sentence = sentence_around(text, at);
-            REFUSING.iter().any(|phrase| sentence.contains(phrase))
+            is_refusing(sentence)
+                || sentence.contains("roles are supported")
                 || sentence.contains("only user and assistant")
                 || sentence.contains("only 'user' and 'assistant'")
                 || sentence.contains("invalid role")
@@ -115,8 +123,9 @@ pub(crate) fn named_tools(text: &str, tools: &[ToolSpec]) -> Vec<usize> {
         .filter(|at| {
             let name = tools[*at].name.to_lowercase();
             // A name such as `read` is a word, too.
-            let is_quoted = ['\'', '"', '`'].iter().any(|quote| text.contains(&format!("{quote}{name}{quote}")));
-            is_quoted || (name.contains("__") && has_word(text, &name))
+            let is_quoted =
+                ['\'', '"', '`'].iter().any(|quote| text.contains(&format!("{quote}{name}{quote}")));
+            is_quoted || (name.contains(['_', '-']) && has_word(text, &name))
         })
         .collect();
     // `tools.3.custom.input_schema`, `tools[0].function_declarations[3].parameters`, `tools[3].function`
@@ -128,7 +137,9 @@ pub(crate) fn named_tools(text: &str, tools: &[ToolSpec]) -> Vec<usize> {
             let rest = &text[at + list.len()..];
             let Some(rest) = rest.strip_prefix(['.', '[']) else { continue };
             let digits = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
-            let Some(index) = rest[..digits].parse().ok().filter(|index| *index < tools.len()) else { continue };
+            let Some(index) = rest[..digits].parse().ok().filter(|index| *index < tools.len()) else {
+                continue;
+            };
             // `tools[0]` holds all declarations of a request to Gemini.
             let is_holder = list == "tools" && rest[digits..].contains("declarations");
             if !is_holder && !named.contains(&index) {
@@ -180,7 +191,8 @@ pub(crate) fn named_limits(text: &str, requested: u64, input: u64) -> NamedLimit
     if !subjects.iter().any(|subject| text.contains(subject)) {
         return NamedLimits::default();
     }
-    let below = numbers(text).into_iter().filter(|number| (OUTPUT_MIN_TOKENS..requested).contains(&number.value));
+    let below =
+        numbers(text).into_iter().filter(|number| (OUTPUT_MIN_TOKENS..requested).contains(&number.value));
     let Some(most) = below.max_by_key(|number| number.value) else { return NamedLimits::default() };
     let behind = text[most.end..].trim_start_matches(['`', '\'', ' ']);
     let before = text[..most.start].trim_end_matches(['`', '\'', ' ']);
@@ -230,7 +242,10 @@ fn context_of(text: &str) -> Option<u64> {
         }
     }
     // "exceed context limit: 190000 + 20000 > 200000", "prompt is too long: 210000 tokens > 200000 maximum"
-    if ["context limit", "prompt is too long", "context length", "context window"].iter().any(|it| text.contains(it)) {
+    if ["context limit", "prompt is too long", "context length", "context window"]
+        .iter()
+        .any(|it| text.contains(it))
+    {
         let compared = text.find(" > ").map(|at| at + 3);
         return compared
             .and_then(|from| numbers.iter().find(|number| number.start >= from && number.start <= from + 4))
@@ -298,7 +313,12 @@ fn sentence_around(text: &str, at: usize) -> &str {
     let first = text.floor_char_boundary(at.saturating_sub(NEARBY_BYTES));
     let last = text.ceil_char_boundary((at + NEARBY_BYTES).min(text.len()));
     let before = &text[first..at];
-    let begin = before.rfind(['\n', ';']).into_iter().chain(before.rfind(". ")).max().map_or(first, |end| first + end + 1);
+    let begin = before
+        .rfind(['\n', ';'])
+        .into_iter()
+        .chain(before.rfind(". "))
+        .max()
+        .map_or(first, |end| first + end + 1);
     let end = ends(&text[at..last]).map_or(last, |end| at + end);
     &text[begin..end]
 }

@@ -17,7 +17,8 @@ const DEPTH_MAX: usize = 24;
 /// The types of JSON Schema.
 const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boolean", "null"];
 /// The keywords whose value is a schema, a list of schemas, and an object of schemas.
-const SCHEMA: [&str; 6] = ["items", "additionalProperties", "not", "contains", "propertyNames", "unevaluatedItems"];
+const SCHEMA: [&str; 6] =
+    ["items", "additionalProperties", "not", "contains", "propertyNames", "unevaluatedItems"];
 const LISTS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
 const OBJECTS: [&str; 5] = ["properties", "$defs", "definitions", "patternProperties", "dependentSchemas"];
 
@@ -267,7 +268,9 @@ fn rename_properties(fields: &mut Map<String, Value>, renamed: &mut Renamed) {
     }
     if let Some(Value::Object(properties)) = fields.get_mut("properties") {
         let old = std::mem::take(properties);
-        properties.extend(old.into_iter().map(|(name, schema)| (sent_as.get(&name).cloned().unwrap_or(name), schema)));
+        properties.extend(
+            old.into_iter().map(|(name, schema)| (sent_as.get(&name).cloned().unwrap_or(name), schema)),
+        );
     }
     if let Some(Value::Array(required)) = fields.get_mut("required") {
         for name in required.iter_mut() {
@@ -317,8 +320,7 @@ mod tests {
     use super::*;
 
     fn sent(schema: &Value) -> (Value, Renamed) {
-        let tool =
-            ToolSpec { name: "t".into(), description: String::new(), schema: schema.to_string() };
+        let tool = ToolSpec { name: "t".into(), description: String::new(), schema: schema.to_string() };
         let (json, renamed) = reshape(&tool).unwrap();
         (serde_json::from_str(&json).unwrap(), renamed)
     }

@@ -95,7 +95,8 @@ impl Frames {
             "event" => !self.frame.event.is_empty(),
             _ => false,
         };
-        let before = if begins_frame && self.has_data && is_complete(&self.frame.data) { self.take() } else { None };
+        let before =
+            if begins_frame && self.has_data && is_complete(&self.frame.data) { self.take() } else { None };
         match field {
             "data" => {
                 if self.has_data {
@@ -170,7 +171,11 @@ mod tests {
     fn frames_parted_by_one_newline_are_told_apart() {
         let stream = "data: {\"a\":1}\ndata: {\"b\":2}\ndata: [DONE]\n";
         let data = |stream: &str| {
-            frames(stream.as_bytes(), 7).unwrap().into_iter().map(|(event, data)| event + &data).collect::<Vec<_>>()
+            frames(stream.as_bytes(), 7)
+                .unwrap()
+                .into_iter()
+                .map(|(event, data)| event + &data)
+                .collect::<Vec<_>>()
         };
         assert_eq!(data(stream), ["{\"a\":1}", "{\"b\":2}", "[DONE]"]);
         let named = "event: x\ndata: {\"a\":1}\nevent: y\ndata: {\"b\":2}\n";

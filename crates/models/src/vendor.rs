@@ -74,11 +74,15 @@ impl Vendor {
     pub fn new(format: Format, config: &VendorConfig) -> Result<Self, VendorError> {
         let own = config.base_url.as_deref().is_none_or(|base| server::is_own_address(format, base));
         let timeouts = Timeouts::of(own);
-        Self::with_timeouts(format, config, Timeouts {
-            first_byte: config.first_byte_timeout.unwrap_or(timeouts.first_byte),
-            stall: config.stall_timeout.unwrap_or(timeouts.stall),
-            ..timeouts
-        })
+        Self::with_timeouts(
+            format,
+            config,
+            Timeouts {
+                first_byte: config.first_byte_timeout.unwrap_or(timeouts.first_byte),
+                stall: config.stall_timeout.unwrap_or(timeouts.stall),
+                ..timeouts
+            },
+        )
     }
 
     /// Creates a client with other timeouts.

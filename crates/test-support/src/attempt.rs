@@ -6,6 +6,9 @@ use crate::script::{Script, Step, Try, builtin};
 
 /// Selects the try for a request that was received `count` times before.
 pub(crate) fn attempt(request: &Request, count: usize) -> Result<Try, Refusal> {
+    if request.model == "no-tools" && request.offers_tools {
+        return Err(Refusal::new(400, "library/no-tools does not support tools", "invalid_request"));
+    }
     let (question, step) = request.question();
     let script = match question.split_once("STANDIN ") {
         Some((_, json)) => serde_json::Deserializer::from_str(json)

@@ -161,6 +161,7 @@ pub const NAMES: &[&str] = &[
     "empty",
     "too-long",
     "denied",
+    "no-tools",
 ];
 
 /// Returns the script of a model name.
@@ -171,7 +172,7 @@ pub fn builtin(model: &str) -> Option<Script> {
     let actions = |actions: Value| json!({"actions": actions});
     let once = |failure: Value| json!([failure, {"actions": [hello()]}]);
     let step = match model {
-        "standin" => actions(json!([hello()])),
+        "standin" | "no-tools" => actions(json!([hello()])),
         "reasoning" => actions(json!([{"think": "First I think about it."}, hello()])),
         "cut" => actions(then_hello("cut")),
         "cut-frame" => actions(then_hello("cut_frame")),

@@ -32,6 +32,7 @@ mod parts;
 mod pictures;
 mod plugins;
 mod rates;
+mod refused_tools;
 mod scans;
 mod servers;
 mod shutdown;

@@ -366,7 +366,8 @@ impl Fold {
 
 /// Returns true for a piece that repeats the name of its call, or the whole call.
 fn is_same_call(call: &PendingCall, name: &str, arguments: &str) -> bool {
-    call.tool == name && (call.arguments.trim() == "{}" || arguments.is_empty() || call.arguments == arguments)
+    call.tool == name
+        && (call.arguments.trim() == "{}" || arguments.is_empty() || call.arguments == arguments)
 }
 
 /// Reads content that is a string, a list of parts or null.

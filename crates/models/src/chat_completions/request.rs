@@ -34,7 +34,12 @@ enum Bound {
 impl Dialect {
     /// Returns the dialect of OpenAI's own server, or the most common one.
     pub(crate) fn of(own: bool) -> Self {
-        Self { bound: if own { Bound::CompletionTokens } else { Bound::Tokens }, usage: true, effort: true, alternates: !own }
+        Self {
+            bound: if own { Bound::CompletionTokens } else { Bound::Tokens },
+            usage: true,
+            effort: true,
+            alternates: !own,
+        }
     }
 
     /// Returns another dialect to try after this rejection, whose reason is in lower case.
@@ -240,8 +245,8 @@ fn text_message(role: &'static str, text: String) -> Message<'static> {
 mod tests {
     use std::sync::Arc;
 
-    use domain::step::{Block, Call, CallResult, Item, Purpose, Step, StepOutcome, ToolSpec};
     use domain::step::ATTACHED_FILES;
+    use domain::step::{Block, Call, CallResult, Item, Purpose, Step, StepOutcome, ToolSpec};
     use serde_json::{Value, json};
 
     use super::*;
@@ -327,7 +332,10 @@ mod tests {
         let roles = |transcript: Vec<Item>, own: bool| {
             let body = sent(&request(transcript), Dialect::of(own));
             let messages = body["messages"].as_array().unwrap().clone();
-            messages.iter().map(|message| message["role"].as_str().unwrap()[..1].to_owned()).collect::<String>()
+            messages
+                .iter()
+                .map(|message| message["role"].as_str().unwrap()[..1].to_owned())
+                .collect::<String>()
         };
         for (transcript, expected) in [
             (vec![ask("Q"), attached], "su"),

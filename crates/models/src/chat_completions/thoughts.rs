@@ -125,7 +125,9 @@ impl Thoughts {
                 Some(_) => self.has_tag = true,
                 None => {}
             }
-            if !self.has_tag && let Some(behind) = closing(rest).filter(|_| previous != Some('`')) {
+            if !self.has_tag
+                && let Some(behind) = closing(rest).filter(|_| previous != Some('`'))
+            {
                 let (behind, before) = (behind.to_owned(), before.to_owned());
                 push(out, Piece::Text(before));
                 out.push(Piece::WasThought);

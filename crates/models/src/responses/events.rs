@@ -224,7 +224,8 @@ impl Fold {
             }
             "response.function_call_arguments.done" => {
                 let arguments = event.arguments.unwrap_or_default();
-                if let Some(call) = self.calls.get_mut(&event.output_index).filter(|_| is_object(&arguments)) {
+                if let Some(call) = self.calls.get_mut(&event.output_index).filter(|_| is_object(&arguments))
+                {
                     call.arguments = arguments;
                 }
             }
@@ -260,7 +261,8 @@ impl Fold {
     ) -> Result<Next, StepError> {
         let raw: Option<Box<RawValue>> = RawValue::from_string(json).ok();
         let json = raw.as_deref().map_or("", RawValue::get);
-        let is_whole = serde_json::from_str::<Response<'_>>(json).is_ok_and(|response| response.output.is_some());
+        let is_whole =
+            serde_json::from_str::<Response<'_>>(json).is_ok_and(|response| response.output.is_some());
         if is_whole {
             return self.response("response.completed", raw.as_deref(), ready);
         }
@@ -311,7 +313,11 @@ impl Fold {
         let json = item.map_or("{}", RawValue::get);
         let item: Item = serde_json::from_str(json)
             .map_err(|_| error::unavailable("its stream contains an unreadable frame"))?;
-        let name = if item.id.is_empty() { format!("#{index} {} {}", item.r#type, item.call_id) } else { item.id.clone() };
+        let name = if item.id.is_empty() {
+            format!("#{index} {} {}", item.r#type, item.call_id)
+        } else {
+            item.id.clone()
+        };
         if self.finished.len() >= ITEMS_MAX || !self.finished.insert(name) {
             return Ok(());
         }
@@ -321,8 +327,7 @@ impl Fold {
                 let or = |given: String, begun: String| if given.is_empty() { begun } else { given };
                 // Some servers leave out the arguments that came in pieces, or send an empty object for them.
                 let is_stub = matches!(item.arguments.trim(), "" | "{}");
-                let arguments =
-                    if is_stub { or(begun.arguments, item.arguments) } else { item.arguments };
+                let arguments = if is_stub { or(begun.arguments, item.arguments) } else { item.arguments };
                 let (id, tool) = (or(item.call_id, begun.id), or(item.name, begun.tool));
                 let call = VendorCall { id, tool, arguments };
                 if self.output.call(call, ready)? {

@@ -159,9 +159,7 @@ fn push_user<'a>(piece: UserPiece<'a>, input: &mut Vec<Item<'a>>) {
             return;
         }
         UserPiece::Text(text) => Part::InputText { text },
-        UserPiece::Image(image) => {
-            Part::InputImage { image_url: replay::data_url(image), detail: "auto" }
-        }
+        UserPiece::Image(image) => Part::InputImage { image_url: replay::data_url(image), detail: "auto" },
     };
     match input.last_mut() {
         Some(Item::Message { role: "user", content, .. }) => content.push(part),

@@ -129,7 +129,10 @@ async fn a_key_that_a_server_repeats_is_not_passed_on() {
     let script = format!(r#"STANDIN {{"steps":[{{"status":400,"message":"bad key {KEY}"}}]}}"#);
     let open = test_support::start().await.unwrap();
     let result = run_step(&self::provider(&open.base_url()), request("standin", &script)).await;
-    assert_eq!(result.error, Some(StepError::Rejected { status: Some(400), reason: "400: bad key [secret]".to_owned() }));
+    assert_eq!(
+        result.error,
+        Some(StepError::Rejected { status: Some(400), reason: "400: bad key [secret]".to_owned() })
+    );
     let script =
         format!(r#"STANDIN {{"steps":[{{"actions":[{{"error":{{"message":"key {KEY}","code":null}}}}]}}]}}"#);
     let result = run_step(&self::provider(&open.base_url()), request("standin", &script)).await;

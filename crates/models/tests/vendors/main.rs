@@ -207,7 +207,9 @@ async fn reasons_of_failures_repeat_no_texts_of_the_conversation() {
         let server = raw(document("400 Bad Request", &echo)).await;
         let result =
             run_step(&stage::vendor(format, &server, models::Timeouts::default()), request("m", said)).await;
-        let Some(StepError::Rejected { reason, .. }) = &result.error else { panic!("{format:?}: {result:?}") };
+        let Some(StepError::Rejected { reason, .. }) = &result.error else {
+            panic!("{format:?}: {result:?}")
+        };
         assert_eq!(reason, "400: input_value='…' is too odd", "{format:?}");
     }
 }

@@ -250,16 +250,16 @@ fn calls_in_odd_forms_of_chat_completions_run_once_with_their_arguments() {
 
 #[test]
 fn items_of_responses_are_taken_once_wherever_they_come() {
-    let item = |arguments: &str| {
-        json!({"id": "fc1", "type": "function_call", "call_id": "c1", "name": "list", "arguments": arguments})
-    };
+    let item = |arguments: &str| json!({"id": "fc1", "type": "function_call", "call_id": "c1", "name": "list", "arguments": arguments});
     let added = json!({"type": "response.output_item.added", "output_index": 0, "item": item("")});
     let pieces = json!({"type": "response.function_call_arguments.delta", "output_index": 0, "delta": ONE});
     let whole = json!({"type": "response.function_call_arguments.done", "output_index": 0, "arguments": ONE});
     let done =
         |arguments| json!({"type": "response.output_item.done", "output_index": 0, "item": item(arguments)});
-    let completed = |output: Value| json!({"type": "response.completed", "response": {"status": "completed",
-        "output": output, "usage": {"input_tokens": 1, "output_tokens": 1}}});
+    let completed = |output: Value| {
+        json!({"type": "response.completed", "response": {"status": "completed",
+        "output": output, "usage": {"input_tokens": 1, "output_tokens": 1}}})
+    };
     for frames in [
         vec![added.clone(), pieces.clone(), whole.clone(), done(""), completed(json!([item(ONE)]))],
         vec![added.clone(), pieces.clone(), done("{}"), completed(json!([]))],
@@ -291,7 +291,9 @@ fn usage_keeps_the_largest_counts() {
             Format::ChatCompletions => {
                 Some(json!({"choices": [], "usage": {"prompt_tokens": 0, "completion_tokens": 0}}))
             }
-            Format::Gemini => Some(json!({"usageMetadata": {"promptTokenCount": 0, "candidatesTokenCount": 0}})),
+            Format::Gemini => {
+                Some(json!({"usageMetadata": {"promptTokenCount": 0, "candidatesTokenCount": 0}}))
+            }
             Format::Responses => None,
         };
         frames.extend(zero);

@@ -75,7 +75,9 @@ fn answer(format: Format) -> Vec<u8> {
             vec![json!({"choices": [{"index": 0, "delta": {"content": "Whole."}, "finish_reason": "stop"}]})]
         }
         Format::Gemini => {
-            vec![json!({"candidates": [{"content": {"parts": [{"text": "Whole."}]}, "finishReason": "STOP"}]})]
+            vec![
+                json!({"candidates": [{"content": {"parts": [{"text": "Whole."}]}, "finishReason": "STOP"}]}),
+            ]
         }
         Format::Responses => vec![
             json!({"type": "response.output_text.delta", "output_index": 0, "delta": "Whole."}),
@@ -101,7 +103,10 @@ async fn model_without_tools_answers_with_a_note_and_is_remembered() {
     for format in Format::ALL {
         for (status, message) in [
             ("400 x", "registry.ollama.ai/library/gemma:2b does not support tools"),
-            ("400 x", "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set"),
+            (
+                "400 x",
+                "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set",
+            ),
             ("404 x", "No endpoints found that support tool use. To learn more, visit the guide"),
             ("500 x", "tools param requires --jinja flag"),
         ] {
@@ -111,7 +116,11 @@ async fn model_without_tools_answers_with_a_note_and_is_remembered() {
             let (server, vendor) = stage(format, refuses).await;
             for requests in [2, 3] {
                 let result = run_step(&vendor, request("m", "Hello")).await;
-                assert_eq!((result.text().as_str(), result.stop()), ("Whole.", StopReason::Done), "{format:?}");
+                assert_eq!(
+                    (result.text().as_str(), result.stop()),
+                    ("Whole.", StopReason::Done),
+                    "{format:?}"
+                );
                 assert_eq!(result.notes, [StepNote::ToolsRefused], "{format:?}");
                 assert_eq!(server.bodies().len(), requests, "{format:?}: it is remembered");
             }
@@ -193,7 +202,8 @@ async fn odd_schemas_are_reshaped_and_names_come_back() {
     let respond = move |_: &Value| response("200 OK", "text/event-stream", &format!("data: {call}\n\n"));
     let (server, vendor) = stage(Format::ChatCompletions, respond).await;
     let mut asked = request("m", "Hello");
-    let odd = json!({"anyOf": [{"properties": {"$filter": {"type": "array"}}}, {"type": "object"}]}).to_string();
+    let odd =
+        json!({"anyOf": [{"properties": {"$filter": {"type": "array"}}}, {"type": "object"}]}).to_string();
     let tool = |name: &str, schema: &str| ToolSpec {
         name: name.to_owned(),
         description: String::new(),

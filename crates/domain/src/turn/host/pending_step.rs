@@ -114,7 +114,8 @@ impl Turn {
         let usage = draft.completed_usage(usage, self.input_tokens(&summarising));
         let mut step = draft.into_step(stop, usage);
         step.blocks.retain(|block| matches!(block, Block::Text(text) if !text.trim().is_empty()));
-        let is_summary = !step.blocks.is_empty() && !matches!(stop, StopReason::Refused | StopReason::Filtered);
+        let is_summary =
+            !step.blocks.is_empty() && !matches!(stop, StopReason::Refused | StopReason::Filtered);
         let kept = if is_summary { plan.kept } else { u32::MAX };
         let (bill, cost) = self.bill.settle(self.setup.price, usage, held);
         let entry = self.summary(kept, step);

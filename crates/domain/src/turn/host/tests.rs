@@ -1,5 +1,7 @@
 //! Tests of the host's decisions, mainly at the end of a turn.
 
+mod model_ends;
+
 use super::session::{UNEXPECTED_FRAMES_MAX, VIOLATIONS_MAX};
 use super::*;
 use crate::agent::AgentName;

@@ -96,14 +96,10 @@ fn calls_are_put_together_whatever_the_server_leaves_out() {
         call(null(), null(), "", json!("}")),
         call(null(), json!("b"), "two", json!({"x": 1})),
     ];
-    let no_ids = [
-        call(json!(0), null(), "one", json!("{}")),
-        call(json!(1), json!(""), "two", json!("{\"x\":1}")),
-    ];
-    let same_ids = [
-        call(json!(0), json!("a"), "one", null()),
-        call(json!(1), json!("a"), "two", json!("{\"x\":1}")),
-    ];
+    let no_ids =
+        [call(json!(0), null(), "one", json!("{}")), call(json!(1), json!(""), "two", json!("{\"x\":1}"))];
+    let same_ids =
+        [call(json!(0), json!("a"), "one", null()), call(json!(1), json!("a"), "two", json!("{\"x\":1}"))];
     for chunks in [&mixed[..], &same_index, &no_index, &no_ids, &same_ids] {
         let events = fold(&[chunks, &[finish("stop")]].concat()).unwrap();
         assert_eq!(
