@@ -56,7 +56,7 @@ pub struct Step {
     pub blocks: Vec<Block>,
     /// The sources that the vendor reported, in the order of their numbers.
     pub cited: Vec<Citation>,
-    /// What the reader should know about it.
+    /// The facts that its reader should know.
     pub notes: Vec<StepNote>,
     /// The stop reason.
     pub stop: StopReason,

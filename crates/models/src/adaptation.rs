@@ -51,7 +51,7 @@ impl Refused {
     }
 }
 
-/// What a server accepts in requests for one model.
+/// The form of requests for one model that a server accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Adaptation {
     dialect: Dialect,

@@ -105,7 +105,7 @@ pub struct Catalog {
     vendors: Vec<Arc<Vendor>>,
     discovered: Mutex<DiscoveredModels>,
     entries: RwLock<Arc<Vec<ModelEntry>>>,
-    /// What the vendors had learned when the entries were arranged.
+    /// Counts what the vendors had learned when the entries were arranged.
     learned_count: AtomicU64,
     state: Arc<CatalogState>,
 }

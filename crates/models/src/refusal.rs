@@ -1,4 +1,4 @@
-//! What servers say when they refuse a request, in all their words. Pure.
+//! Recognises the words with which servers refuse a request. Pure.
 //!
 //! All texts are in small letters: see [`crate::error::all_texts`].
 

@@ -210,7 +210,7 @@ fn mend_type(fields: &mut Map<String, Value>) {
                 Some("str" | "text" | "date" | "datetime" | "uuid") => *kind = "string".into(),
                 Some("bool") => *kind = "boolean".into(),
                 Some("dict" | "map") => *kind = "object".into(),
-                Some("list" | "tuple" | "set") => *kind = "array".into(),
+                Some("tuple" | "set") => *kind = "array".into(),
                 _ => {
                     fields.remove("type");
                 }

@@ -40,10 +40,10 @@ pub const MODELS_MAX: usize = 2_000;
 const MODELS_MAX_BYTES: usize = 16 * 1024 * 1024;
 /// Limits how often one step's request is adapted for a server that refuses something in it.
 const ADAPTATIONS_MAX: usize = 8;
-/// What a server refused is tried again after this time: it may have been reconfigured.
+/// Bounds how long a refusal is remembered: the server may have been reconfigured.
 const LEARNED_FOR: Duration = Duration::from_secs(3600);
 
-/// What was learned about a model, and when.
+/// An adaptation that was learned for a model, and when.
 #[derive(Debug, Clone)]
 struct Learned {
     adaptation: Adaptation,
