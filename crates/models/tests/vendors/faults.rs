@@ -94,8 +94,8 @@ const FAULTS: &[Fault] = &[
         but: &[],
     },
     Fault {
-        // It tells so by a stop reason, as for what its filters cut off.
-        but: &[(Format::Anthropic, FILTERED)],
+        // They tell so by a stop reason, as for what their filters cut off.
+        but: &[(Format::Anthropic, FILTERED), (Format::Gemini, FILTERED)],
         ..played("refused", "I cannot help with that.", REFUSED)
     },
     played("filtered", HELLO, FILTERED),
