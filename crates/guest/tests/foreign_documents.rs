@@ -375,7 +375,7 @@ fn messages_of_outlook_name_their_encoding_and_hold_others() {
     ]);
     assert_eq!(
         text(&read("x.msg", &message)),
-        "Subject: Žádost\nFrom: Šárka sarka@example.org\nviz příloha\n\
+        "Subject: Žádost\nFrom: Šárka <sarka@example.org>\nviz příloha\n\
          Attached message\nSubject: Vložená\nVnitřní text"
     );
 }

@@ -5,15 +5,15 @@ use std::io::{Cursor, Read};
 use std::path::Path;
 
 use cfb::CompoundFile;
-use encoding_rs::{Encoding, UTF_16LE};
 use mail_parser::mailbox::mbox::MessageIterator;
 use mail_parser::{Address, Message, MessageParser, MessagePart, MimeHeaders, PartType};
 
 use super::embedded_images::images_of_inner;
+use super::mail_text::Body;
 use super::output::Writer;
 use super::{
     Bounds, EmbeddedImage, ExtractError, Extracted, Format, INPUT_MAX_BYTES, NESTING_MAX, Nesting, TOO_DEEP,
-    data_box, html,
+    data_box, html, mail_head, mail_text, outlook,
 };
 
 /// The line in place of attachments that are not read.
@@ -31,7 +31,7 @@ const STREAM_MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The kinds of files that hold messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Eml,
     Mailbox,
     Outlook,
@@ -104,7 +104,7 @@ fn of_apple_mail(bytes: &[u8]) -> Option<&[u8]> {
 /// are not looked at.
 fn parse(bytes: &[u8]) -> Result<Message<'_>, ExtractError> {
     const KIND: &[u8] = b"content-type:";
-    let bytes = of_apple_mail(bytes).unwrap_or(bytes);
+    let bytes = mail_head::readable(of_apple_mail(bytes).unwrap_or(bytes));
     let (mut parts, mut messages, mut is_head, mut is_kind) = (0, 0, true, false);
     for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
         is_head &= !line.trim_ascii().is_empty();
@@ -122,7 +122,10 @@ fn parse(bytes: &[u8]) -> Result<Message<'_>, ExtractError> {
             return Err(ExtractError::TooManyParts { bound: MESSAGES_MAX });
         }
     }
-    let message = MessageParser::default().parse(bytes);
+    let message = match bytes {
+        Cow::Borrowed(bytes) => MessageParser::default().parse(bytes),
+        Cow::Owned(bytes) => MessageParser::default().parse(&bytes).map(Message::into_owned),
+    };
     message.ok_or_else(|| ExtractError::broken("message", "it has no head"))
 }
 
@@ -132,7 +135,7 @@ fn attachments<'a>(message: &'a Message<'a>) -> impl Iterator<Item = &'a Message
 }
 
 impl<'a> Messages<'a> {
-    fn new(kind: Kind, nesting: Nesting<'a>) -> Self {
+    pub(super) fn new(kind: Kind, nesting: Nesting<'a>) -> Self {
         Self { writer: Writer::new(), kind, at: Vec::new(), count: 0, nesting }
     }
 
@@ -153,13 +156,7 @@ impl<'a> Messages<'a> {
         if let Some(date) = message.date() {
             self.writer.line(&format!("Date: {}", date.to_rfc3339()));
         }
-        for part in message.text_bodies() {
-            match &part.body {
-                PartType::Text(text) => self.writer.lines(text),
-                PartType::Html(page) => self.writer.append(&html::extract(page.as_bytes())),
-                _ => {}
-            }
-        }
+        self.write_bodies(&mail_text::bodies(message));
         for (number, part) in (1..).zip(attachments(message)) {
             if !self.begin_attachment(number) {
                 continue;
@@ -168,12 +165,22 @@ impl<'a> Messages<'a> {
             match &part.body {
                 PartType::Message(inner) if self.begin_message(depth) => self.write(inner, depth + 1),
                 PartType::Message(_) | PartType::Multipart(_) => {}
-                PartType::Text(text) | PartType::Html(text) => self.attach(name, text.as_bytes(), depth),
-                PartType::Binary(content) | PartType::InlineBinary(content) => {
-                    self.attach(name, content, depth);
+                _ => {
+                    if let Some(content) = mail_text::content(message, part) {
+                        self.attach(name, &content, depth);
+                    }
                 }
             }
             self.end_attachment();
+        }
+    }
+
+    pub(super) fn write_bodies(&mut self, bodies: &[Body]) {
+        for body in bodies {
+            match body {
+                Body::Plain(text) => self.writer.lines(text),
+                Body::Page(page) => self.writer.append(&html::extract(page.as_bytes())),
+            }
         }
     }
 
@@ -194,7 +201,7 @@ impl<'a> Messages<'a> {
     }
 
     /// Begins a message inside another. Returns false if it lies too deep.
-    fn begin_message(&mut self, depth: u32) -> bool {
+    pub(super) fn begin_message(&mut self, depth: u32) -> bool {
         let is_read = depth < NESTING_MAX;
         if is_read {
             self.writer.heading("Attached message");
@@ -256,19 +263,18 @@ pub(super) fn attachment(file: &[u8], name: &str) -> Option<Vec<u8>> {
             let message = MessageIterator::new(file).flatten().nth(*message)?;
             attached(&parse(message.contents()).ok()?, at)
         }
-        Kind::Outlook => Outlook::open(file).ok()?.attached(&at),
+        Kind::Outlook => outlook::attachment(file, &at),
         Kind::DataBox => data_box::attachment(file, *at.first().filter(|_| at.len() == 1)?),
     }
 }
 
 fn attached(message: &Message<'_>, at: &[usize]) -> Option<Vec<u8>> {
     let (number, deeper) = at.split_first()?;
-    match &attachments(message).nth(*number)?.body {
+    let part = attachments(message).nth(*number)?;
+    match &part.body {
         PartType::Message(inner) => attached(inner, deeper),
         _ if !deeper.is_empty() => None,
-        PartType::Text(text) | PartType::Html(text) => Some(text.as_bytes().to_vec()),
-        PartType::Binary(content) | PartType::InlineBinary(content) => Some(content.to_vec()),
-        PartType::Multipart(_) => None,
+        _ => mail_text::content(message, part).map(Cow::into_owned),
     }
 }
 
@@ -284,124 +290,6 @@ fn address_line(addresses: &Address<'_>) -> Option<String> {
     });
     let line = shown.collect::<Vec<_>>().join(", ");
     (!line.is_empty()).then_some(line)
-}
-
-/// Reads a message of Outlook, whose properties are streams named by their number and type.
-pub(super) fn msg(bytes: &[u8], nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
-    let mut messages = Messages::new(Kind::Outlook, nesting);
-    Outlook::open(bytes)?.write(&mut messages, nesting.depth);
-    Ok(messages.writer.finish(Format::Message))
-}
-
-/// The content of an attachment of Outlook, and the folder of one that is a message.
-const CONTENT: &str = "/__substg1.0_37010102";
-const MESSAGE: &str = "/__substg1.0_3701000D";
-
-fn attachment_folder(folder: &str, number: usize) -> String {
-    format!("{folder}/__attach_version1.0_#{number:08X}")
-}
-
-/// A message of Outlook, in a file of its own or in a folder of another message's file.
-struct Outlook<'a> {
-    file: Compound<'a>,
-    folder: String,
-    /// The encoding of texts that are not in Unicode, if the message names it.
-    encoding: Option<&'static Encoding>,
-}
-
-impl<'a> Outlook<'a> {
-    fn open(bytes: &'a [u8]) -> Result<Self, ExtractError> {
-        Ok(Self { file: open(bytes)?, folder: String::new(), encoding: None })
-    }
-
-    fn write(&mut self, messages: &mut Messages<'_>, depth: u32) {
-        const HTML: &str = "/__substg1.0_10130102";
-        self.encoding = self.encoding();
-        let writer = &mut messages.writer;
-        let subject = self.text("0037");
-        if !subject.is_empty() {
-            writer.heading(&format!("Subject: {subject}"));
-        }
-        let address = ["5D01", "0C1F"].map(|property| self.text(property));
-        let address = address.into_iter().find(|text| text.contains('@')).unwrap_or_default();
-        let sender = [self.text("0C1A"), address];
-        for (name, line) in [("From", sender.join(" ")), ("To", self.text("0E04")), ("Cc", self.text("0E03"))]
-        {
-            if !line.trim().is_empty() {
-                writer.line(&format!("{name}: {}", line.trim()));
-            }
-        }
-        let body = self.text("1000");
-        if body.trim().is_empty() {
-            writer.append(&html::extract(&self.stream(HTML).unwrap_or_default()));
-        } else {
-            writer.lines(&body);
-        }
-        let folder = self.folder.clone();
-        for number in 0_u32.. {
-            self.folder = attachment_folder(&folder, number as usize);
-            if !self.file.is_storage(&self.folder) {
-                break;
-            }
-            if messages.begin_attachment(number + 1) {
-                self.write_attachment(messages, depth);
-                messages.end_attachment();
-            }
-        }
-        self.folder = folder;
-    }
-
-    /// Returns the content of an attachment, by its number and those of the messages that it lies in, from 0.
-    fn attached(&mut self, at: &[usize]) -> Option<Vec<u8>> {
-        let (number, deeper) = at.split_first()?;
-        self.folder = attachment_folder(&self.folder, *number);
-        if deeper.is_empty() {
-            return self.stream(CONTENT);
-        }
-        self.folder.push_str(MESSAGE);
-        self.attached(deeper)
-    }
-
-    /// Writes the attachment in the folder.
-    fn write_attachment(&mut self, messages: &mut Messages<'_>, depth: u32) {
-        if let Some(content) = self.stream(CONTENT) {
-            let (long, short) = (self.text("3707"), self.text("3704"));
-            let name = [long, short].into_iter().find(|name| !name.is_empty());
-            messages.attach(name.as_deref().unwrap_or("unnamed"), &content, depth);
-        } else if self.file.is_storage(format!("{}{MESSAGE}", self.folder)) && messages.begin_message(depth) {
-            self.folder.push_str(MESSAGE);
-            self.write(messages, depth + 1);
-        }
-    }
-
-    fn stream(&mut self, name: &str) -> Option<Vec<u8>> {
-        stream(&mut self.file, &format!("{}{name}", self.folder))
-    }
-
-    /// Reads a text property, in Unicode or in an old encoding.
-    fn text(&mut self, property: &str) -> String {
-        let text = if let Some(bytes) = self.stream(&format!("/__substg1.0_{property}001F")) {
-            UTF_16LE.decode_without_bom_handling(&bytes).0.into_owned()
-        } else {
-            let bytes = self.stream(&format!("/__substg1.0_{property}001E")).unwrap_or_default();
-            match self.encoding {
-                Some(encoding) => encoding.decode_without_bom_handling(&bytes).0.into_owned(),
-                None => super::text::decode(&bytes),
-            }
-        };
-        text.trim_end_matches('\0').to_owned()
-    }
-
-    /// Returns the encoding by the code page of the message, else of its body.
-    fn encoding(&mut self) -> Option<&'static Encoding> {
-        const CODE_PAGES: [[u8; 4]; 2] = [[3, 0, 0xfd, 0x3f], [3, 0, 0xde, 0x3f]];
-        let properties = self.stream("/__properties_version1.0")?;
-        let page = |tag: &[u8; 4]| {
-            let mut entries = properties.chunks_exact(8).skip_while(|entry| !entry.starts_with(tag));
-            super::text::code_page(u32::from_le_bytes(*entries.nth(1)?.first_chunk()?))
-        };
-        CODE_PAGES.iter().find_map(page)
-    }
 }
 
 /// A compound file in memory.

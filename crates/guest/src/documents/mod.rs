@@ -50,6 +50,8 @@ mod kept_files;
 mod legacy;
 mod loose_images;
 mod mail;
+mod mail_head;
+mod mail_text;
 mod marks;
 mod mobi;
 mod notebook;
@@ -57,6 +59,7 @@ mod number_format;
 mod numbering;
 mod ods;
 mod odt;
+mod outlook;
 mod output;
 mod packed;
 mod parts;
@@ -99,7 +102,7 @@ const PIXELS_MAX: u64 = 100_000_000;
 /// The line in place of a document that is not read.
 const TOO_DEEP: &str = "(not read: too many documents inside each other)";
 /// The version of the readers: documents that failed with another version are read again.
-pub const READER_VERSION: i64 = 12;
+pub const READER_VERSION: i64 = 13;
 /// The versions since which files of some extensions are read in another way, in ascending order: those that an earlier version
 /// has read are read again, too.
 const CHANGED_READERS: &[(i64, &[&str])] = &[
@@ -109,6 +112,7 @@ const CHANGED_READERS: &[(i64, &[&str])] = &[
     (10, &["emlx"]),
     (11, &["fb2", "mobi", "azw", "azw3", "prc", "pdb", "ipynb"]),
     (12, &["pdf", "docx", "docm", "xlsx", "xlsm", "xls", "ods", "csv", "tsv"]),
+    (13, &["eml", "emlx", "msg", "mbox", "mht", "mhtml", "pst", "p7m"]),
 ];
 
 /// Returns the version since which a file of this name is read as it is now.
@@ -510,7 +514,7 @@ fn extract_content(
         Content::Notebook => guarded("notebook", || notebook::extract(bytes)),
         Content::Eml => guarded("message", || mail::eml(bytes, nesting)),
         Content::Mailbox => guarded("message", || Ok(mail::mailbox(bytes, nesting))),
-        Content::Msg => guarded("message", || mail::msg(bytes, nesting)),
+        Content::Msg => guarded("message", || outlook::extract(bytes, nesting)),
         Content::DataBox => guarded("message", || data_box::extract(bytes, nesting)),
         Content::Signed => {
             let content = signed::enclosed(bytes)?;

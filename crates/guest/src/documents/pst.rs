@@ -21,6 +21,8 @@ use super::{ExtractError, PAGES_MAX};
 mod compressed_rtf;
 mod eml;
 
+pub(super) use compressed_rtf::decompress;
+
 const FORMAT: &str = "Outlook";
 /// The beginning of a file, and the kind of the program's own file after a checksum.
 const MAGIC: &[u8] = b"!BDN";

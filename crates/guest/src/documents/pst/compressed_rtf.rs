@@ -8,7 +8,7 @@ const HEAD_BYTES: usize = 16;
 const TEXT_MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// Returns the rich text; `None` if it is in no known form. A damaged one ends early.
-pub(super) fn decompress(bytes: &[u8]) -> Option<Vec<u8>> {
+pub(in crate::documents) fn decompress(bytes: &[u8]) -> Option<Vec<u8>> {
     let (head, content) = bytes.split_at_checked(HEAD_BYTES)?;
     let length = u32::from_le_bytes(*head.get(4..)?.first_chunk()?);
     let length = usize::try_from(length).ok()?.min(TEXT_MAX_BYTES);

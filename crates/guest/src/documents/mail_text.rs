@@ -1,0 +1,297 @@
+//! The texts of messages: which of their alternatives are read, and how their parts are decoded.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
+use mail_parser::{Encoding as Transfer, Message, MessagePart, MimeHeaders, PartType};
+
+use super::{html, text};
+
+/// The most words of a text that are compared with those of another.
+const COMPARED_MAX_WORDS: usize = 20_000;
+/// The share of a text's words that makes another one dispensable: 4 of 5.
+const COVERED_OF_FIVE: usize = 4;
+/// The least length of a line of base64 that follows the end of some, in bytes.
+const MORE_BASE64_MIN_BYTES: usize = 16;
+
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
+
+/// A text of a message.
+pub(super) enum Body {
+    Plain(String),
+    Page(String),
+}
+
+impl Body {
+    pub(super) fn has_words(&self) -> bool {
+        !self.words().is_empty()
+    }
+
+    /// Returns the words that a reader sees.
+    fn words(&self) -> HashSet<String> {
+        match self {
+            Self::Plain(text) => words([text.as_str()]),
+            Self::Page(page) => {
+                let page = html::extract(page.as_bytes());
+                words(page.segments.iter().map(|segment| segment.text.as_str()))
+            }
+        }
+    }
+}
+
+fn words<'a>(texts: impl IntoIterator<Item = &'a str>) -> HashSet<String> {
+    let words = texts.into_iter().flat_map(|text| text.split(|letter: char| !letter.is_alphanumeric()));
+    let words = words.filter(|word| !word.is_empty()).take(COMPARED_MAX_WORDS);
+    words.map(str::to_lowercase).collect()
+}
+
+/// Returns the texts of a message in their order: of alternatives the plain one, unless the page says more.
+pub(super) fn bodies(message: &Message<'_>) -> Vec<Body> {
+    let body = |id: &u32| {
+        let part = message.parts.get(*id as usize)?;
+        match &part.body {
+            PartType::Text(_) => Some((*id, Body::Plain(text(message, part).into_owned()))),
+            PartType::Html(_) => Some((*id, Body::Page(text(message, part).into_owned()))),
+            _ => None,
+        }
+    };
+    let (texts, pages) = (&message.text_body, &message.html_body);
+    let of = |ids: &[u32], others: &[u32]| -> Vec<(u32, Body)> {
+        ids.iter().filter(|id| !others.contains(id)).filter_map(body).collect()
+    };
+    let chosen = chosen(of(texts, pages), of(pages, texts), |(_, body)| body.words());
+    let shared = texts.iter().filter(|id| pages.contains(id)).filter_map(body);
+    let mut bodies: Vec<(u32, Body)> = chosen.into_iter().chain(shared).collect();
+    bodies.sort_by_key(|(id, _)| *id);
+    bodies.into_iter().map(|(_, body)| body).collect()
+}
+
+/// Returns the texts of a message that has its text in two forms.
+pub(super) fn of_forms(plain: Body, page: Body) -> Vec<Body> {
+    chosen(vec![plain], vec![page], Body::words)
+}
+
+/// Returns the plain texts if they have the words of the pages, the pages if they have those of the plain texts, else both.
+fn chosen<T>(mut plain: Vec<T>, mut pages: Vec<T>, words: impl Fn(&T) -> HashSet<String>) -> Vec<T> {
+    if plain.is_empty() || pages.is_empty() {
+        plain.append(&mut pages);
+        return plain;
+    }
+    let all = |bodies: &[T]| bodies.iter().flat_map(&words).collect::<HashSet<String>>();
+    let (plain_words, page_words) = (all(&plain), all(&pages));
+    let covers = |these: &HashSet<String>, those: &HashSet<String>| {
+        let common = those.iter().filter(|word| these.contains(*word)).count();
+        common * 5 >= those.len() * COVERED_OF_FIVE
+    };
+    if covers(&plain_words, &page_words) {
+        return plain;
+    }
+    if covers(&page_words, &plain_words) || plain_words.is_empty() {
+        return pages;
+    }
+    plain.append(&mut pages);
+    plain
+}
+
+/// Returns the text of a part, in the encoding that it names unless its bytes are another.
+pub(super) fn text<'a>(message: &'a Message<'_>, part: &'a MessagePart<'_>) -> Cow<'a, str> {
+    let (PartType::Text(parsed) | PartType::Html(parsed)) = &part.body else { return Cow::Borrowed("") };
+    let Some((content, footer)) = without_transfer(message, part) else { return Cow::Borrowed(parsed) };
+    let is_plain = matches!(part.body, PartType::Text(_));
+    let mut text = match (charset(part), is_plain) {
+        (Some(label), _) => match Encoding::for_label(label.as_bytes()) {
+            Some(_) => decode(&content, named_encoding(label)),
+            // Encodings that are known to the parser alone.
+            None if !parsed.contains('\u{fffd}') => parsed.clone().into_owned(),
+            None => decode(&content, None),
+        },
+        (None, true) => decode(&content, None),
+        (None, false) => text::decode_declared(&content, "charset="),
+    };
+    if !footer.trim_ascii().is_empty() {
+        text.push('\n');
+        text.push_str(&text::decode(footer));
+    }
+    let attribute = |name: &str| part.content_type().and_then(|kind| kind.attribute(name));
+    if is_plain && attribute("format").is_some_and(|format| format.eq_ignore_ascii_case("flowed")) {
+        let deletes = attribute("delsp").is_some_and(|value| value.eq_ignore_ascii_case("yes"));
+        return Cow::Owned(unflowed(&text, deletes));
+    }
+    Cow::Owned(text)
+}
+
+/// Returns the content of an attachment.
+pub(super) fn content<'a>(message: &'a Message<'_>, part: &'a MessagePart<'_>) -> Option<Cow<'a, [u8]>> {
+    match &part.body {
+        PartType::Binary(content) | PartType::InlineBinary(content) => Some(Cow::Borrowed(content)),
+        PartType::Text(_) | PartType::Html(_) => {
+            if charset(part).is_none()
+                && let Some((content, _)) = without_transfer(message, part)
+            {
+                return Some(content);
+            }
+            Some(match text(message, part) {
+                Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+                Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+            })
+        }
+        PartType::Message(_) | PartType::Multipart(_) => None,
+    }
+}
+
+fn charset<'a>(part: &'a MessagePart<'_>) -> Option<&'a str> {
+    part.content_type().and_then(|kind| kind.attribute("charset")).map(str::trim)
+}
+
+/// Returns the encoding of a name; `None` of those that say nothing about letters.
+pub(super) fn named_encoding(label: &str) -> Option<&'static Encoding> {
+    const OF_NO_LETTERS: [&str; 4] = ["us-ascii", "ascii", "ansi_x3.4-1968", "iso646-us"];
+    let says_nothing = OF_NO_LETTERS.iter().any(|name| name.eq_ignore_ascii_case(label));
+    Encoding::for_label(label.as_bytes()).filter(|_| !says_nothing)
+}
+
+/// Decodes a text by the encoding that it names, if it can be that.
+fn decode(content: &[u8], named: Option<&'static Encoding>) -> String {
+    let is_wide = |encoding: &&Encoding| [UTF_16LE, UTF_16BE].contains(encoding);
+    let is_utf_8 = !content.is_ascii() && std::str::from_utf8(content).is_ok();
+    match named {
+        Some(encoding) if is_wide(&encoding) => {
+            let seen = text::encoding(content).filter(is_wide);
+            seen.unwrap_or(encoding).decode(content).0.into_owned()
+        }
+        Some(encoding) if encoding != UTF_8 && !(is_utf_8 && encoding.is_single_byte()) => {
+            encoding.decode(content).0.into_owned()
+        }
+        _ => text::decode(content),
+    }
+}
+
+/// Returns the bytes of a part without the encoding in which it is sent, and what stands behind it in no such encoding; `None` if they are
+/// no longer there.
+fn without_transfer<'a>(
+    message: &'a Message<'_>,
+    part: &'a MessagePart<'_>,
+) -> Option<(Cow<'a, [u8]>, &'a [u8])> {
+    let (from, to) = (part.offset_body as usize, part.offset_end as usize);
+    let raw = message.raw_message.get(from..to)?;
+    let named = match part.content_transfer_encoding() {
+        Some(name) if name.eq_ignore_ascii_case("base64") => Transfer::Base64,
+        Some(name) if name.eq_ignore_ascii_case("quoted-printable") => Transfer::QuotedPrintable,
+        _ => Transfer::None,
+    };
+    Some(match named {
+        Transfer::Base64 => {
+            let (content, footer) = from_base64(raw);
+            (Cow::Owned(content), footer)
+        }
+        Transfer::QuotedPrintable => (Cow::Owned(from_quoted(raw)), &raw[raw.len()..]),
+        Transfer::None => (Cow::Borrowed(raw), &raw[raw.len()..]),
+    })
+}
+
+/// Decodes base64 as far as it goes, and returns the rest.
+pub(super) fn from_base64(raw: &[u8]) -> (Vec<u8>, &[u8]) {
+    let is_code = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
+    let (mut content, mut piece) = (Vec::new(), Vec::new());
+    let (mut at, mut is_ended) = (0, false);
+    for line in raw.split_inclusive(|byte| *byte == b'\n') {
+        let codes = line.trim_ascii();
+        let goes_on = !is_ended || codes.len() >= MORE_BASE64_MIN_BYTES && codes.len().is_multiple_of(4);
+        if !codes.iter().all(is_code) || !codes.is_empty() && !goes_on {
+            break;
+        }
+        at += line.len();
+        is_ended |= codes.is_empty() && !(content.is_empty() && piece.is_empty());
+        for part in codes.split_inclusive(|byte| *byte == b'=') {
+            piece.extend(part.iter().filter(|byte| **byte != b'='));
+            if part.ends_with(b"=") {
+                is_ended = true;
+                push_piece(&mut content, &mut piece);
+            }
+        }
+    }
+    push_piece(&mut content, &mut piece);
+    (content, &raw[at..])
+}
+
+fn push_piece(content: &mut Vec<u8>, piece: &mut Vec<u8>) {
+    // A single code is no byte.
+    if piece.len() % 4 == 1 {
+        piece.pop();
+    }
+    content.extend(LENIENT.decode(&*piece).unwrap_or_default());
+    piece.clear();
+}
+
+/// Decodes quoted-printable; what is no code stays.
+pub(super) fn from_quoted(raw: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some((byte, after)) = rest.split_first() {
+        rest = after;
+        if *byte != b'=' {
+            out.push(*byte);
+            continue;
+        }
+        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        let is_hex = |hex: &&str| hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if let Some(code) = hex.filter(is_hex).and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            out.push(code);
+            rest = &after[2..];
+            continue;
+        }
+        // A line that goes on; blanks may have been added behind it.
+        let blank = after.iter().take_while(|byte| b" \t\r".contains(byte)).count();
+        match after.get(blank) {
+            Some(b'\n') => rest = &after[blank + 1..],
+            None => rest = &[],
+            Some(_) => out.push(b'='),
+        }
+    }
+    out
+}
+
+/// Joins lines that were broken to fit (RFC 3676): those that end with a space go on in the next one.
+fn unflowed(text: &str, deletes_space: bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut open: Option<usize> = None;
+    for line in text.lines() {
+        let depth = line.bytes().take_while(|byte| *byte == b'>').count();
+        let content = &line[depth..];
+        // A space at the beginning only keeps it from being taken for something else.
+        let (words, is_stuffed) = match content.strip_prefix(' ') {
+            Some(words) => {
+                (words, depth == 0 && !words.starts_with(['>', ' ']) && !words.starts_with("From "))
+            }
+            None => (content, false),
+        };
+        let is_signature = words == "-- ";
+        if open == Some(depth) && !is_signature {
+            // Where the space before the end is deleted, one that nothing requires parts words.
+            if deletes_space && is_stuffed {
+                out.push(' ');
+            }
+        } else {
+            if !out.is_empty() {
+                out.push('\n');
+            }
+            out.extend(std::iter::repeat_n('>', depth));
+            if depth > 0 {
+                out.push(' ');
+            }
+        }
+        let is_open = words.ends_with(' ') && !is_signature;
+        out.push_str(if is_open && deletes_space { &words[..words.len() - 1] } else { words });
+        open = is_open.then_some(depth);
+    }
+    out
+}
