@@ -27,6 +27,8 @@ pub enum TextFormat {
     Html,
     /// An OpenDocument that is a single file.
     FlatOpenDocument(OpenDocument),
+    /// A document of Microsoft Office that is a single XML file.
+    OfficeXml(OfficeXml),
 }
 
 /// The kinds of plain text, which have the same content: the name decides.
@@ -44,6 +46,17 @@ pub enum OpenDocument {
     /// Presentations, and drawings with their pages.
     Slides,
     Workbook,
+}
+
+/// The documents of Microsoft Office that are XML files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OfficeXml {
+    /// A workbook of Excel 2003.
+    Workbook,
+    /// A document of Word 2003.
+    Document,
+    /// A document of any program since 2007 whose parts are elements (Flat OPC).
+    Package,
 }
 
 /// The meaning of an extension, where the content may be that of several formats.
@@ -74,6 +87,9 @@ const EXTENSIONS: [(&str, NamedFormat); 17] = [
     ("xml", NamedFormat::Plain(PlainText::Text)),
     ("ipynb", NamedFormat::Notebook),
 ];
+
+/// The extensions of documents of Office, under which programs export pages of the web.
+const OFFICE_EXTENSIONS: &[&str] = &["xls", "xlt", "xlsx", "doc", "docx"];
 
 impl TextFormat {
     /// Returns the format of a text, from the name of its file and its first [`START_BYTES`].
@@ -107,7 +123,13 @@ impl TextFormat {
         if !is_text_name && head.contains("<FictionBook") && head.trim_start().starts_with('<') {
             return Self::FictionBook;
         }
-        if named == Some(NamedFormat::Html) || looks_like_html(head) {
+        if (!is_text_name || has_extension(name, &["xml"]))
+            && let Some(kind) = office_xml(head)
+        {
+            return Self::OfficeXml(kind);
+        }
+        let is_page = looks_like_html(head) || has_extension(name, OFFICE_EXTENSIONS) && begins_as_page(head);
+        if named == Some(NamedFormat::Html) || is_page {
             return Self::Html;
         }
         if let Some(kind) = flat_open_document(start) {
@@ -197,6 +219,37 @@ fn is_mailbox(head: &str) -> bool {
         })
 }
 
+fn has_extension(name: &str, extensions: &[&str]) -> bool {
+    let extension = name.rsplit_once('.').map(|(_, extension)| extension);
+    extension.is_some_and(|extension| extensions.iter().any(|known| known.eq_ignore_ascii_case(extension)))
+}
+
+/// Returns the kind of a document of Office that begins like this.
+fn office_xml(head: &str) -> Option<OfficeXml> {
+    if !head.trim_start().starts_with('<') {
+        return None;
+    }
+    let mut tags = head.split('<').skip(1);
+    let root = tags.find(|tag| !tag.starts_with(['?', '!']))?;
+    let name = root.split(|letter: char| letter.is_ascii_whitespace() || letter == '>').next()?;
+    match name.rsplit(':').next()? {
+        "Workbook" if head.contains("urn:schemas-microsoft-com:office:spreadsheet") => {
+            Some(OfficeXml::Workbook)
+        }
+        "wordDocument" => Some(OfficeXml::Document),
+        "package" if name == "pkg:package" => Some(OfficeXml::Package),
+        _ => None,
+    }
+}
+
+/// Returns true for a page without its first elements, which programs write under the name of a document of Office.
+fn begins_as_page(head: &str) -> bool {
+    const FIRST: [&str; 9] =
+        ["<table", "<meta", "<head", "<body", "<style", "<div", "<center", "<title", "<!--"];
+    let text = head.trim_start().to_ascii_lowercase();
+    FIRST.iter().any(|first| text.starts_with(first))
+}
+
 fn looks_like_html(head: &str) -> bool {
     let text = head.trim_start_matches([' ', '\t', '\r', '\n']).to_ascii_lowercase();
     text.starts_with("<!doctype html")
@@ -240,6 +293,18 @@ mod tests {
             ("folder.html/.html", "x", TextFormat::Plain(PlainText::Text)),
             ("a.md", "# Rent", TextFormat::Plain(PlainText::Markdown)),
             ("a.tsv", "a\tb", TextFormat::Plain(PlainText::Table)),
+            (
+                "a.xls",
+                "<?xml version=\"1.0\"?>\n<?mso-application progid=\"Excel.Sheet\"?>\n\
+                 <Workbook xmlns=\"urn:schemas-microsoft-com:office:spreadsheet\">",
+                TextFormat::OfficeXml(OfficeXml::Workbook),
+            ),
+            ("a.xml", "<w:wordDocument xmlns:w=\"x\">", TextFormat::OfficeXml(OfficeXml::Document)),
+            ("a.xml", "<pkg:package xmlns:pkg=\"x\">", TextFormat::OfficeXml(OfficeXml::Package)),
+            ("a.txt", "<pkg:package xmlns:pkg=\"x\">", TextFormat::Plain(PlainText::Text)),
+            ("a.xml", "<package/>", TextFormat::Plain(PlainText::Text)),
+            ("a.xls", " <table><tr>", TextFormat::Html),
+            ("a.xml", "<table><tr>", TextFormat::Plain(PlainText::Text)),
             ("a.svg", "<svg/>", TextFormat::Plain(PlainText::Text)),
             ("a.fb2", "The tag <FictionBook", TextFormat::Plain(PlainText::Text)),
         ] {

@@ -297,3 +297,49 @@ fn cells_that_are_repeated_without_end_are_cut() {
     let bytes: usize = workbook.segments.iter().map(|segment| segment.text.len()).sum();
     assert!((1..=8 << 20).contains(&bytes), "{bytes}");
 }
+
+/// A workbook of Excel of a version, with the code page that it names and the bytes of one cell.
+fn old_workbook(version: u16, code_page: u16, cell: &[u8]) -> Vec<u8> {
+    let record = |kind: u16, body: &[u8]| {
+        let length = u16::try_from(body.len()).expect("it is short");
+        [&kind.to_le_bytes()[..], &length.to_le_bytes(), body].concat()
+    };
+    let begin = |kind: u8| record(0x0809, &[&version.to_le_bytes()[..], &[kind, 0], &[0; 4]].concat());
+    let is_unicode = version == 0x0600;
+    let text = |text: &[u8], length: &[u8], is_wide: bool| match is_unicode {
+        true => [length, &[u8::from(is_wide)], text].concat(),
+        false => [length, text].concat(),
+    };
+    let letters = if is_unicode { cell.len() / 2 } else { cell.len() };
+    let length = u16::try_from(letters).expect("it is short").to_le_bytes();
+    let label = record(0x0204, &[&[0; 6][..], &text(cell, &length, true)].concat());
+    let end = record(0x000a, &[]);
+    let sheet =
+        |at: u32| record(0x0085, &[&at.to_le_bytes()[..], &[0, 0], &text(b"Birds", &[5], false)].concat());
+    let globals =
+        |at: u32| [begin(5), record(0x0042, &code_page.to_le_bytes()), sheet(at), end.clone()].concat();
+    let at = u32::try_from(globals(0).len()).expect("it is short");
+    let stream = [globals(at), begin(0x10), label, end.clone()].concat();
+    compound(&[(if is_unicode { "/Workbook" } else { "/Book" }, stream)])
+}
+
+#[test]
+fn code_pages_count_only_before_unicode() {
+    for code_page in [0, 367, 1200, 1250, 1252, 10_000, 10_029, 65_001] {
+        let workbook = read("a.xls", &old_workbook(0x0600, code_page, &wide("Čáp žluťoučký")));
+        assert_eq!(workbook.segments[0].text, "Čáp žluťoučký", "{code_page}");
+    }
+    for (code_page, cell, letters) in [
+        (1250, &b"\xc8\xe1p"[..], "Čáp"),
+        (1251, b"\xc0\xe8\xf1\xf2", "Аист"),
+        (10_029, b"\x89\x87p \xeclu\xe9", "Čáp žluť"),
+        (10_000, b"caf\x8e", "café"),
+        (0x8000, b"caf\x8e", "café"),
+        (10_006, b"\xa1\xe2", "Γβ"),
+        (367, b"caf\xe9", "café"),
+        (0, b"caf\xe9", "café"),
+    ] {
+        let workbook = read("a.xls", &old_workbook(0x0500, code_page, cell));
+        assert_eq!(workbook.segments[0].text, letters, "{code_page}");
+    }
+}

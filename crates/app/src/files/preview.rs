@@ -188,6 +188,7 @@ async fn reading(file: &OpenFile, href: &str, cited: Option<&CitedPassage>) -> R
         | TextFormat::Mailbox
         | TextFormat::Notebook
         | TextFormat::FictionBook
+        | TextFormat::OfficeXml(_)
         | TextFormat::FlatOpenDocument(_) => return Ok(Reading::ByMachine),
     };
     if let Some(Place::File { lines: Some((first, _)), .. }) = cited.map(|cited| &cited.place)

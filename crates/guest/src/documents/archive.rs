@@ -1,13 +1,15 @@
 //! Reads ZIP archives and the containers of office documents within bounds; sizes that an archive declares are not trusted.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::io::{Cursor, Read};
 use std::rc::Rc;
 
 use zip::{SUPPORTED_COMPRESSION_METHODS, ZipArchive};
 
-use super::ExtractError;
 use super::container::{ArchivedFile, Container};
+use super::xml_encoding::Utf8Part;
+use super::{ExtractError, zip_names};
 
 /// The maximum number of entries.
 pub(super) const ENTRIES_MAX: usize = 10_000;
@@ -18,7 +20,7 @@ pub(super) const TOTAL_MAX_BYTES: u64 = 192 * 1024 * 1024;
 
 /// An archive in memory.
 pub(super) struct Archive<'a> {
-    zip: ZipArchive<Cursor<&'a [u8]>>,
+    zip: ZipArchive<Cursor<Cow<'a, [u8]>>>,
     /// The bytes that may still be unpacked, of all parts together.
     left: Rc<Cell<u64>>,
     /// The number of entries that the archive declares.
@@ -32,7 +34,14 @@ impl<'a> Archive<'a> {
         if declared.is_some_and(|entries| entries > ENTRIES_MAX as u64) {
             return Err(ExtractError::TooManyParts { bound: ENTRIES_MAX });
         }
-        let zip = ZipArchive::new(Cursor::new(bytes)).map_err(|error| ExtractError::broken("ZIP", error))?;
+        let open =
+            |bytes| ZipArchive::new(Cursor::new(bytes)).map_err(|error| ExtractError::broken("ZIP", error));
+        let mut zip = open(Cow::Borrowed(bytes))?;
+        if declared.is_some_and(|declared| declared > zip.len() as u64)
+            && let Some(renamed) = zip_names::apart(bytes)
+        {
+            zip = open(Cow::Owned(renamed)).unwrap_or(zip);
+        }
         if zip.len() > ENTRIES_MAX {
             return Err(ExtractError::TooManyParts { bound: ENTRIES_MAX });
         }
@@ -51,7 +60,8 @@ impl<'a> Archive<'a> {
         if entry.size() > PART_MAX_BYTES {
             return Err(ExtractError::Bomb { bound: PART_MAX_BYTES });
         }
-        Ok(Some(Bounded { inner: entry, left: PART_MAX_BYTES, total_left: self.left.clone() }))
+        let part = Bounded { inner: entry, left: PART_MAX_BYTES, total_left: self.left.clone() };
+        Utf8Part::new(part).map(Some).map_err(|error| unpacking("ZIP", &error))
     }
 
     /// Returns a part as text; nothing if there is no such part.
@@ -124,7 +134,6 @@ impl Container for Archive<'_> {
         files
     }
 
-    /// Such as the first of two that have one name.
     fn lacks_files(&self) -> bool {
         self.declared.is_some_and(|declared| declared > self.zip.len() as u64)
     }

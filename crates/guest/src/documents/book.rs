@@ -1,6 +1,9 @@
 //! Collects the sheets of a workbook within the bounds: rows as lines with their numbers, below the names of the columns.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
+
+use encoding_rs::WINDOWS_1252;
 
 use super::archive::Archive;
 use super::embedded_images::{LISTED_MAX, retain_recognizable};
@@ -31,6 +34,8 @@ pub(super) struct Book {
     pub(super) truncated: bool,
     /// True if parts of what was read were left out.
     left_out: bool,
+    /// The letters of the upper half of the code page, if what was read took its bytes for Windows' letters.
+    pub(super) letters: Option<&'static str>,
     images: Vec<EmbeddedImage>,
     /// The parts of the images.
     image_parts: HashSet<String>,
@@ -45,6 +50,7 @@ impl Book {
             return false;
         }
         self.sheets += 1;
+        let name = &*self.in_letters(name);
         self.name = name[..name.floor_char_boundary(name.len().min(HEADING_MAX_BYTES))]
             .replace(char::is_control, " ");
         self.columns = None;
@@ -53,6 +59,7 @@ impl Book {
 
     /// Adds a cell by its row and column from 0, in reading order. Returns `false` when no more is read.
     pub(super) fn cell(&mut self, row: u32, column: u32, value: &str) -> bool {
+        let value = &*self.in_letters(value);
         let value = value.trim();
         // A damaged workbook may have cells outside of its sheets.
         if self.truncated || value.is_empty() || self.sheets == 0 {
@@ -81,6 +88,17 @@ impl Book {
         self.next_column = column.max(self.next_column);
         self.row.extend(fitting.chars().map(|c| if c.is_control() || c.is_whitespace() { ' ' } else { c }));
         !self.truncated
+    }
+
+    /// Returns a text in the letters of the code page.
+    fn in_letters<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let Some(letters) = self.letters.filter(|_| !text.is_ascii()) else { return Cow::Borrowed(text) };
+        let bytes = WINDOWS_1252.encode(text).0;
+        let letter = |byte: &u8| match byte.checked_sub(0x80) {
+            Some(upper) => letters.chars().nth(usize::from(upper)).unwrap_or(char::REPLACEMENT_CHARACTER),
+            None => char::from(*byte),
+        };
+        Cow::Owned(bytes.iter().map(letter).collect())
     }
 
     fn end_row(&mut self) {

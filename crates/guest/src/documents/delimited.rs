@@ -11,12 +11,14 @@ const ALIKE_MIN: f64 = 0.7;
 
 /// Returns the rows of a table as lines, in segments of rows on consecutive lines; `None` if no character separates its values.
 pub(super) fn segments(text: &str) -> Option<Vec<Segment>> {
-    let separator = separator(text)?;
+    let (named, text, skipped) = named_separator(text);
+    let separator = named.or_else(|| separator(text))?;
     let mut found: Vec<Segment> = Vec::new();
     let mut heading: Option<String> = None;
     // A row of several lines has a segment of its own, as lines of text are counted as lines of the file.
     let mut next_line = None;
     for Row { text: row, lines: (line, last_line), .. } in rows(text, separator) {
+        let (line, last_line) = (line.saturating_add(skipped), last_line.saturating_add(skipped));
         let heading = heading.get_or_insert_with(|| {
             let columns = row.trim().replace('\t', " | ");
             columns[..columns.floor_char_boundary(columns.len().min(HEADING_MAX_BYTES))].to_owned()
@@ -40,6 +42,18 @@ pub(super) fn segments(text: &str) -> Option<Vec<Segment>> {
         next_line = (last_line == line).then_some(line.saturating_add(1));
     }
     Some(found)
+}
+
+/// Returns the separator that the first line names for Excel (`sep=;`), with the rows after it and the number of lines before them.
+fn named_separator(text: &str) -> (Option<u8>, &str, u32) {
+    let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+    let first = first.trim_end_matches('\r').trim_matches('"');
+    match first.as_bytes() {
+        [b's' | b'S', b'e' | b'E', b'p' | b'P', b'=', separator] if separator.is_ascii() => {
+            (Some(*separator), rest, 1)
+        }
+        _ => (None, text, 0),
+    }
 }
 
 struct Row {
@@ -126,6 +140,16 @@ mod tests {
                 ("Last\t4,00", Some((6, 6))),
             ]
         );
+    }
+
+    #[test]
+    fn a_separator_that_the_first_line_names_counts() {
+        for (named, text) in [(';', "Bird;Price\nKingfisher;4711\n"), ('^', "Bird^Price\nKingfisher^4711\n")]
+        {
+            let found = segments(&format!("sep={named}\n{text}")).expect("a table");
+            assert_eq!(found[0].text, "Bird\tPrice\nKingfisher\t4711");
+            assert_eq!((found[0].lines, found[0].heading.as_deref()), (Some((2, 3)), Some("Bird | Price")));
+        }
     }
 
     #[test]

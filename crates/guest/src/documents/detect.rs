@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use domain::text_format::{OpenDocument, PlainText, START_BYTES, TextFormat};
+use domain::text_format::{OfficeXml, OpenDocument, PlainText, START_BYTES, TextFormat};
 
 use super::archive::Archive;
 use super::container::{self, Container};
@@ -27,6 +27,7 @@ pub(super) enum Content<'a> {
     Odp(Archive<'a>),
     /// The body of an OpenDocument that is a single file.
     FlatOpenDocument(OpenDocument, &'a [u8]),
+    OfficeXml(OfficeXml),
     Visio(Archive<'a>),
     /// With the list of its documents.
     Xps(Archive<'a>, String),
@@ -137,6 +138,7 @@ pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, E
         TextFormat::Notebook => Content::Notebook,
         TextFormat::FictionBook => Content::FictionBook,
         TextFormat::Html => Content::Html,
+        TextFormat::OfficeXml(kind) => Content::OfficeXml(kind),
         TextFormat::FlatOpenDocument(kind) => match open_document_body(bytes) {
             Some(body) => Content::FlatOpenDocument(kind, body),
             None => Content::Plain(Format::Text),

@@ -91,7 +91,7 @@ impl Heads<'_> {
     /// Returns the encoding that a part names, else the one that the letters of the message seem to be in.
     fn encoding(&mut self) -> &'static Encoding {
         let message = self.message;
-        *self.encoding.get_or_insert_with(|| {
+        self.encoding.get_or_insert_with(|| {
             let named = named_encoding(&message[..message.len().min(NAMED_WITHIN_BYTES)]);
             named.unwrap_or_else(|| {
                 let mut sample = Vec::new();

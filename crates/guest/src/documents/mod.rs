@@ -38,8 +38,10 @@ mod delimited;
 mod detect;
 mod djvu;
 mod drawn;
+mod embedded_files;
 mod embedded_images;
 mod epub;
+mod equation;
 mod fiction_book;
 mod form_field;
 mod format;
@@ -49,6 +51,7 @@ mod iwork;
 mod kept_files;
 mod legacy;
 mod loose_images;
+mod mac_letters;
 mod mail;
 mod mail_head;
 mod mail_text;
@@ -59,6 +62,7 @@ mod number_format;
 mod numbering;
 mod ods;
 mod odt;
+mod office_xml;
 mod outlook;
 mod output;
 mod packed;
@@ -85,7 +89,9 @@ mod word;
 mod word_notes;
 mod xls_formats;
 mod xml;
+mod xml_encoding;
 mod xps;
+mod zip_names;
 
 /// The largest file that is read, in bytes.
 pub const INPUT_MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -112,7 +118,13 @@ const CHANGED_READERS: &[(i64, &[&str])] = &[
     (10, &["emlx"]),
     (11, &["fb2", "mobi", "azw", "azw3", "prc", "pdb", "ipynb"]),
     (12, &["pdf", "docx", "docm", "xlsx", "xlsm", "xls", "ods", "csv", "tsv"]),
-    (13, &["eml", "emlx", "msg", "mbox", "mht", "mhtml", "pst", "p7m"]),
+    (
+        13,
+        &[
+            "eml", "emlx", "msg", "mbox", "mht", "mhtml", "pst", "p7m", "docx", "docm", "doc", "xlsx",
+            "xlsm", "xlsb", "xls", "pptx", "pptm", "rtf", "csv", "tsv", "xml", "zip",
+        ],
+    ),
 ];
 
 /// Returns the version since which a file of this name is read as it is now.
@@ -488,7 +500,7 @@ fn extract_content(
     nesting: Nesting<'_>,
 ) -> Result<Extracted, ExtractError> {
     use detect::Content;
-    use domain::text_format::OpenDocument;
+    use domain::text_format::{OfficeXml, OpenDocument};
     match detect::content(path, bytes)? {
         Content::Pdf => pdf::extract(bytes, bounds, nesting),
         Content::Djvu => guarded("DjVu", || djvu::extract(bytes, bounds)),
@@ -499,10 +511,15 @@ fn extract_content(
         Content::Rtf => guarded("RTF", || Ok(rtf::extract(bytes))),
         Content::Doc => guarded("DOC", || legacy::doc(bytes)),
         Content::Ppt => guarded("PPT", || legacy::ppt(bytes)),
-        Content::Pptx(archive, main) => guarded("PPTX", || slides::pptx(archive, &main)),
+        Content::Pptx(archive, main) => guarded("PPTX", || slides::pptx(archive, &main, nesting)),
         Content::Odp(archive) => guarded("ODP", || odt::extract_slides(archive)),
         Content::Xps(archive, list) => guarded("XPS", || xps::extract(archive, &list)),
         Content::Visio(archive) => guarded("Visio", || visio::extract(archive)),
+        Content::OfficeXml(OfficeXml::Workbook) => guarded("workbook", || office_xml::workbook(bytes)),
+        Content::OfficeXml(OfficeXml::Document) => guarded("Word", || word::extract_flat(bytes)),
+        Content::OfficeXml(OfficeXml::Package) => {
+            guarded("Flat OPC", || extract_content(path, &office_xml::package(bytes)?, bounds, nesting))
+        }
         Content::FlatOpenDocument(kind, body) => guarded("OpenDocument", || match kind {
             OpenDocument::Text => odt::extract_flat(body, Format::Odt),
             OpenDocument::Slides => odt::extract_flat(body, Format::Presentation),

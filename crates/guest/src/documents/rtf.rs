@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use encoding_rs::{Encoding, WINDOWS_1250, WINDOWS_1252};
+use encoding_rs::{Encoding, MACINTOSH, WINDOWS_1250, WINDOWS_1252};
 
 use super::output::Writer;
 use super::text::code_page;
@@ -101,11 +101,14 @@ impl Reader<'_> {
     fn step(&mut self, byte: u8) {
         match byte {
             b'{' => {
+                // What old readers show ends with its group.
+                self.skip = 0;
                 if self.groups.len() < DEPTH_MAX {
                     self.groups.push(self.group());
                 }
             }
             b'}' => {
+                self.skip = 0;
                 self.flush();
                 if self.groups.len() > 1 {
                     self.groups.pop();
@@ -204,6 +207,7 @@ impl Reader<'_> {
     }
 
     fn word(&mut self, word: &[u8], number: Option<i32>) {
+        self.skip = 0;
         match word {
             b"par" | b"row" | b"page" | b"sect" if !self.group().hidden => self.end_line(),
             b"line" => self.push(" "),
@@ -213,6 +217,10 @@ impl Reader<'_> {
             b"bullet" => self.push("•"),
             b"lquote" | b"rquote" => self.push("'"),
             b"ldblquote" | b"rdblquote" => self.push("\""),
+            b"mac" => {
+                self.flush();
+                self.encoding = MACINTOSH;
+            }
             b"ansicpg" => {
                 self.flush();
                 let page = number.and_then(|number| code_page(number.try_into().ok()?));
@@ -291,6 +299,14 @@ mod tests {
         let rtf = br"{\rtf1\ansi\ansicpg1250{\fonttbl{\f0 Arial;}}{\*\generator X;}\f0 \b N\'e1jemn\'e9\b0  \u269?in\'ed 5\~000 K\'e8\par \{second\}\par}";
         let extracted = extract(rtf);
         assert_eq!(extracted.segments[0].text, "Nájemné činí 5 000 Kč\n{second}");
+    }
+
+    #[test]
+    fn items_of_lists_keep_their_first_letter() {
+        let rtf = br"{\rtf1\ansi {\listtext\tab\u8226 \tab}First\par {\listtext\t2.\t}Second\par \u352 ?ipka \u353\'9aest\par}";
+        assert_eq!(extract(rtf).segments[0].text, "•\tFirst\nSecond\nŠipka šest");
+        let mac = extract(b"{\\rtf1\\mac caf\\'8e\\par}");
+        assert_eq!(mac.segments[0].text, "café");
     }
 
     #[test]

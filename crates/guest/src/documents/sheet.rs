@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use calamine::{Data, DataType, ExcelDateTime, Reader, Style, Xls, Xlsb, Xlsx};
+use calamine::{Data, DataType, ExcelDateTime, Reader, Style, Xls, XlsOptions, Xlsb, Xlsx};
 
 use quick_xml::events::Event;
 
@@ -11,9 +11,9 @@ use super::book::{Book, float};
 use super::detect::Workbook;
 use super::number_format::NumberFormats;
 use super::sheet_notes::{self, Beside};
-use super::xls_formats::CellFormats;
+use super::xls_formats::{CellFormats, TextEncoding};
 use super::xml::{events, unless_broken};
-use super::{ExtractError, Extracted, ods};
+use super::{ExtractError, Extracted, ods, xml_encoding};
 
 /// The day after the last one that Excel knows, from the beginning of its time.
 const DAYS_MAX: f64 = 2_958_466.0;
@@ -30,11 +30,17 @@ pub(super) fn extract(bytes: &[u8], kind: Workbook) -> Result<Extracted, Extract
             return Ok(book.finish_with_images(&mut archive));
         }
         Workbook::Xlsb => {
+            let in_utf8 = xml_encoding::in_utf8(bytes)?;
+            let bytes = in_utf8.as_deref().unwrap_or(bytes);
             let workbook = Xlsb::new(Cursor::new(bytes)).map_err(failed)?;
             ranges(&mut book, workbook, &CellFormats::default());
         }
         Workbook::Xls => {
-            let workbook = Xls::new(Cursor::new(bytes)).map_err(failed)?;
+            let encoding = TextEncoding::read(bytes);
+            let mut options = XlsOptions::default();
+            options.force_codepage = encoding.code_page();
+            let workbook = Xls::new_with_options(Cursor::new(bytes), options).map_err(failed)?;
+            book.letters = encoding.letters();
             ranges(&mut book, workbook, &CellFormats::read(bytes));
         }
     }
@@ -49,6 +55,8 @@ pub(super) fn extract_flat(body: &[u8]) -> Result<Extracted, ExtractError> {
 }
 
 fn xlsx(bytes: &[u8]) -> Result<Extracted, ExtractError> {
+    let in_utf8 = xml_encoding::in_utf8(bytes)?;
+    let bytes = in_utf8.as_deref().unwrap_or(bytes);
     let mut archive = Archive::open(bytes)?;
     check_styles(&mut archive)?;
     let mut workbook = Xlsx::new(Cursor::new(bytes)).map_err(failed)?;

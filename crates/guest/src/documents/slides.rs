@@ -7,10 +7,11 @@ use quick_xml::events::{BytesStart, Event};
 
 use super::archive::Archive;
 use super::embedded_images::retain_recognizable;
+use super::equation::Equation;
 use super::output::Writer;
 use super::parts::{LIST_MAX_BYTES, Relation, image_targets, relations};
-use super::xml::{attribute, comment_line, event_text, events, paragraphs, unless_broken};
-use super::{ExtractError, Extracted, Format, PAGES_MAX, chart};
+use super::xml::{alternative_line, attribute, comment_line, event_text, events, paragraphs, unless_broken};
+use super::{ExtractError, Extracted, Format, Nesting, PAGES_MAX, chart, embedded_files};
 
 /// The maximum number of authors of comments, and the maximum name of one, in bytes.
 const AUTHORS_MAX: usize = 10_000;
@@ -23,7 +24,11 @@ const COMMENTS_MAX_BYTES: usize = 1024 * 1024;
 const NOTES: &str = "Notes:";
 
 /// Reads a presentation of PowerPoint since 2007, with the presentation's own part.
-pub(super) fn pptx(mut archive: Archive<'_>, main: &str) -> Result<Extracted, ExtractError> {
+pub(super) fn pptx(
+    mut archive: Archive<'_>,
+    main: &str,
+    nesting: Nesting<'_>,
+) -> Result<Extracted, ExtractError> {
     let mut writer = Writer::new();
     let authors = authors(&mut archive, main)?;
     let mut commented = HashSet::new();
@@ -36,6 +41,11 @@ pub(super) fn pptx(mut archive: Archive<'_>, main: &str) -> Result<Extracted, Ex
             let read = match kind.as_str() {
                 "diagramData" => paragraphs,
                 "chart" => chart::lines,
+                "package" | "oleObject" => {
+                    let lines = embedded_files::lines(&mut archive, target, nesting)?;
+                    lines.iter().for_each(|line| writer.line(line));
+                    continue;
+                }
                 _ => continue,
             };
             if let Some(part) = archive.part(target)? {
@@ -173,6 +183,7 @@ struct Slide<'a> {
     is_notes: bool,
     has_notes: bool,
     in_text: bool,
+    equation: Option<Equation>,
     /// The parts of images by the identifiers of their references.
     images: HashMap<String, String>,
 }
@@ -187,12 +198,30 @@ impl<'a> Slide<'a> {
             is_notes,
             has_notes: false,
             in_text: false,
+            equation: None,
             images: HashMap::new(),
         }
     }
 
     fn event(&mut self, event: &Event<'_>) -> bool {
+        if let Some(equation) = &mut self.equation {
+            match event {
+                Event::Start(element) => equation.start(element, true),
+                Event::Empty(element) => equation.start(element, false),
+                Event::End(element) => {
+                    if let Some(written) = equation.end(element.local_name().as_ref()) {
+                        self.line.push_str(&written);
+                        self.equation = None;
+                    }
+                }
+                _ => event_text(event).iter().for_each(|text| equation.text(text)),
+            }
+            return !self.writer.is_full();
+        }
         match event {
+            Event::Start(element) if Equation::is_begun_by(element) => {
+                self.equation = Some(Equation::begin());
+            }
             Event::Start(element) => self.start(element),
             Event::Empty(element) => {
                 self.start(element);
@@ -212,6 +241,9 @@ impl<'a> Slide<'a> {
             "t" => self.in_text = true,
             "br" | "tab" => self.line.push(' '),
             "tr" => self.row = Some(String::new()),
+            "cNvPr" if !self.is_notes => {
+                alternative_line(element).iter().for_each(|line| self.writer.line(line));
+            }
             "blip" => {
                 let part = attribute(element, "embed").and_then(|id| self.images.get(&id));
                 if let Some(part) = part {

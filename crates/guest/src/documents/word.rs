@@ -11,13 +11,14 @@ use quick_xml::events::{BytesStart, Event};
 
 use super::archive::{Archive, unpacking};
 use super::embedded_images::retain_recognizable;
+use super::equation::Equation;
 use super::form_field::{FormField, sign};
 use super::numbering::Numbering;
 use super::output::Writer;
 use super::parts::{Relation, image_targets, relations};
 use super::word_notes::Notes;
-use super::xml::{attribute, event_text, events, paragraphs, unless_broken};
-use super::{Bounds, ExtractError, Extracted, Format, Nesting, PAGES_MAX, chart};
+use super::xml::{alternative_line, attribute, event_text, events, paragraphs, unless_broken};
+use super::{Bounds, ExtractError, Extracted, Format, Nesting, PAGES_MAX, chart, embedded_files};
 
 /// The maximum depth of tables; deeper ones become text of the cell.
 const NESTING_MAX: usize = 32;
@@ -59,6 +60,26 @@ pub(super) fn extract(
     Ok(extracted)
 }
 
+/// Reads a document of Word 2003 that is a single XML file. Its images are not read.
+pub(super) fn extract_flat(bytes: &[u8]) -> Result<Extracted, ExtractError> {
+    let content = super::text::decode(bytes);
+    let headings = heading_styles(content.as_bytes())?;
+    let has_pages = notes_pages(content.as_bytes())?;
+    let (notes, numbering) = (Notes::default(), Numbering::default());
+    let mut body = Body::new(headings, notes, numbering, Embedded::default(), has_pages);
+    let mut in_body = false;
+    events(content.as_bytes(), |event| {
+        if let Event::Start(element) = event {
+            in_body |= element.local_name().as_ref() == "body";
+        }
+        if in_body {
+            body.event(event);
+        }
+        !body.writer.is_full() && body.page <= PAGES_MAX
+    })?;
+    Ok(Extracted { images: Vec::new(), ..body.finish() })
+}
+
 /// Writes the lines of headers or footers, each once; numbers of pages are none.
 fn margins(
     archive: &mut Archive<'_>,
@@ -98,7 +119,14 @@ impl Embedded {
         let mut embedded = Self { images: image_targets(relations), ..Self::default() };
         let mut parts = HashSet::new();
         for Relation { id, kind, target } in relations {
-            if !(matches!(kind.as_str(), "chart" | "diagramData" | "aFChunk") && parts.insert(target)) {
+            let is_read =
+                matches!(kind.as_str(), "chart" | "diagramData" | "aFChunk" | "package" | "oleObject");
+            if !is_read || !parts.insert(target) {
+                continue;
+            }
+            if matches!(kind.as_str(), "package" | "oleObject") {
+                let lines = embedded_files::lines(archive, target, nesting)?;
+                embedded.drawings.insert(id.clone(), lines);
                 continue;
             }
             let Some(mut part) = archive.part(target)? else { continue };
@@ -189,6 +217,8 @@ struct Body {
     /// The parts of the images of the current paragraph or row.
     pending_images: Vec<String>,
     form_field: Option<FormField>,
+    /// The equation that is being read.
+    equation: Option<Equation>,
     /// True if the text of the current field repeats the value of its form field, and while it is left out.
     repeats: bool,
     in_repetition: bool,
@@ -225,6 +255,7 @@ impl Body {
             pending_notes: Vec::new(),
             pending_images: Vec::new(),
             form_field: None,
+            equation: None,
             repeats: false,
             in_repetition: false,
             in_text: false,
@@ -237,6 +268,9 @@ impl Body {
     }
 
     fn event(&mut self, event: &Event<'_>) {
+        if self.equation.is_some() {
+            return self.equation_event(event);
+        }
         match event {
             Event::Start(element) => self.start(element, true),
             Event::Empty(element) => self.start(element, false),
@@ -248,6 +282,29 @@ impl Body {
                     self.push(&text);
                 }
             }
+        }
+    }
+
+    fn equation_event(&mut self, event: &Event<'_>) {
+        let Some(equation) = &mut self.equation else { return };
+        let written = match event {
+            Event::Start(element) => {
+                equation.start(element, true);
+                None
+            }
+            Event::Empty(element) => {
+                equation.start(element, false);
+                None
+            }
+            Event::End(element) => equation.end(element.local_name().as_ref()),
+            _ => {
+                event_text(event).iter().for_each(|text| equation.text(text));
+                None
+            }
+        };
+        if let Some(written) = written {
+            self.equation = None;
+            self.push(&written);
         }
     }
 
@@ -263,6 +320,7 @@ impl Body {
         match element.local_name().as_ref() {
             "p" if opens && self.paragraphs.len() < NESTING_MAX => self.paragraphs.push(Paragraph::default()),
             "t" => self.in_text = opens,
+            "oMath" if opens => self.equation = Some(Equation::begin()),
             "Fallback" | "moveFrom" if opens => self.hidden += 1,
             "lastRenderedPageBreak" => self.page_break(),
             "footnoteReference" | "endnoteReference" | "commentReference" => {
@@ -279,6 +337,8 @@ impl Body {
                     field.property(name, attribute(element, "val"));
                 }
             }
+            "docPr" | "cNvPr" => self.alternative_text(element),
+            "OLEObject" => self.embedded_file(element),
             "chart" => self.drawing(element, "id"),
             "relIds" => self.drawing(element, "dm"),
             "altChunk" => {
@@ -344,6 +404,23 @@ impl Body {
     fn drawing(&mut self, element: &BytesStart<'_>, reference: &str) {
         let lines = attribute(element, reference).and_then(|id| self.embedded.drawings.remove(&id));
         self.pending_notes.extend(lines.unwrap_or_default());
+    }
+
+    /// Puts the text that stands for a picture below the paragraph.
+    fn alternative_text(&mut self, element: &BytesStart<'_>) {
+        if self.hidden == 0
+            && let Some(line) = alternative_line(element)
+            && !self.pending_notes.contains(&line)
+        {
+            self.pending_notes.push(line);
+        }
+    }
+
+    /// Puts the text of a file inside the document below the paragraph.
+    fn embedded_file(&mut self, element: &BytesStart<'_>) {
+        if attribute(element, "ProgID").is_none_or(|program| !program.starts_with("Equation")) {
+            self.drawing(element, "id");
+        }
     }
 
     fn image(&mut self, reference: Option<String>) {

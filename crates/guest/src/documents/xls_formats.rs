@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use encoding_rs::{Encoding, UTF_16LE, WINDOWS_1252};
 
 use super::legacy::{u16_at, u32_at};
+use super::mac_letters;
 use super::mail::{open, stream};
 use super::number_format::NumberFormats;
 use super::text::code_page;
@@ -34,10 +35,7 @@ pub(super) struct CellFormats {
 impl CellFormats {
     /// Reads the formats of a workbook; none if it is damaged.
     pub(super) fn read(bytes: &[u8]) -> Self {
-        let book = open(bytes)
-            .ok()
-            .and_then(|mut file| stream(&mut file, "/Workbook").or_else(|| stream(&mut file, "/Book")));
-        book.and_then(|book| read(&book)).unwrap_or_default()
+        book(bytes).and_then(|book| read(&book)).unwrap_or_default()
     }
 
     /// Returns a number as its cell shows it; `None` if it shows it plainly.
@@ -45,6 +43,62 @@ impl CellFormats {
         let cell = (row.try_into().ok()?, column.try_into().ok()?);
         self.formats.shown(usize::from(*self.sheets.get(sheet)?.get(&cell)?), number)
     }
+}
+
+/// How the texts of a workbook are encoded.
+#[derive(Clone, Copy)]
+pub(super) enum TextEncoding {
+    /// Whatever code page the workbook names.
+    Unicode,
+    CodePage(u16),
+}
+
+impl TextEncoding {
+    pub(super) fn read(bytes: &[u8]) -> Self {
+        let Some(book) = book(bytes) else { return Self::Unicode };
+        let mut version = UNICODE_VERSION;
+        for (kind, data) in Records::from(&book, 0) {
+            match kind {
+                BEGIN => version = u16_at(data, 0).filter(|version| *version > 0).unwrap_or(version),
+                CODE_PAGE if version < UNICODE_VERSION => {
+                    return u16_at(data, 0).map_or(Self::Unicode, Self::CodePage);
+                }
+                END => break,
+                _ => {}
+            }
+        }
+        if version < UNICODE_VERSION { Self::CodePage(1252) } else { Self::Unicode }
+    }
+
+    /// Returns the code page in which the library shall read the texts.
+    pub(super) const fn code_page(self) -> Option<u16> {
+        const UNICODE: u16 = 1200;
+        const WINDOWS: u16 = 1252;
+        Some(match self {
+            Self::Unicode => UNICODE,
+            // Of the first versions for the Mac, and what they write for Windows.
+            Self::CodePage(0x8000) => 10_000,
+            Self::CodePage(
+                page @ (10_000 | 10_007 | 437 | 850 | 852 | 866 | 874 | 932 | 936 | 949 | 950),
+            ) => page,
+            Self::CodePage(page @ 1250..=1258) => page,
+            Self::CodePage(_) => WINDOWS,
+        })
+    }
+
+    /// Returns the letters of a code page that the library does not know.
+    pub(super) fn letters(self) -> Option<&'static str> {
+        match self {
+            Self::Unicode => None,
+            Self::CodePage(page) => mac_letters::upper_half(page),
+        }
+    }
+}
+
+/// Returns the stream of the workbook.
+fn book(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut file = open(bytes).ok()?;
+    stream(&mut file, "/Workbook").or_else(|| stream(&mut file, "/Book"))
 }
 
 fn read(book: &[u8]) -> Option<CellFormats> {

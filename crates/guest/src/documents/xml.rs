@@ -82,6 +82,15 @@ pub(super) fn push_within(target: &mut String, text: &str, max_bytes: usize) -> 
     text.len() <= room
 }
 
+/// Returns the line with the text that stands for a picture; `None` if it is the name of a file.
+pub(super) fn alternative_line(element: &BytesStart<'_>) -> Option<String> {
+    let text = attribute(element, "descr").filter(|text| !text.trim().is_empty())?;
+    let text = text.trim();
+    let is_text = text.contains(char::is_whitespace) && text.contains(char::is_alphabetic);
+    let is_address = text.contains("://") || text.contains('\\') || text.starts_with("cid:");
+    (is_text && !is_address).then(|| format!("Picture: {text}"))
+}
+
 /// Returns the line that shows a comment.
 pub(super) fn comment_line(author: &str, text: &str) -> String {
     match author.trim() {

@@ -1,0 +1,235 @@
+//! Documents of Office in the forms that few programs write: other encodings, single XML files, equations, files inside documents.
+
+#[path = "support/archive.rs"]
+mod archive;
+
+use std::io::Write;
+use std::path::Path;
+
+use archive::archive;
+use guest::documents::{Extracted, Format, extract_bytes};
+
+fn read(name: &str, bytes: impl AsRef<[u8]>) -> Extracted {
+    extract_bytes(Path::new(name), bytes.as_ref()).expect("it is read")
+}
+
+fn text(name: &str, bytes: impl AsRef<[u8]>) -> String {
+    let document = read(name, bytes);
+    document.segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join("\n")
+}
+
+fn wide(text: &str, is_big: bool) -> Vec<u8> {
+    let units = std::iter::once(0xfeff).chain(text.encode_utf16());
+    units.flat_map(|unit| if is_big { unit.to_be_bytes() } else { unit.to_le_bytes() }).collect()
+}
+
+fn word(body: &str) -> Vec<u8> {
+    archive([("word/document.xml", format!("<w:document><w:body>{body}</w:body></w:document>"))])
+}
+
+#[test]
+fn parts_in_utf_16_are_read() {
+    for is_big in [false, true] {
+        let declared = "<?xml version=\"1.0\" encoding=\"UTF-16\"?>";
+        let body = "<w:document><w:body><w:p><w:r><w:t>Čáp 4711 𝄞</w:t></w:r></w:p></w:body></w:document>";
+        let long = body.replace("4711", &"4711 ".repeat(5_000));
+        for text_of in [format!("{declared}{body}"), body.to_owned(), long] {
+            let document = archive([("word/document.xml", wide(&text_of, is_big))]);
+            let text = text("a.docx", document);
+            assert!(text.starts_with("Čáp 4711 ") && text.ends_with("𝄞"), "{text}");
+        }
+        let sheet = "<worksheet xmlns=\"http://schemas.openxmlformats.org/spreadsheetml/2006/main\"><sheetData>\
+                     <row r=\"1\"><c r=\"A1\" t=\"inlineStr\"><is><t>Čáp</t></is></c><c r=\"B1\"><v>4711</v></c></row>\
+                     </sheetData></worksheet>";
+        let book = "<workbook xmlns=\"http://schemas.openxmlformats.org/spreadsheetml/2006/main\" \
+                    xmlns:r=\"http://schemas.openxmlformats.org/officeDocument/2006/relationships\"><sheets>\
+                    <sheet name=\"Ceník\" sheetId=\"1\" r:id=\"r1\"/></sheets></workbook>";
+        let relations = "<Relationships xmlns=\"http://schemas.openxmlformats.org/package/2006/relationships\">\
+                         <Relationship Id=\"r1\" Type=\"http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet\" \
+                         Target=\"worksheets/sheet1.xml\"/></Relationships>";
+        let package = relations.replace("worksheets/sheet1.xml", "xl/workbook.xml");
+        let package = package.replace("relationships/worksheet", "relationships/officeDocument");
+        let workbook = archive([
+            ("_rels/.rels", package.into()),
+            ("xl/workbook.xml", wide(book, is_big)),
+            ("xl/_rels/workbook.xml.rels", relations.into()),
+            ("xl/worksheets/sheet1.xml", wide(sheet, is_big)),
+        ]);
+        let workbook = read("a.xlsx", workbook);
+        assert_eq!(workbook.segments[0].text, "Čáp\t4711");
+        assert_eq!(workbook.segments[0].heading.as_deref(), Some("Ceník: Čáp | 4711"));
+    }
+}
+
+#[test]
+fn workbooks_that_are_xml_files_are_read() {
+    let book = "<?xml version=\"1.0\"?>\n<?mso-application progid=\"Excel.Sheet\"?>\n\
+        <Workbook xmlns=\"urn:schemas-microsoft-com:office:spreadsheet\" xmlns:ss=\"urn:schemas-microsoft-com:office:spreadsheet\">\
+        <Styles><Style ss:ID=\"s1\"><NumberFormat ss:Format=\"Percent\"/></Style></Styles>\
+        <Worksheet ss:Name=\"Prices\"><Table><Row><Cell><Data ss:Type=\"String\">Bird</Data></Cell>\
+        <Cell><Data ss:Type=\"String\">Price</Data></Cell></Row>\
+        <Row ss:Index=\"4\"><Cell ss:MergeAcross=\"1\"><Data ss:Type=\"String\">King<B>fisher</B> &amp; co</Data></Cell>\
+        <Cell><Data ss:Type=\"Number\">4711</Data></Cell><Cell ss:Index=\"6\" ss:StyleID=\"s1\"><Data ss:Type=\"Number\">0.21</Data>\
+        <Comment><ss:Data>As agreed</ss:Data></Comment></Cell></Row>\
+        <Row><Cell/><Cell><Data ss:Type=\"DateTime\">2024-03-05T00:00:00.000</Data></Cell>\
+        <Cell><Data ss:Type=\"Boolean\">1</Data></Cell></Row></Table></Worksheet>\
+        <Worksheet ss:Name=\"Birds\"><Table><Row><Cell><Data ss:Type=\"String\">Heron</Data></Cell></Row></Table></Worksheet></Workbook>";
+    for name in ["a.xls", "a.xml"] {
+        let document = read(name, book);
+        assert_eq!((document.format, document.pages), (Format::Workbook, Some(2)));
+        let rows: Vec<_> = document.segments.iter().map(|part| (part.text.as_str(), part.lines)).collect();
+        assert_eq!(
+            rows,
+            [
+                ("Bird\tPrice", Some((1, 1))),
+                ("Kingfisher & co\t\t4711\t\t\t21.00%\n\t2024-03-05\ttrue", Some((4, 5))),
+                ("As agreed", None),
+                ("Heron", Some((1, 1))),
+            ]
+        );
+    }
+    assert_eq!(text("a.xls", wide(book, false)), text("a.xls", book));
+    let page = "<table><tr><td>Bird<td>Price<tr><td>Kingfisher<td>4711</table>";
+    assert_eq!(text("a.xls", page), "Bird\tPrice\nKingfisher\t4711");
+    assert_eq!(text("a.xls", format!("<meta charset=utf-8>{page}")), "Bird\tPrice\nKingfisher\t4711");
+}
+
+#[test]
+fn documents_of_word_that_are_xml_files_are_read() {
+    let body = "<w:body><wx:sect><w:p><w:pPr><w:pStyle w:val=\"H\"/></w:pPr><w:r><w:t>Order</w:t></w:r></w:p>\
+                <w:p><w:r><w:t>Kingfisher 4711</w:t></w:r></w:p>\
+                <w:tbl><w:tr><w:tc><w:p><w:r><w:t>a</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>b</w:t></w:r></w:p></w:tc></w:tr></w:tbl>\
+                </wx:sect></w:body>";
+    let styles = "<w:styles><w:style w:type=\"paragraph\" w:styleId=\"H\"><w:name w:val=\"heading 1\"/></w:style></w:styles>";
+    let old = format!(
+        "<?xml version=\"1.0\"?><?mso-application progid=\"Word.Document\"?>\
+         <w:wordDocument xmlns:w=\"http://schemas.microsoft.com/office/word/2003/wordml\">{styles}{body}</w:wordDocument>"
+    );
+    for name in ["a.doc", "a.xml"] {
+        let document = read(name, &old);
+        assert_eq!(document.segments[0].text, "Order\nKingfisher 4711\na\tb");
+        assert_eq!(document.segments[0].heading.as_deref(), Some("Order"));
+    }
+    let package = "<?xml version=\"1.0\"?><?mso-application progid=\"Word.Document\"?>\
+        <pkg:package xmlns:pkg=\"http://schemas.microsoft.com/office/2006/xmlPackage\">\
+        <pkg:part pkg:name=\"/_rels/.rels\" pkg:contentType=\"x\"><pkg:xmlData><Relationships>\
+        <Relationship Id=\"r1\" Type=\"x/officeDocument\" Target=\"word/main.xml\"/></Relationships></pkg:xmlData></pkg:part>\
+        <pkg:part pkg:name=\"/word/main.xml\" pkg:contentType=\"x\"><pkg:xmlData><w:document xmlns:w=\"x\"><w:body>\
+        <w:p><w:r><w:t>Kingfisher order 4711</w:t></w:r></w:p></w:body></w:document></pkg:xmlData></pkg:part>\
+        <pkg:part pkg:name=\"/word/media/a.bin\" pkg:contentType=\"x\"><pkg:binaryData>QUJD</pkg:binaryData></pkg:part></pkg:package>";
+    let document = read("a.xml", package);
+    assert_eq!(
+        (document.format, document.segments[0].text.as_str()),
+        (Format::Docx, "Kingfisher order 4711")
+    );
+}
+
+fn run(text: &str) -> String {
+    format!("<m:r><w:rPr><w:i/></w:rPr><m:t>{text}</m:t></m:r>")
+}
+
+fn argument(name: &str, content: &str) -> String {
+    format!("<m:{name}>{content}</m:{name}>")
+}
+
+#[test]
+fn equations_keep_what_their_layout_says() {
+    let brackets = |content: &str| format!("<m:d><m:dPr><m:ctrlPr/></m:dPr>{}</m:d>", argument("e", content));
+    let power = argument("sSup", &(argument("e", &brackets(&run("1+x"))) + &argument("sup", &run("n"))));
+    let fraction = argument("f", &(argument("num", &run("a")) + &argument("den", &run("b+c"))));
+    let longer = argument("sSup", &(argument("e", &run("e")) + &argument("sup", &run("n+1"))));
+    let sum = format!(
+        "<m:nary><m:naryPr><m:chr m:val=\"∑\"/></m:naryPr>{}{}{}</m:nary>",
+        argument("sub", &run("i=1")),
+        argument("sup", &run("n")),
+        argument("e", &argument("sSub", &(argument("e", &run("x")) + &argument("sub", &run("i")))))
+    );
+    let root = argument("rad", &(argument("deg", &run("3")) + &argument("e", &run("27"))));
+    let square = format!(
+        "<m:rad><m:radPr><m:degHide m:val=\"1\"/></m:radPr><m:deg/>{}</m:rad>",
+        argument("e", &run("2"))
+    );
+    let choose = format!(
+        "<m:f><m:fPr><m:type m:val=\"noBar\"/></m:fPr>{}{}</m:f>",
+        argument("num", &run("n")),
+        argument("den", &run("k"))
+    );
+    let sets = format!(
+        "<m:d><m:dPr><m:begChr m:val=\"[\"/><m:sepChr m:val=\",\"/><m:endChr m:val=\")\"/></m:dPr>{}{}</m:d>",
+        argument("e", &run("0")),
+        argument("e", &run("1"))
+    );
+    let cells = argument("mr", &(argument("e", &run("a")) + &argument("e", &run("b"))));
+    let matrix = brackets(&argument("m", &format!("{cells}{cells}")));
+    for (equation, written) in [
+        (power, "(1+x)^n"),
+        (fraction, "(a)/(b+c)"),
+        (longer, "e^(n+1)"),
+        (sum, "∑_(i=1)^n x_i"),
+        (root, "√(3&27)"),
+        (square, "√(2)"),
+        (choose, "(n¦k)"),
+        (sets, "[0,1)"),
+        (matrix, "(a, b; a, b)"),
+    ] {
+        let inside = format!("<w:r><w:t xml:space=\"preserve\">so </w:t></w:r><m:oMath>{equation}</m:oMath>");
+        assert_eq!(text("a.docx", word(&format!("<w:p>{inside}</w:p>"))), format!("so {written}"));
+        let alone = format!("<w:p><m:oMathPara><m:oMath>{equation}</m:oMath></m:oMathPara></w:p>");
+        assert_eq!(text("a.docx", word(&alone)), written);
+    }
+    let deep = format!("{}x{}", "<m:e>".repeat(500), "</m:e>".repeat(500));
+    let deep = format!("<w:p><m:oMath>{deep}</m:oMath><w:r><w:t>after</w:t></w:r></w:p>");
+    assert!(text("a.docx", word(&deep)).ends_with("after"));
+}
+
+#[test]
+fn files_and_pictures_inside_documents_are_read_or_named() {
+    let relations = "<Relationships><Relationship Id=\"r1\" Type=\"x/package\" Target=\"embeddings/inner.docx\"/>\
+                     <Relationship Id=\"r2\" Type=\"x/oleObject\" Target=\"embeddings/object.bin\"/></Relationships>";
+    let document = "<w:body><w:p><w:r><w:t>Order</w:t><w:object><o:OLEObject ProgID=\"Word.Document\" r:id=\"r1\"/></w:object></w:r></w:p>\
+                    <w:p><w:r><w:object><o:OLEObject ProgID=\"Package\" r:id=\"r2\"/></w:object></w:r></w:p>\
+                    <w:p><w:r><w:t>Drawing</w:t><w:drawing><wp:docPr id=\"1\" name=\"a\" descr=\"A kingfisher on a branch\"/>\
+                    <pic:cNvPr id=\"1\" name=\"a\" descr=\"A kingfisher on a branch\"/></w:drawing></w:r></w:p>\
+                    <w:p><w:r><w:drawing><wp:docPr id=\"2\" name=\"b\" descr=\"photo.png\"/></w:drawing></w:r></w:p></w:body>";
+    let inner = word("<w:p><w:r><w:t>Kingfisher 4711</w:t></w:r></w:p>");
+    let outer = archive([
+        ("word/document.xml", document.as_bytes().to_vec()),
+        ("word/_rels/document.xml.rels", relations.as_bytes().to_vec()),
+        ("word/embeddings/inner.docx", inner),
+        ("word/embeddings/object.bin", b"\0\x01\x02\x03".to_vec()),
+    ]);
+    let read = text("a.docx", outer);
+    let lines: Vec<&str> = read.lines().collect();
+    assert_eq!(lines[..3], ["Order", "Embedded file: inner.docx", "Kingfisher 4711"]);
+    assert_eq!(lines[3], "Embedded file: object.bin");
+    assert!(lines[4].starts_with("(not read: "), "{read}");
+    assert_eq!(lines[5..], ["Drawing", "Picture: A kingfisher on a branch"]);
+}
+
+/// An archive with two files of one name, by the name that the second has in its list.
+fn of_one_name() -> Vec<u8> {
+    let mut bytes = archive([("a.txt", "The first kingfisher."), ("b.txt", "The second heron.")]);
+    let list = bytes.windows(4).position(|mark| mark == b"PK\x01\x02").expect("a list");
+    for at in list..bytes.len() - 5 {
+        if bytes[at..].starts_with(b"b.txt") {
+            (&mut bytes[at..]).write_all(b"a.txt").expect("as long");
+        }
+    }
+    bytes
+}
+
+#[test]
+fn files_of_one_name_are_both_read() {
+    let document = read("a.zip", of_one_name());
+    let mut names: Vec<_> = document
+        .segments
+        .iter()
+        .filter_map(|part| part.inner.as_ref())
+        .map(|file| file.name.as_str())
+        .collect();
+    names.dedup();
+    assert_eq!(names, ["a.txt", "a (2).txt"]);
+    let text: String = document.segments.iter().map(|part| part.text.as_str()).collect();
+    assert!(text.contains("The first kingfisher.") && text.contains("The second heron."), "{text}");
+    assert!(document.unread_files.is_empty());
+}
