@@ -38,6 +38,9 @@ pub enum BodyError {
     Spent(#[from] BudgetExceeded),
 }
 
+/// What editors of Windows write before a text in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Reads the body of a request as JSON, regardless of its type: at most this many bytes, and within this time. Charges
 /// the body to `held`. A client that waits for `100 Continue` is not asked for a body that it declares to be larger.
 ///
@@ -59,7 +62,8 @@ pub async fn limited_json_body<T: DeserializeOwned>(
     }
     let read = timeout(within, limited(body, bytes_max, held)).await;
     let bytes = read.map_err(|_| BodyError::TooSlow)??;
-    serde_json::from_slice(&bytes).map_err(BodyError::Malformed)
+    serde_json::from_slice(bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&bytes))
+        .map_err(BodyError::Malformed)
 }
 
 /// Returns true if the client sends its body only after an interim response.
@@ -253,6 +257,15 @@ mod tests {
                 [1, 2, 3]
             );
         }
+    }
+
+    #[tokio::test]
+    async fn json_behind_a_byte_order_mark_is_read() {
+        let read = limited_json_body::<Vec<u8>>(chunked(&["\u{feff}[1,2]"]), 9, WITHIN, &mut held(9)).await;
+        assert_eq!(read.unwrap(), [1, 2]);
+        let twice =
+            limited_json_body::<Vec<u8>>(chunked(&["\u{feff}\u{feff}1"]), 9, WITHIN, &mut held(9)).await;
+        assert!(matches!(twice, Err(BodyError::Malformed(_))));
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 use percent_encoding::percent_decode;
 
 use crate::error::WorkspaceError;
+use crate::jail::Home;
 use crate::path::{PathError, WorkspacePath};
 
 /// A requested path, which can be read in several ways: as the entry that exists.
@@ -20,13 +21,13 @@ impl AskedPath {
     /// Parses the raw, undecoded text of a URL after `/api/v1/files` or `/api/v1/directories`. It means the text decoded
     /// once; an invalid `%` is literal. The next candidate is the text as written, which comes first where decoding makes `..`
     /// or `.` of a name. Listings show a path that is not UTF-8 percent-encoded, and a client encodes it again: so the last
-    /// candidate is decoded twice, if that is not UTF-8.
+    /// candidate is decoded twice, if that is not UTF-8 or has control characters.
     #[must_use]
     pub fn from_url(raw: &str) -> Self {
         let once = decoded(raw.as_bytes());
         let meant = WorkspacePath::parse(&once);
         let (plain, written) = (meant.clone().ok(), WorkspacePath::parse(raw).ok());
-        let twice = non_utf8(decoded(&once));
+        let twice = shown_encoded(decoded(&once));
         match (meant, twice) {
             (Err(PathError::TooLong), Some(twice)) => twice.into(),
             (meant, twice) if dots(&once) > dots(raw.as_bytes()) => Self::new(meant, [written, plain, twice]),
@@ -35,12 +36,12 @@ impl AskedPath {
     }
 
     /// Parses a field of a body (`destination`, `filePaths`). It means the text as written. The other candidate is the text
-    /// decoded once, if that is not UTF-8, because listings show such names percent-encoded. A text that is too long as
+    /// decoded once, if that is not UTF-8 or has control characters, because listings and sources show such names percent-encoded. A text that is too long as
     /// written must be decoded.
     #[must_use]
     pub fn from_text(text: &str) -> Self {
         let meant = WorkspacePath::parse(text);
-        let once = non_utf8(decoded(text.as_bytes()));
+        let once = shown_encoded(decoded(text.as_bytes()));
         match (meant, once) {
             (Err(PathError::TooLong), Some(once)) => once.into(),
             (meant, once) => Self::new(meant.clone(), [meant.ok(), once]),
@@ -63,6 +64,7 @@ impl AskedPath {
     /// Returns what `open` finds at the first candidate that exists.
     pub(crate) fn first_found<T>(
         &self,
+        home: &Home,
         mut open: impl FnMut(&WorkspacePath) -> Result<T, WorkspaceError>,
     ) -> Result<T, WorkspaceError> {
         for path in &self.candidates {
@@ -71,7 +73,15 @@ impl AskedPath {
                 done => return done,
             }
         }
-        Err(self.not_found())
+        match self.spelled(home) {
+            Some(path) => open(&path),
+            None => Err(self.not_found()),
+        }
+    }
+
+    /// Returns the entry that a candidate means whose names are written in another normal form, if no candidate exists.
+    pub(crate) fn spelled(&self, home: &Home) -> Option<WorkspacePath> {
+        self.candidates.iter().find_map(|path| home.spelled(path))
     }
 
     /// Returns the error if no candidate exists.
@@ -99,9 +109,19 @@ impl From<WorkspacePath> for AskedPath {
     }
 }
 
-/// Returns the path if it is valid and not UTF-8.
-fn non_utf8(path: Vec<u8>) -> Option<WorkspacePath> {
-    Some(path).filter(|path| str::from_utf8(path).is_err()).and_then(|path| WorkspacePath::parse(path).ok())
+/// Returns the path if it is valid and one that is shown percent-encoded: not UTF-8, or with characters that do not fit on a line.
+fn shown_encoded(path: Vec<u8>) -> Option<WorkspacePath> {
+    let is_encoded = str::from_utf8(&path).map_or(true, |path| path.contains(is_odd));
+    Some(path).filter(|_| is_encoded).and_then(|path| WorkspacePath::parse(path).ok())
+}
+
+/// Returns true for characters that machines show encoded: they break the line or change the direction of a text.
+fn is_odd(letter: char) -> bool {
+    letter.is_control()
+        || matches!(
+            letter,
+            '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}'
+        )
 }
 
 /// Returns the number of components that are `.` or `..`.
@@ -146,6 +166,9 @@ mod tests {
     fn a_text_is_decoded_only_to_a_name_that_listings_show_encoded() {
         let tried = |text: &str| AskedPath::from_text(text).candidates().cloned().collect::<Vec<_>>();
         assert_eq!(tried("/a%20b"), [WorkspacePath::parse("/a%20b").unwrap()]);
+        assert_eq!(tried("/a%0Ab").last(), Some(&WorkspacePath::parse("/a\nb").unwrap()));
+        let of_source: Vec<_> = AskedPath::from_url("/a%250Ab").candidates().cloned().collect();
+        assert!(of_source.contains(&WorkspacePath::parse("/a\nb").unwrap()));
         assert_eq!(tried("/a%FF").last(), Some(&WorkspacePath::parse(b"/a\xff").unwrap()));
     }
 

@@ -78,7 +78,7 @@ impl Workspace {
         let (workspace, asked) = (self.clone(), asked.clone());
         let found = off_thread(move || {
             let home = workspace.home()?;
-            asked.first_found(|path| open(&home, path))
+            asked.first_found(&home, |path| open(&home, path))
         });
         match found.await? {
             Found::Open(file) => Ok(file),

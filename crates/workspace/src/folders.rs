@@ -16,6 +16,7 @@ use crate::error::WorkspaceError;
 use crate::jail::{FOLDER_FLAGS, FOLDER_MODE, Home, entry_stat, file_type, off_thread, size_charged};
 use crate::path::{NameError, WorkspacePath};
 use crate::resumable::UNFINISHED_FOLDER;
+use crate::spelling::equal_name;
 use crate::tree::open_folder;
 use crate::usage::{ReservedSpace, Usage};
 
@@ -49,7 +50,9 @@ impl Workspace {
         self.take(&mut room, Usage { bytes: 0, files: 1 }).await?;
         let workspace = self.clone();
         off_thread(move || {
-            create(&workspace.home()?, &path)?;
+            let home = workspace.home()?;
+            let path = in_spelled_folder(&home, path);
+            create(&home, &path)?;
             room.used(Usage::default());
             Ok(path)
         })
@@ -79,7 +82,7 @@ impl Workspace {
         let (workspace, asked) = (self.clone(), asked.clone());
         off_thread(move || {
             let home = workspace.home()?;
-            let deleted = delete(&home, only_found(&home, &asked)?, extent);
+            let deleted = delete(&home, &only_found(&home, &asked)?, extent);
             match &deleted {
                 Ok(Some(usage)) => workspace.books.removed(*usage),
                 Ok(None) | Err(_) => workspace.books.forget(),
@@ -125,6 +128,9 @@ fn remove_tree(parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), WorkspaceError
 fn create(home: &Home, path: &WorkspacePath) -> Result<(), WorkspaceError> {
     let Some((parent, name)) = path.split() else { return Err(WorkspaceError::AlreadyExists) };
     let parent = home.open_beneath(&parent, FOLDER_FLAGS)?;
+    if entry_stat(parent.as_fd(), name).is_err() && equal_name(parent.as_fd(), name).is_some() {
+        return Err(WorkspaceError::AlreadyExists);
+    }
     match fs::mkdirat(&parent, name, FOLDER_MODE) {
         Err(Errno::NAMETOOLONG) => return Err(NameError::TooLong.into()),
         done => done?,
@@ -133,14 +139,21 @@ fn create(home: &Home, path: &WorkspacePath) -> Result<(), WorkspaceError> {
     Ok(fs::fsync(&parent)?)
 }
 
+/// Returns a path in the folder that is meant, if the names of its folders are written in another normal form.
+fn in_spelled_folder(home: &Home, path: WorkspacePath) -> WorkspacePath {
+    let parts = path.split();
+    let spelled = parts.and_then(|(folder, name)| Some(home.spelled(&folder)?.join(name)));
+    spelled.unwrap_or(path)
+}
+
 /// Returns the candidate that exists, or whose look-up fails otherwise; an error if that is not exactly one.
-fn only_found<'path>(home: &Home, asked: &'path AskedPath) -> Result<&'path WorkspacePath, WorkspaceError> {
+fn only_found(home: &Home, asked: &AskedPath) -> Result<WorkspacePath, WorkspaceError> {
     let is_there = |path: &&WorkspacePath| !matches!(look_up(home, path), Err(WorkspaceError::NotFound));
     let mut found = asked.candidates().filter(is_there);
-    let path = found.next().ok_or_else(|| asked.not_found())?;
+    let Some(path) = found.next() else { return asked.spelled(home).ok_or_else(|| asked.not_found()) };
     match found.next() {
         Some(_) => Err(WorkspaceError::AmbiguousPath),
-        None => Ok(path),
+        None => Ok(path.clone()),
     }
 }
 

@@ -13,6 +13,7 @@ mod jail;
 mod listing;
 mod path;
 mod resumable;
+mod spelling;
 mod tree;
 mod upload;
 mod usage;

@@ -73,7 +73,7 @@ impl Workspace {
         let (workspace, asked) = (self.clone(), asked.clone());
         off_thread(move || {
             let home = workspace.home()?;
-            asked.first_found(|path| list(&home, path, ENTRIES_MAX))
+            asked.first_found(&home, |path| list(&home, path, ENTRIES_MAX))
         })
         .await
     }
@@ -86,7 +86,7 @@ impl Workspace {
         let (workspace, asked) = (self.clone(), asked.clone());
         off_thread(move || {
             let home = workspace.home()?;
-            asked.first_found(|path| {
+            asked.first_found(&home, |path| {
                 let (kind, size) = kind_and_size(&fstat(home.open_beneath(path, OFlags::PATH)?)?);
                 Ok(Found { path: path.clone(), kind, size })
             })

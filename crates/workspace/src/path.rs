@@ -217,6 +217,11 @@ impl FileName {
         Self([&stem[..end], number.as_bytes(), extension].concat())
     }
 
+    /// Returns the name as an entry of a folder writes it.
+    pub(crate) const fn of_entry(name: Vec<u8>) -> Self {
+        Self(name)
+    }
+
     /// Returns the bytes of the name.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

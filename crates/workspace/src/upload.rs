@@ -18,6 +18,7 @@ use crate::asked::AskedPath;
 use crate::error::{SpaceShortage, WorkspaceError};
 use crate::jail::{FILE_MODE, Home, entry_stat, file_type, off_thread, size_charged};
 use crate::path::{FRESH_DIGITS, FileName, NameError, STAGING_PREFIX, WorkspacePath};
+use crate::spelling::name_in;
 use crate::usage::{Quota, ReservedSpace, Usage, UsageTracker};
 
 /// The size of a batch that is collected before it is written; another batch may be in progress at the same time.
@@ -266,6 +267,7 @@ impl Staged {
         if path.join(name.as_bytes()) == WorkspacePath::temporary() {
             return Err(NameError::NotAllowed.into()); // in the way of all temporary uploads
         }
+        let name = &FileName::of_entry(name_in(folder.as_fd(), name.as_bytes()));
         match same_name {
             SameName::Replace => self.place_in(&path, &folder, name),
             SameName::KeepBoth => self.place_beside(&path, &folder, name),
@@ -336,7 +338,7 @@ fn uploads(home: &Home) -> Result<OwnedFd, WorkspaceError> {
 }
 
 fn existing(home: &Home, asked: &AskedPath) -> Result<(WorkspacePath, OwnedFd), WorkspaceError> {
-    asked.first_found(|path| Ok((path.clone(), home.open_folder(path)?)))
+    asked.first_found(home, |path| Ok((path.clone(), home.open_folder(path)?)))
 }
 
 /// Checks that the disk keeps its minimum of free space when `bytes` more are written to the file.

@@ -7,15 +7,17 @@
 //! filter can check for set-id modes; therefore it is forbidden in machines.
 
 use std::cell::Cell;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags, fstat, open, openat, readlinkat};
+use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, open, openat, readlinkat};
 use rustix::io::Errno;
+use unicode_normalization::UnicodeNormalization;
 
+use super::folder::ENTRIES_MAX;
 use super::path::{self, PathError, display_path};
 use crate::documents::{Bounds, ExtractError, Extracted, Unpacked, extract_part, extract_unpacked};
 use crate::index::{Found, stamp};
@@ -158,7 +160,14 @@ impl Jail {
             return None;
         }
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = self.walk(&path, flags, Mode::empty(), 0).ok()?;
+        let (path, file) = match self.walk(&path, flags, Mode::empty(), 0) {
+            Ok(file) => (path, file),
+            Err(_) => {
+                let path = self.spelled(&path)?;
+                let file = self.walk(&path, flags, Mode::empty(), 0).ok()?;
+                (path, file)
+            }
+        };
         let metadata = File::from(file).metadata().ok().filter(std::fs::Metadata::is_file)?;
         let path = format!("/{}", path.to_str()?);
         let hidden = path.split('/').any(|name| name.starts_with('.'));
@@ -170,17 +179,58 @@ impl Jail {
         self.named(text, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
-    /// Opens the name as written, or else as results display it.
+    /// Opens the name as written, or else as results display it, or in another Unicode normal form.
     fn named(&self, text: &str, flags: OFlags) -> Result<(PathBuf, OwnedFd), JailError> {
         let path = path::parse(text)?;
         match self.at(&path, flags, Mode::empty()) {
             Err(JailError::Missing(name)) => {
-                let Some(decoded) = path::decoded(&path) else { return Err(JailError::Missing(name)) };
-                let opened = self.at(&decoded, flags, Mode::empty()).map_err(|_| JailError::Missing(name))?;
-                Ok((decoded, opened))
+                let meant = [path::decoded(&path), self.spelled(&path)];
+                let mut opened = meant.into_iter().flatten().filter_map(|path| {
+                    let opened = self.at(&path, flags, Mode::empty()).ok()?;
+                    Some((path, opened))
+                });
+                opened.next().ok_or(JailError::Missing(name))
             }
             opened => opened.map(|opened| (path, opened)),
         }
+    }
+
+    /// Returns the path that is meant by one that names no file: in each folder the exact name, else the only one that is equal in
+    /// composed form, else the name as it is. Returns `None` if that is the path itself. macOS uploads names decomposed, and models
+    /// write them composed.
+    pub(crate) fn spelled(&self, path: &Path) -> Option<PathBuf> {
+        if path.as_os_str().is_ascii() {
+            return None;
+        }
+        let mut found = PathBuf::new();
+        for name in path.components() {
+            let folder = if found.as_os_str().is_empty() { Path::new(".") } else { &found };
+            let name =
+                self.equal_name(folder, name.as_os_str()).unwrap_or_else(|| name.as_os_str().to_owned());
+            found.push(name);
+        }
+        (found != path).then_some(found)
+    }
+
+    /// Returns the only name in a folder that equals one that is not there in composed form.
+    fn equal_name(&self, folder: &Path, name: &OsStr) -> Option<OsString> {
+        let composed = name.to_str().filter(|name| !name.is_ascii())?.nfc().collect::<String>();
+        let opened = self.at(folder, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).ok()?;
+        if metadata_at(&opened, name).is_some() {
+            return None;
+        }
+        let mut found = None;
+        for (number, entry) in Dir::read_from(&opened).ok()?.enumerate() {
+            let entry = entry.ok().filter(|_| number <= ENTRIES_MAX)?;
+            let other = entry.file_name().to_str().ok().filter(|other| !other.is_ascii());
+            if other.is_some_and(|other| other.nfc().eq(composed.chars())) {
+                if found.is_some() {
+                    return None;
+                }
+                found = Some(OsString::from_vec(entry.file_name().to_bytes().to_vec()));
+            }
+        }
+        found
     }
 
     /// Opens the parent folder of a file to be written; creates missing folders.
@@ -256,7 +306,7 @@ fn is_followed_link(opened: &OwnedFd, flags: OFlags) -> Result<bool, Errno> {
 }
 
 /// Returns the metadata of an entry without following links.
-pub(crate) fn metadata_at(folder: &OwnedFd, name: &std::ffi::OsStr) -> Option<std::fs::Metadata> {
+pub(crate) fn metadata_at(folder: &OwnedFd, name: &OsStr) -> Option<std::fs::Metadata> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     File::from(openat(folder, name, flags, Mode::empty()).ok()?).metadata().ok()
 }
@@ -278,6 +328,25 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn names_in_another_normal_form_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("sloz\u{30c}ka")).unwrap();
+        std::fs::write(folder.path().join("sloz\u{30c}ka/c\u{30c}a\u{301}p.txt"), "kingfisher").unwrap();
+        std::fs::write(folder.path().join("\u{e9}.txt"), "exact").unwrap();
+        std::fs::write(folder.path().join("e\u{301}.txt"), "other").unwrap();
+        let jail = Jail::open(folder.path()).unwrap();
+        let (path, _) = jail.file("/slo\u{17e}ka/\u{10d}\u{e1}p.txt").unwrap();
+        assert_eq!(path, Path::new("sloz\u{30c}ka/c\u{30c}a\u{301}p.txt"));
+        let found = jail.found("/slo\u{17e}ka/\u{10d}\u{e1}p.txt").unwrap();
+        assert_eq!(found.path, "/sloz\u{30c}ka/c\u{30c}a\u{301}p.txt");
+        assert!(jail.folder("/slo\u{17e}ka").is_ok());
+        assert_eq!(jail.file("/\u{e9}.txt").unwrap().0, Path::new("\u{e9}.txt"), "the exact one counts");
+        assert!(matches!(jail.file("/slo\u{17e}ka/x\u{e9}.txt"), Err(JailError::Missing(_))));
+        let new = jail.spelled(Path::new("slo\u{17e}ka/nov\u{fd}.txt"));
+        assert_eq!(new.as_deref(), Some(Path::new("sloz\u{30c}ka/nov\u{fd}.txt")));
+    }
 
     /// Runs without any confinement: path resolution alone must keep links inside.
     #[test]

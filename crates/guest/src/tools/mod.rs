@@ -118,7 +118,7 @@ async fn dispatch(
     let task = match tool {
         MachineTool::Shell => return shell::run(parsed(tool, arguments)?, limits, stopped).await,
         MachineTool::Search => {
-            let arguments = parsed(tool, arguments)?;
+            let arguments = library::spelled(parsed(tool, arguments)?, limits).await;
             let library = limits.library.as_ref().ok_or("this machine has no index to search")?;
             let read = |wanted| library::extract(wanted, limits);
             let output = tokio::select! {

@@ -25,6 +25,7 @@ pub(crate) fn write(jail: &Jail, arguments: &WriteArguments) -> Result<ToolOutpu
         return Err(format!("the content has more than {WRITE_MAX_BYTES} bytes"));
     }
     let path = path::parse(&arguments.path).map_err(|error| error.to_string())?;
+    let path = jail.spelled(&path).unwrap_or(path);
     let target = Target::find(jail, &path).map_err(|error| error.to_string())?;
     let existed = target.known.is_some();
     target.put(arguments.content.as_bytes()).map_err(|error| error.to_string())?;
