@@ -208,11 +208,32 @@ impl Library {
         }
     }
 
+    /// Returns the update of a search of named files that are all read, whatever other files are being read; `None` for one that reads.
+    async fn without_reading(&self, scope: &Scope) -> Result<Option<Update>, IndexError> {
+        if scope.background || scope.wanted.is_empty() || !(scope.wanted_only || !scope.paths.is_empty()) {
+            return Ok(None);
+        }
+        let (workspace, mut named) = (self.workspace.clone(), scope.named.clone());
+        named.extend(self.activity.named());
+        let put_off = self.activity.put_off();
+        let (changed, cut) = self
+            .with_index(move |index| {
+                let walk = walk(&workspace, &named);
+                Ok((changes(index, &workspace, &walk.files, &put_off)?, walk.cut))
+            })
+            .await?;
+        let reads = changed.iter().any(|(file, todo)| scope.wants(&file.path) && scope.reads(file, todo));
+        Ok((!reads).then(|| Update { cut, ..Update::default() }))
+    }
+
     async fn update_once<R, F>(&self, scope: &Scope, until: Instant, read: &R) -> Result<Update, IndexError>
     where
         R: Fn(Wanted) -> F,
         F: Future<Output = Result<Batch, ExtractionProblem>>,
     {
+        if let Some(update) = self.without_reading(scope).await? {
+            return Ok(update);
+        }
         let _one_at_a_time = self.updating.lock().await;
         let (workspace, mut named) = (self.workspace.clone(), scope.named.clone());
         let put_off = self.activity.put_off();
@@ -389,6 +410,18 @@ impl Library {
         self.with_index(move |index| index.stored(&path, &stamp, page, at_most)).await.ok().flatten()
     }
 
+    /// Returns the passages of a workbook from a row of a sheet on, if the index has all of the file's current state.
+    pub async fn stored_rows(
+        &self,
+        path: &str,
+        stamp: Stamp,
+        from: (u32, u32),
+        at_most: usize,
+    ) -> Option<Stored> {
+        let path = path.to_owned();
+        self.with_index(move |index| index.stored_rows(&path, &stamp, from, at_most)).await.ok().flatten()
+    }
+
     /// Returns true if the index has all that can be read of a file in its current state.
     pub async fn is_complete(&self, path: &str, stamp: Stamp) -> bool {
         let path = path.to_owned();
@@ -516,3 +549,5 @@ mod reader_tests;
 mod tests;
 #[cfg(test)]
 mod vector_tests;
+#[cfg(test)]
+mod waiting_tests;

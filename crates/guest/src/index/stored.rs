@@ -58,4 +58,42 @@ impl Index {
         }
         Ok(Some(Stored { pieces, through, of, problem: known.problem }))
     }
+
+    /// Returns the passages of a workbook from a row of a sheet on, if the index has all of the file's current state: at most `at_most`, and
+    /// one more if there are further ones.
+    ///
+    /// # Errors
+    /// Fails if the index is damaged.
+    pub fn stored_rows(
+        &self,
+        path: &str,
+        stamp: &Stamp,
+        (sheet, row): (u32, u32),
+        at_most: usize,
+    ) -> Result<Option<Stored>, IndexError> {
+        let Some((id, known)) = row_of(self.connection(), path)? else { return Ok(None) };
+        if known.stamp != *stamp || !known.complete || known.pages.is_some() {
+            return Ok(None);
+        }
+        let mut statement = self.connection().prepare(
+            "SELECT page, heading, text, first_line, last_line FROM passage
+             WHERE file = ?1 AND (page > ?2 OR page = ?2 AND (last_line IS NULL OR last_line >= ?3))
+             ORDER BY page, id LIMIT ?4",
+        )?;
+        let rows_max = i64::try_from(at_most).unwrap_or(i64::MAX).saturating_add(1);
+        let rows = statement.query_map(params![id, sheet, row, rows_max], |row| {
+            let heading: String = row.get(1)?;
+            let heading = (!heading.is_empty()).then_some(heading);
+            let lines: (Option<u32>, Option<u32>) = (row.get(3)?, row.get(4)?);
+            Ok(Piece { page: row.get(0)?, lines: lines.0.zip(lines.1), heading, text: row.get(2)? })
+        })?;
+        let pieces: Vec<Piece> = rows.collect::<Result<_, _>>()?;
+        let of = self.connection().query_row(
+            "SELECT max(page) FROM passage WHERE file = ?1",
+            params![id],
+            |row| row.get::<_, Option<u32>>(0),
+        )?;
+        let of = of.unwrap_or(sheet);
+        Ok(Some(Stored { pieces, through: of, of, problem: known.problem }))
+    }
 }

@@ -13,7 +13,7 @@ pub(super) struct Fixture {
     pub(super) workspace: tempfile::TempDir,
     pub(super) index: tempfile::TempDir,
     pub(super) library: Library,
-    read: RefCell<Vec<String>>,
+    pub(super) read: RefCell<Vec<String>>,
     spans: RefCell<Vec<(u32, u32)>>,
     pub(super) attached: RefCell<Vec<String>>,
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use domain::citation::PageKind;
 use domain::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
 use protocol::tool::{
-    AttachedArguments, FoundUnread, IMAGES_MAX, OUTPUT_PASSAGES_MAX, ReadArguments, ToolOutput,
+    AttachedArguments, FoundUnread, IMAGES_MAX, OUTPUT_PASSAGES_MAX, ReadArguments, SearchArguments,
+    ToolOutput,
 };
 use tokio::time::Instant;
 
@@ -85,6 +86,26 @@ pub(super) async fn found(path: &str, limits: &Limits) -> Option<Found> {
     found.await.ok().flatten()
 }
 
+/// Returns a search whose paths are those of the workspace, where their names are written in another Unicode normal form.
+pub(super) async fn spelled(arguments: SearchArguments, limits: &Limits) -> SearchArguments {
+    if arguments.paths.iter().all(|path| path.is_ascii()) {
+        return arguments;
+    }
+    let (workspace, paths) = (limits.workspace.clone(), arguments.paths.clone());
+    let spelled = tokio::task::spawn_blocking(move || {
+        let jail = Jail::open(&workspace).ok()?;
+        let spelled = |path: String| {
+            let meant = path::parse(&path).ok().and_then(|path| jail.spelled(&path));
+            meant.and_then(|meant| Some(format!("/{}", meant.to_str()?))).unwrap_or(path)
+        };
+        Some(paths.into_iter().map(spelled).collect())
+    });
+    match spelled.await {
+        Ok(Some(paths)) => SearchArguments { paths, ..arguments },
+        _ => arguments,
+    }
+}
+
 /// Adds the attached files that are not there any more to the output of a search.
 pub(super) async fn with_missing(output: ToolOutput, attached: &[String], limits: &Limits) -> ToolOutput {
     let (workspace, paths) = (limits.workspace.clone(), attached.to_vec());
@@ -103,6 +124,9 @@ pub(super) async fn with_missing(output: ToolOutput, attached: &[String], limits
 async fn stored(arguments: &ReadArguments, found: Option<&Found>, limits: &Limits) -> Option<ToolOutput> {
     let (library, found) = (limits.library.as_ref()?, found?);
     let page = arguments.first_page.unwrap_or(1).max(1);
+    if PageKind::of(&found.path) == PageKind::Sheet {
+        return stored_rows(arguments, found, limits).await;
+    }
     if arguments.first_line.is_some() {
         return None;
     }
@@ -124,6 +148,33 @@ async fn stored(arguments: &ReadArguments, found: Option<&Found>, limits: &Limit
     // An indexed range without text does not tell what follows it: the worker reads on.
     let output = read::output(shown, arguments).ok()?;
     (!output.passages.is_empty()).then_some(output)
+}
+
+/// Returns the output of a further `read` of a workbook from the index, which need not read it from its beginning.
+async fn stored_rows(arguments: &ReadArguments, found: &Found, limits: &Limits) -> Option<ToolOutput> {
+    let library = limits.library.as_ref()?;
+    if arguments.first_page.is_none() && arguments.first_line.is_none() {
+        return None;
+    }
+    let from = (arguments.first_page.unwrap_or(1).max(1), arguments.first_line.unwrap_or(1).max(1));
+    let stored = library.stored_rows(&found.path, found.stamp, from, STORED_MAX).await?;
+    let bytes: usize = stored.pieces.iter().map(|piece| piece.text.len()).sum();
+    // Of more passages than fit into one call the first that does not fit is known.
+    if stored.pieces.len() > STORED_MAX && bytes <= read::READ_MAX_BYTES {
+        return None;
+    }
+    let shown = Shown {
+        name: found.path.clone(),
+        path: PathBuf::from(found.path.trim_start_matches('/')),
+        format: Format::Workbook,
+        pages: Some(stored.of),
+        lines: None,
+        next_page: None,
+        pieces: read::from_line(stored.pieces, from),
+        truncated: stored.problem.as_ref().is_some_and(|problem| problem.reason == UnreadReason::Long),
+        notes: stored.problem.into_iter().map(|problem| problem.text).collect(),
+    };
+    read::output(shown, arguments).ok().filter(|output| !output.passages.is_empty())
 }
 
 /// Extracts passages of a document in a worker.

@@ -17,7 +17,7 @@ use crate::documents::{Bounds, Extracted, Format, Segment};
 use crate::index::Batch;
 
 /// The maximum text of one call, in bytes.
-const READ_MAX_BYTES: usize = 32 * 1024;
+pub(crate) const READ_MAX_BYTES: usize = 32 * 1024;
 /// The text after which no further page of a paged document is read, in bytes: twice the output of a call, so that
 /// the next page is known.
 const PAGES_MAX_BYTES: usize = 2 * READ_MAX_BYTES;
@@ -208,6 +208,19 @@ fn begin(document: &mut Extracted, (first_page, first_line): (Option<u32>, Optio
         }
     }
     document.segments.retain(|segment| !segment.text.trim().is_empty());
+}
+
+/// Drops the rows before a row of a sheet from the passage that has it.
+pub(crate) fn from_line(mut pieces: Vec<Piece>, (page, line): (u32, u32)) -> Vec<Piece> {
+    for piece in pieces.iter_mut().filter(|piece| piece.page == Some(page)) {
+        let Some((first, last)) = piece.lines.filter(|(first, _)| *first < line) else { continue };
+        let rows: Vec<&str> = piece.text.split('\n').collect();
+        if rows.len() as u64 == u64::from(last - first) + 1 {
+            piece.text = rows[(line - first) as usize..].join("\n");
+            piece.lines = Some((line, last));
+        }
+    }
+    pieces
 }
 
 /// The place where the next call continues.
