@@ -65,11 +65,12 @@ pub(super) fn bodies(message: &Message<'_>) -> Vec<Body> {
         }
     };
     let (texts, pages) = (&message.text_body, &message.html_body);
-    let of = |ids: &[u32], others: &[u32]| -> Vec<(u32, Body)> {
+    let sets: [HashSet<u32>; 2] = [texts, pages].map(|ids| ids.iter().copied().collect());
+    let of = |ids: &[u32], others: &HashSet<u32>| -> Vec<(u32, Body)> {
         ids.iter().filter(|id| !others.contains(id)).filter_map(body).collect()
     };
-    let chosen = chosen(of(texts, pages), of(pages, texts), |(_, body)| body.words());
-    let shared = texts.iter().filter(|id| pages.contains(id)).filter_map(body);
+    let chosen = chosen(of(texts, &sets[1]), of(pages, &sets[0]), |(_, body)| body.words());
+    let shared = texts.iter().filter(|id| sets[1].contains(id)).filter_map(body);
     let mut bodies: Vec<(u32, Body)> = chosen.into_iter().chain(shared).collect();
     bodies.sort_by_key(|(id, _)| *id);
     bodies.into_iter().map(|(_, body)| body).collect()

@@ -303,8 +303,8 @@ mod tests {
 
     #[test]
     fn items_of_lists_keep_their_first_letter() {
-        let rtf = br"{\rtf1\ansi {\listtext\tab\u8226 \tab}First\par {\listtext\t2.\t}Second\par \u352 ?ipka \u353\'9aest\par}";
-        assert_eq!(extract(rtf).segments[0].text, "•\tFirst\nSecond\nŠipka šest");
+        let rtf = br"{\rtf1\ansi {\listtext\tab\u8226 \tab}First\par {\listtext\tab 2.\tab}Second\par \u352 ?ipka \u353\'9aest\par}";
+        assert_eq!(extract(rtf).segments[0].text, "•\tFirst\n2.\tSecond\nŠipka šest");
         let mac = extract(b"{\\rtf1\\mac caf\\'8e\\par}");
         assert_eq!(mac.segments[0].text, "café");
     }
