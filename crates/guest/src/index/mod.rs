@@ -210,7 +210,7 @@ impl Library {
 
     /// Returns the update of a search of named files that are all read, whatever other files are being read; `None` for one that reads.
     async fn without_reading(&self, scope: &Scope) -> Result<Option<Update>, IndexError> {
-        if scope.background || scope.wanted.is_empty() || !(scope.wanted_only || !scope.paths.is_empty()) {
+        if scope.background || scope.wanted.is_empty() || !scope.wanted_only && scope.paths.is_empty() {
             return Ok(None);
         }
         let (workspace, mut named) = (self.workspace.clone(), scope.named.clone());
