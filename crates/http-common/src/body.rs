@@ -38,7 +38,7 @@ pub enum BodyError {
     Spent(#[from] BudgetExceeded),
 }
 
-/// What editors of Windows write before a text in UTF-8.
+/// The mark that editors of Windows write before a text in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Reads the body of a request as JSON, regardless of its type: at most this many bytes, and within this time. Charges

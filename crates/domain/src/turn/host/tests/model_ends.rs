@@ -16,7 +16,7 @@ fn say(turn: &mut Turn, event: StepEvent) -> Vec<Effect> {
     turn.on(Event::ModelDelta { number: 0, attempt: 0, event })
 }
 
-fn completion(effects: &[Effect]) -> Option<&super::Completion> {
+fn completion(effects: &[Effect]) -> Option<&Completion> {
     effects.iter().find_map(|effect| match effect {
         Effect::Complete(completion) => Some(&**completion),
         _ => None,
