@@ -25,8 +25,8 @@ WANTED = $(if $(FEATURES),--features $(addprefix causerie/,$(FEATURES)))
 STATIC := RUSTC_WORKSPACE_WRAPPER=$(abspath tools/rustc-guest.sh)
 GUEST = $(TARGET)/guest/$(PROFILE)/causerie-guest
 # The kernel of machines, if it was built or fetched: beside the program, where the service looks for it.
-KERNEL := $(TARGET)/kernel
-LINK_KERNEL = ln -sfn $(KERNEL) $(1)/causerie-kernel
+KERNEL_FOLDER := $(TARGET)/kernel
+LINK_KERNEL = ln -sfn $(KERNEL_FOLDER) $(1)/causerie-kernel
 GUEST_DEBUG := $(TARGET)/guest/debug/causerie-guest
 FULL_DEBUG := $(TARGET)/full/debug/causerie
 
@@ -55,7 +55,7 @@ tools: # What the tests need besides
 
 kernel: ## Build the kernel of machines from Debian's source of Linux (minutes; once)
 	@sh tools/setup.sh kernel-build
-	sh tools/kernel.sh $(KERNEL)
+	sh tools/kernel.sh $(KERNEL_FOLDER)
 
 guest: ## Build the guest program: a static program that runs in the accounts' machines
 	$(STATIC) $(CARGO) build $(OPTIMISED) --bin causerie-guest
