@@ -52,7 +52,7 @@ impl DriverChoice {
         let Chosen { driver, reason, remedy, failed } = chosen;
         self.driver.choose(driver);
         let driver = self.driver();
-        tracing::info!(%driver, reason, "machine driver chosen");
+        tracing::info!(%driver, kernel = driver.kernel_description(), reason, "machine driver chosen");
         service.set_host_checks(machine_driver::checks(&driver, &reason, remedy.as_deref()));
         if !failed.is_empty() {
             let (data, settings, ending) = (self.data, self.settings, ending.clone());

@@ -20,9 +20,9 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::Sandbox;
 use super::folders::MachineFolders;
 use super::spec::LeaseTerms;
+use super::{Sandbox, private_folder};
 
 /// The name of the page in the folder of machines.
 const PAGE: &str = ".lease";
@@ -39,11 +39,12 @@ fn page_in(machines: &Path) -> PathBuf {
 }
 
 impl MachineFolders {
-    /// Opens the page that lets the machines of these folders work.
+    /// Opens the page that lets the machines of these folders work. Creates the folder around them if it is missing.
     ///
     /// # Errors
     /// Errors of the file system.
     pub(crate) fn lease_page(&self) -> io::Result<LeasePage> {
+        private_folder(&self.machines).map_err(io::Error::other)?;
         LeasePage::open(&page_in(&self.machines))
     }
 }
