@@ -10,11 +10,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use domain::image::{Image, ImageRef};
-use domain::limits::CALLS_MAX;
 use domain::step::{
     ATTACHED_FILES, Block, Call, CallResult, Item, Step, StepError, StepOutcome, StepRequest, ToolSpec,
 };
-use domain::step_note::StepNote;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -116,14 +114,6 @@ fn push_step<'a>(
         });
         answered.insert(&call.id);
         user(turns).push(UserPiece::Result(call, result));
-    }
-    for note in &step.notes {
-        if let StepNote::CallsLeftOut(calls) = note {
-            let text = format!(
-                "{calls} more calls of this step were not run: {CALLS_MAX} are run at once. Make them again if they matter."
-            );
-            user(turns).push(UserPiece::Text(text.into()));
-        }
     }
 }
 
@@ -348,14 +338,6 @@ mod tests {
         assert_eq!(shape(&[ask("Q"), ask("R"), answer(), answer()]), "uu TT");
         assert_eq!(shape(&[result("gone"), ask("Q")]), "uu");
         assert_eq!(shape(&[answer(), ask("Q"), step(vec![call("a")]), ask("R")]), "u T u C -u");
-    }
-
-    #[test]
-    fn model_is_told_of_calls_that_were_left_out() {
-        let Item::Step(called) = step(vec![call("a")]) else { unreachable!() };
-        let notes = vec![StepNote::CallsLeftOut(38)];
-        let called = Item::Step(Arc::new(Step { notes, ..(*called).clone() }));
-        assert_eq!(shape(&[ask("Q"), called, result("a")]), "u C ru");
     }
 
     #[test]
