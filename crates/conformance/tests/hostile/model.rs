@@ -68,7 +68,8 @@ fn a_thousand_calls_and_ids_that_repeat_are_kept_apart() {
         {"actions": many},
         {"actions": [{"say": "Done."}]},
     ]));
-    assert_eq!(answer["text"], "Done.");
+    let text = answer["text"].as_str().expect("a text");
+    assert!(text.starts_with("Done.") && text.contains("968 of them were left out"), "{text}");
     assert!((8..=7 + 100).contains(&results.len()), "{} calls of a thousand were run", results.len());
     let mut ids: Vec<String> = answer["parts"]
         .as_array()

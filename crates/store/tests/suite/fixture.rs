@@ -307,6 +307,7 @@ pub(crate) fn step(number: u32) -> Step {
             place: Place::Web { url: "https://example.org/".to_owned(), title: "A \0 page".to_owned() },
             quote: String::new(),
         }],
+        notes: Vec::new(),
         stop: StopReason::Calls,
         usage: Usage { input_tokens: 100, output_tokens: 7, estimated: number == 1, ..Usage::default() },
     }
