@@ -170,10 +170,13 @@ fn a_model_that_declines_is_told_in_text_and_parts() {
     }));
     assert_eq!(vendor.requests().len(), 1, "it is not asked again");
     assert_eq!(service.credits(&account), (10_000, 0), "a declined answer costs nothing");
-    // A refusal in the model's own words is an ordinary answer.
-    vendor.will([Say::text("I would rather not."), Say::Decline]);
+    // What was written before a filter cut it stays, and the answer says that it is not whole.
+    vendor.will([Say::text("The notice period is"), Say::Decline]);
     let answer = api.completed(&api.accepted(&json!({ "input": "Please", "chatId": answer["chatId"] })));
-    assert_eq!((&answer["text"], &answer["error"]), (&json!("I would rather not."), &Value::Null));
+    let message = answer["error"]["message"].as_str().expect("a sentence");
+    assert_eq!(answer["error"]["code"], "MODEL_REFUSED");
+    assert_eq!(answer["text"], format!("The notice period is\n\n{message}"));
+    assert_eq!(vendor.requests().len(), 2, "it is not asked again");
 }
 
 #[test]
