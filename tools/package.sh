@@ -24,6 +24,8 @@ esac
 
 # The Debian release in which the image is made; programs need its libraries or newer ones.
 SUITE=bookworm
+# The kernel of machines, with what its licence asks for.
+KERNEL_FILES="linux config SOURCE COPYING GPL-2.0 kernel.sh arch"
 
 say() { echo "package: $*"; }
 
@@ -75,7 +77,7 @@ lay_out() {
     if [ "$arch" = amd64 ]; then
         sh tools/kernel.sh "$target/kernel"
         mkdir "$stage/causerie-kernel"
-        for file in linux config SOURCE COPYING GPL-2.0; do cp "$target/kernel/$file" "$stage/causerie-kernel/"; done
+        for file in $KERNEL_FILES; do cp -R "$target/kernel/$file" "$stage/causerie-kernel/"; done
     fi
     cargo cyclonedx --quiet --manifest-path crates/causerie/Cargo.toml --target "$triple" --format json \
         --override-filename causerie.cdx
@@ -101,7 +103,7 @@ END
     printf '%s\n' causerie.cdx.json README.md CHANGELOG.md SECURITY.md docs >"$stage/debian/causerie.docs"
     # The kernel of machines exists for one architecture.
     if [ -d "$stage/causerie-kernel" ]; then
-        for file in linux config SOURCE COPYING GPL-2.0; do
+        for file in $KERNEL_FILES; do
             echo "causerie-kernel/$file usr/lib/causerie/kernel" >>"$stage/debian/causerie.install"
         done
     fi

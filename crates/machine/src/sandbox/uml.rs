@@ -57,6 +57,12 @@ fn arguments(limits: &Limits, shows_image: bool) -> Vec<String> {
         format!("initcall_blacklist={}", SKIPPED_STEPS.join(",")),
         // Without it the kernel measures how fast it loops, for a third of its boot. It waits for no hardware.
         "lpj=16000000".to_owned(),
+        // Tables that the kernel makes larger for the memory that a machine may take: 2 MiB of an idle one.
+        "dhash_entries=16384".to_owned(),
+        "ihash_entries=8192".to_owned(),
+        "mhash_entries=512".to_owned(),
+        "mphash_entries=512".to_owned(),
+        "thash_entries=2048".to_owned(),
         format!("vec0:transport=fd,fd={LISTENER},depth=64,mtu={MTU},mac={mac}"),
         "init=/agent".to_owned(),
     ];
