@@ -177,7 +177,7 @@ impl Service {
         }
         let mut command = self.place.command(binary.canonicalize()?);
         command.env_clear();
-        for name in ["PATH", "HOME"] {
+        for name in ["PATH", "HOME", "CAUSERIE_MACHINE_KERNEL"] {
             if let Some(value) = std::env::var_os(name) {
                 command.env(name, value);
             }

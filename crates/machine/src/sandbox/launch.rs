@@ -21,7 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock, mknodat};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, waitpid};
-use rustix::thread::UnshareFlags;
+use rustix::thread::{CapabilitySet, UnshareFlags};
 
 use super::identity;
 use super::jail::{self, Plan};
@@ -399,7 +399,7 @@ fn owners(on_disk: (u32, u32), shown: (u32, u32)) -> Result<OwnedFd, Failure> {
         Fork::Child => {
             drop((ready, done));
             let mut ended = [0];
-            if sys::unshare(UnshareFlags::NEWUSER).is_ok() && ready_inside.write_all(b"u").is_ok() {
+            if enter_user_namespace(&mut ready_inside).is_ok() {
                 // Ends when the launcher closes its end of the pipe.
                 let _ = done_inside.read(&mut ended);
             }
@@ -408,7 +408,7 @@ fn owners(on_disk: (u32, u32), shown: (u32, u32)) -> Result<OwnedFd, Failure> {
         Fork::Parent(pid) => pid,
     };
     drop((ready_inside, done_inside));
-    let namespace = ready.read_exact(&mut [0]).doing("making a user namespace").and_then(|()| {
+    let namespace = await_user_namespace(&mut ready).and_then(|()| {
         let proc = format!("/proc/{}", child.as_raw_nonzero());
         fs::write(format!("{proc}/uid_map"), format!("{} {} 1\n", on_disk.0, shown.0))
             .doing("mapping an owner")?;
@@ -421,6 +421,24 @@ fn owners(on_disk: (u32, u32), shown: (u32, u32)) -> Result<OwnedFd, Failure> {
     namespace.map(Into::into)
 }
 
+/// Enters a new user namespace, in a child process, and tells the parent whether it could.
+fn enter_user_namespace(parent: &mut PipeWriter) -> io::Result<()> {
+    let entered = sys::unshare(UnshareFlags::NEWUSER);
+    let errno = entered.as_ref().err().and_then(io::Error::raw_os_error).unwrap_or_default();
+    parent.write_all(&errno.to_ne_bytes())?;
+    entered
+}
+
+/// Waits until a child process has tried to enter a new user namespace.
+fn await_user_namespace(child: &mut PipeReader) -> Result<(), Failure> {
+    let mut errno = 0_i32.to_ne_bytes();
+    let entered = child.read_exact(&mut errno).and_then(|()| match i32::from_ne_bytes(errno) {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    });
+    entered.doing("making a user namespace")
+}
+
 /// Empties the index. Its files belong to the agent's user, so this runs inside a user namespace with that user.
 fn clear(spec: &Spec) -> Result<(), Failure> {
     if spec.privileged {
@@ -431,8 +449,7 @@ fn clear(spec: &Spec) -> Result<(), Failure> {
     let child = match sys::fork().doing("forking")? {
         Fork::Child => {
             drop((up, down));
-            let outcome = sys::unshare(UnshareFlags::NEWUSER)
-                .and_then(|()| up_inside.write_all(&[word::UNSHARED]))
+            let outcome = enter_user_namespace(&mut up_inside)
                 .and_then(|()| down_inside.read_exact(&mut [0]))
                 .and_then(|()| jail::empty(&spec.index));
             sys::exit_now(i32::from(outcome.is_err()))
@@ -440,7 +457,7 @@ fn clear(spec: &Spec) -> Result<(), Failure> {
         Fork::Parent(pid) => pid,
     };
     drop((up_inside, down_inside));
-    up.read_exact(&mut [0]).doing("making a user namespace")?;
+    await_user_namespace(&mut up)?;
     map_ids(child, spec)?;
     down.write_all(b"m").doing("telling that ids are mapped")?;
     let ended = waitpid(Some(child), WaitOptions::empty()).doing("waiting for a process")?;
@@ -478,8 +495,20 @@ fn explain(failure: &Failure) -> String {
             text.push_str(hint);
         }
     }
+    if denied && !has_capability(CapabilitySet::SYS_ADMIN) && rustix::process::geteuid().is_root() {
+        text.push_str("; root has no CAP_SYS_ADMIN here, as inside a container: start the container with --cap-add SYS_ADMIN \
+             --security-opt unmask=ALL --security-opt seccomp=unconfined, or with --privileged");
+    }
+    if failure.source.raw_os_error() == Some(rustix::io::Errno::NOSYS.raw_os_error()) {
+        text.push_str("; a filter of system calls denies it, as a container's does: start the container with --security-opt seccomp=unconfined");
+    }
     if denied && failure.what.contains("/proc") {
         text.push_str("; this host's /proc is covered in places, as inside a container, so that the kernel gives no new one");
     }
     text
+}
+
+/// Reports whether this process has a capability.
+fn has_capability(capability: CapabilitySet) -> bool {
+    rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
 }
