@@ -146,7 +146,9 @@ async fn a_machine_is_suspended_without_its_service_and_goes_on_with_it(kind: Ki
         // All but the first process, which is not among those that it suspends.
         Kind::Sandbox => {
             until(async || {
-                machine.processes().unwrap()[1..].iter().all(|pid| is_stopped(*pid)).then_some(())
+                // A process that ended while its parent was being suspended waits for that.
+                let rests = |pid: &i32| is_stopped(*pid) || !lives(*pid);
+                machine.processes().unwrap()[1..].iter().all(rests).then_some(())
             })
             .await;
         }
