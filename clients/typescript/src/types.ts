@@ -17,7 +17,8 @@ export type ErrorCode =
 /** Why an answer could not be finished. Codes may be added. */
 export type AnswerErrorCode =
   | "MODEL_UNAVAILABLE" | "MODEL_REJECTED" | "AGENT_UNAVAILABLE" | "CONTEXT_TOO_LONG" | "INSUFFICIENT_CREDITS"
-  | "SPENDING_LIMIT" | "MACHINE_FAILED" | "TOO_MANY_STEPS" | "OUTPUT_EXHAUSTED" | "MODEL_REFUSED" | "INTERNAL"
+  | "SPENDING_LIMIT" | "MACHINE_FAILED" | "TOO_MANY_STEPS" | "OUTPUT_EXHAUSTED" | "MODEL_REFUSED"
+  | "INTERRUPTED" | "INTERNAL"
   | (string & {});
 
 export interface VmStatus {

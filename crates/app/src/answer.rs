@@ -209,6 +209,7 @@ fn note(texts: Texts, ending: &Ending) -> Option<Note> {
             ErrorCode::TooManySteps => "answer-too-many-steps",
             ErrorCode::OutputExhausted => "answer-output-exhausted",
             ErrorCode::ModelRefused => "answer-model-refused",
+            ErrorCode::Interrupted => "answer-interrupted",
             ErrorCode::Internal => "answer-internal",
         },
     };

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use control::admin::stop_left_over;
+use control::backup::OpenAnswers;
 use control::passwords::PASSWORD_MAX_BYTES;
 use control::{Admin, DiskReserve, DiskReserveConfig, Environment, privileges};
 use serde_json::Value;
@@ -117,14 +118,11 @@ pub(crate) async fn carry_out(places: &Places, request: Request) -> Result<Value
 }
 
 /// Restores a backup, for a service that is not running.
-pub(crate) async fn restore(file: PathBuf, at: Where) -> Result<(), CliError> {
+pub(crate) async fn restore(file: PathBuf, answers: OpenAnswers, at: Where) -> Result<(), CliError> {
     let Places { data, database, .. } = places(&at)?;
-    let restoring = tokio::task::spawn_blocking(move || {
-        let summary = control::backup::restore(&file, &data, database.as_ref())?;
-        Ok::<_, CliError>(admin_requests::with_file(&file, summary))
-    });
-    let restored = restoring.await.map_err(|error| CliError::new("BACKUP_FAILED", error.to_string()))?;
-    output::print(&restored?, at.json);
+    let environment = Environment::system();
+    let report = control::backup::restore(&file, &data, database.as_ref(), answers, &environment).await?;
+    output::print(&admin_requests::with_file(&file, report), at.json);
     Ok(())
 }
 

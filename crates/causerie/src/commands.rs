@@ -42,6 +42,10 @@ pub(crate) enum Command {
     Restore {
         /// The file written by `backup`
         file: PathBuf,
+        /// Continue the answers that were in progress at the time of the backup, instead of ending them: models and tools may
+        /// do a second time what they did after it
+        #[arg(long)]
+        continue_answers: bool,
         #[command(flatten)]
         at: Where,
     },

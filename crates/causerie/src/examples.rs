@@ -10,7 +10,8 @@ Examples:\n\
 
 pub(crate) const RESTORE: &str = "\
 Examples:\n\
-\x20 causerie restore /backups/causerie-2027-01-31.tar.zst --data /var/lib/causerie";
+\x20 causerie restore /backups/causerie-2027-01-31.tar.zst --data /var/lib/causerie\n\
+\x20 causerie restore /backups/causerie-2027-01-31.tar.zst --data /var/lib/causerie --continue-answers";
 
 pub(crate) const BACKUP: &str = "\
 Examples:\n\

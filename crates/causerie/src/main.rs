@@ -43,6 +43,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::FromArgMatches;
+use control::backup::OpenAnswers;
 
 use commands::{Cli, Command, ServeOptions, command_line};
 use error::CliError;
@@ -105,9 +106,10 @@ async fn run(command: Command) -> ExitCode {
         }
         Command::Demo(options) => demo::run(options).await,
         Command::Client(command) => return client_commands::run(command).await,
-        Command::Restore { file, at } => {
+        Command::Restore { file, continue_answers, at } => {
             let as_json = at.json;
-            return admin::restore(file, at)
+            let answers = if continue_answers { OpenAnswers::Continue } else { OpenAnswers::End };
+            return admin::restore(file, answers, at)
                 .await
                 .map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
         }

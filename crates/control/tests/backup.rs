@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use control::Environment;
-use control::backup::{BackupError, BackupReport, restore, write};
+use control::backup::{self, BackupError, BackupReport, OpenAnswers, RestoreReport, write};
 use control::data_folder::{DATABASE, StartError, open_store, open_workspaces};
 use control::provisioning::open;
 use domain::id::AccountId;
@@ -26,6 +26,14 @@ const DEEP_NAME: usize = 254;
 /// the prefix.
 const DEEP: usize = 16;
 const DEEPER: usize = 30;
+
+async fn restore(
+    from: &Path,
+    data: &Path,
+    database: Option<&control::DatabaseUrl>,
+) -> Result<RestoreReport, BackupError> {
+    backup::restore(from, data, database, OpenAnswers::End, &Environment::system()).await
+}
 
 /// A data folder with one account, and a place for its backups.
 struct Source {
@@ -94,7 +102,7 @@ async fn a_tree_deeper_than_paths_may_be_comes_back() {
     put(&nest(&source.home, &name, DEEP), "deep", b"deep");
     put(&nest(&source.home, &name, DEEPER), "deeper", b"deeper");
     source.write().unwrap();
-    restore(&source.archive(), &source.target(), None).unwrap();
+    restore(&source.archive(), &source.target(), None).await.unwrap();
     assert_eq!(get(&source.restored(), &name, DEEP, "deep"), "deep");
     assert_eq!(get(&source.restored(), &name, DEEPER, "deeper"), "deeper");
 }
@@ -107,7 +115,7 @@ async fn links_come_back_as_they_were() {
         symlink(target, source.home.join(name)).unwrap();
     }
     source.write().unwrap();
-    restore(&source.archive(), &source.target(), None).unwrap();
+    restore(&source.archive(), &source.target(), None).await.unwrap();
     for name in ["a", "b", "c", "d"] {
         let link = |home: &Path| fs::read_link(home.join(name)).unwrap().into_os_string();
         assert_eq!(link(&source.restored()), link(&source.home));
@@ -122,7 +130,7 @@ async fn holes_stay_holes() {
     file.set_len(SIZE).unwrap();
     file.write_all_at(b"middle", SIZE / 2).unwrap();
     source.write().unwrap();
-    restore(&source.archive(), &source.target(), None).unwrap();
+    restore(&source.archive(), &source.target(), None).await.unwrap();
     let restored = File::open(source.restored().join("holes")).unwrap();
     assert_eq!(restored.metadata().unwrap().len(), SIZE);
     assert!(restored.metadata().unwrap().blocks() * 512 < 1 << 20);
@@ -144,7 +152,7 @@ async fn a_file_with_several_names_is_kept_once() {
     let written = source.write().unwrap();
     assert_eq!(written.summary.bytes, content.len() as u64);
     assert!(source.archive().metadata().unwrap().len() < 2 << 20);
-    restore(&source.archive(), &source.target(), None).unwrap();
+    restore(&source.archive(), &source.target(), None).await.unwrap();
     assert_eq!(fs::read(source.restored().join("folder/39")).unwrap(), content);
     assert_eq!(source.restored().join("first").metadata().unwrap().nlink(), 41);
 }
@@ -170,7 +178,7 @@ async fn of_backups_to_one_file_one_is_written_and_whole() {
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1);
     let taken = outcomes.iter().filter(|outcome| matches!(outcome, Err(BackupError::Taken(_)))).count();
     assert_eq!(taken, 3, "{outcomes:?}");
-    restore(&source.archive(), &source.target(), None).unwrap();
+    restore(&source.archive(), &source.target(), None).await.unwrap();
     assert_eq!(fs::read(source.restored().join("file")).unwrap(), b"content");
     let mut names: Vec<_> =
         fs::read_dir(source.root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -196,7 +204,7 @@ async fn an_empty_data_folder_needs_no_parent_that_can_be_written_to() {
     // As on a separate disk.
     fs::create_dir_all(data.join("lost+found")).unwrap();
     fs::set_permissions(&shut, PermissionsExt::from_mode(0o555)).unwrap();
-    let restored = restore(&source.archive(), &data, None);
+    let restored = restore(&source.archive(), &data, None).await;
     fs::set_permissions(&shut, PermissionsExt::from_mode(0o755)).unwrap();
     assert_eq!(restored.unwrap().skipped, 0);
     let home = data.join("workspaces").join(source.home.file_name().unwrap());
@@ -211,10 +219,10 @@ async fn a_data_folder_and_its_parents_are_made() {
     let source = Source::new().await;
     source.write().unwrap();
     let data = source.root.path().join("not/there/yet");
-    restore(&source.archive(), &data, None).unwrap();
+    restore(&source.archive(), &data, None).await.unwrap();
     assert!(data.join(DATABASE).is_file());
     assert_eq!(data.metadata().unwrap().mode() & 0o777, 0o700);
-    let again = restore(&source.archive(), &data, None);
+    let again = restore(&source.archive(), &data, None).await;
     assert!(matches!(again, Err(BackupError::NotEmpty(_))), "{again:?}");
 }
 
@@ -226,14 +234,14 @@ async fn what_an_interrupted_restore_left_is_neither_served_nor_overwritten() {
     let beside = target.with_file_name(format!("{}.restoring", target.file_name().unwrap().display()));
     for left in [beside, target.join(".restoring")] {
         fs::create_dir_all(&left).unwrap();
-        let restored = restore(&source.archive(), &target, None);
+        let restored = restore(&source.archive(), &target, None).await;
         assert!(matches!(&restored, Err(BackupError::Interrupted(path)) if *path == left), "{restored:?}");
         let opened =
             open(&target, None, true, Duration::ZERO, Quota::default(), &Environment::system()).await;
         assert!(matches!(opened, Err(StartError::RestoreInterrupted(path)) if path == left));
         fs::remove_dir(left).unwrap();
     }
-    restore(&source.archive(), &target, None).unwrap();
+    restore(&source.archive(), &target, None).await.unwrap();
     open(&target, None, true, Duration::ZERO, Quota::default(), &Environment::system())
         .await
         .map(drop)
@@ -246,8 +254,6 @@ async fn a_restore_that_fails_leaves_nothing() {
     source.write().unwrap();
     fs::create_dir(source.target()).unwrap();
     let database = control::DatabaseUrl::from("postgres://nobody@127.0.0.1:1/none".to_owned());
-    let (archive, target) = (source.archive(), source.target());
-    let restored = tokio::task::spawn_blocking(move || restore(&archive, &target, Some(&database)));
-    restored.await.unwrap().unwrap_err();
+    restore(&source.archive(), &source.target(), Some(&database)).await.unwrap_err();
     assert_eq!(fs::read_dir(source.target()).unwrap().count(), 0);
 }

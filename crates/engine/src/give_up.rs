@@ -3,12 +3,14 @@
 
 use domain::answer::{Answer, AnswerError, Change, Ending, ErrorCode, Stamp};
 use domain::excerpt::Excerpt;
-use domain::id::PostingId;
-use store::StoreError;
+use domain::id::{NodeId, PostingId};
 use store::conversations::{self, ConversationError, StoredAnswer};
-use store::turns::{self, ClaimedTurn, Fence, TurnError};
+use store::turns::{self, ClaimOptions, ClaimedTurn, Fence, TurnError};
+use store::{Store, StoreError};
 
 use super::shared::Shared;
+use crate::dispatch::LEASE;
+use crate::environment::Environment;
 use crate::spans::Spans;
 
 /// Returns the error of an answer that the service could not go on with.
@@ -23,50 +25,108 @@ pub(super) fn no_agent(agent: &str) -> AnswerError {
     AnswerError { code: ErrorCode::AgentUnavailable, message }
 }
 
+/// Returns the error of an answer that was open in the backup from which the service was restored.
+fn interrupted() -> AnswerError {
+    let message = "The answer was ended: the service was restored from a backup that was made while it was written. It may have \
+        done more than is shown here. Ask again if you still need it."
+        .to_owned();
+    AnswerError { code: ErrorCode::Interrupted, message }
+}
+
+/// What became of an answer that was to be completed with an error.
+enum Completed {
+    Now(Box<Answer>),
+    /// It was completed before, or is another process's.
+    Before,
+    NotYet(StoreError),
+}
+
 /// Completes the answer with an error, because of `why`, and returns whether nothing is left to do.
 pub(super) async fn end(shared: &Shared, claimed: ClaimedTurn, error: AnswerError, why: &str) -> bool {
     let (fence, id) = (claimed.fence, claimed.fence.answer);
     tracing::error!(answer = %id, attempts = claimed.attempts, why, "answer failed");
+    match complete(&shared.parts.store, &shared.parts.environment, claimed, error).await {
+        Completed::Now(answer) => {
+            tell(shared, fence, answer.ending.as_ref()).await;
+            if let Some(live) = shared.parts.live.get(id) {
+                live.conclude(*answer);
+            }
+            shared.parts.live.finish(id);
+            true
+        }
+        Completed::Before => true,
+        Completed::NotYet(error) => {
+            tracing::error!(answer = %id, %error, "failed answer could not be completed");
+            false
+        }
+    }
+}
+
+/// Ends every answer in progress of a restored database that nobody serves yet, so that nothing is asked or run a second
+/// time: the work after the backup may be done already. Returns the number of answers.
+///
+/// # Errors
+/// [`StoreError`]. The answers that were not ended are still in progress.
+pub async fn end_open_answers(store: &Store, environment: &Environment) -> Result<u64, StoreError> {
+    let node = NodeId::from_random(environment.bits());
+    store.write(|tx| turns::request_all_stops(tx)).await?;
+    let mut ended = 0;
+    loop {
+        let now = environment.now();
+        let options =
+            ClaimOptions { node, now, lease_until: now.plus(LEASE), per_account_max: 0, limit: 0 };
+        let claimed: Vec<ClaimedTurn> =
+            store.write(move |tx| turns::claim_stopped(tx, &options)).await?;
+        if claimed.is_empty() {
+            return Ok(ended);
+        }
+        for one in claimed {
+            match complete(store, environment, one, interrupted()).await {
+                Completed::Now(_) => ended += 1,
+                Completed::Before => {}
+                Completed::NotYet(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Completes a claimed answer with an error. What it shows so far stays, unless its record is damaged.
+async fn complete(
+    store: &Store,
+    environment: &Environment,
+    claimed: ClaimedTurn,
+    error: AnswerError,
+) -> Completed {
+    let (fence, id) = (claimed.fence, claimed.fence.answer);
     let (account, conversation) = (claimed.account, claimed.conversation);
-    let found =
-        match shared.parts.store.read(move |tx| conversations::answer(tx, account, conversation, id)).await {
-            // The conversation was deleted: the answer ends and is still paid for.
-            Err(ConversationError::NotFound) => None,
-            Ok(StoredAnswer { completed_at: Some(_), .. }) => return true,
-            Ok(stored) => Some(stored.answer),
-            Err(ConversationError::Store(error @ StoreError::Damaged { .. })) => {
-                tracing::error!(answer = %id, %error, "answer log damaged; partial answer lost");
-                None
-            }
-            // The partial answer may be readable later.
-            Err(ConversationError::Store(error)) => {
-                tracing::error!(answer = %id, %error, "failed answer could not be read");
-                return false;
-            }
-        };
+    let found = match store.read(move |tx| conversations::answer(tx, account, conversation, id)).await {
+        // The conversation was deleted: the answer ends and is still paid for.
+        Err(ConversationError::NotFound) => None,
+        Ok(StoredAnswer { completed_at: Some(_), .. }) => return Completed::Before,
+        Ok(stored) => Some(stored.answer),
+        Err(ConversationError::Store(error @ StoreError::Damaged { .. })) => {
+            tracing::error!(answer = %id, %error, "answer log damaged; partial answer lost");
+            None
+        }
+        // The partial answer may be readable later.
+        Err(ConversationError::Store(error)) => return Completed::NotYet(error),
+    };
     let mut answer = found.unwrap_or_else(|| Answer::new(id, &[]));
     answer.stamp = Stamp { epoch: fence.epoch, revision: 0 };
     answer.fold(Stamp { revision: 1, ..answer.stamp }, Change::Ended(Ending::Failed(error)));
     let last = turns::Completion {
         text: answer.text(),
         answer: answer.clone(),
-        release: PostingId::from_random(shared.parts.environment.bits()),
-        now: shared.parts.environment.now(),
+        release: PostingId::from_random(environment.bits()),
+        now: environment.now(),
     };
-    let ending = answer.ending.clone();
-    match shared.parts.store.write(move |tx| turns::complete(tx, fence, &last)).await {
-        Ok(()) => {
-            tell(shared, fence, ending.as_ref()).await;
-            if let Some(live) = shared.parts.live.get(id) {
-                live.conclude(answer);
-            }
-            shared.parts.live.finish(id);
-            true
-        }
-        Err(TurnError::Fenced) => true,
-        Err(error) => {
-            tracing::error!(answer = %id, %error, "failed answer could not be completed");
-            false
+    match store.write(move |tx| turns::complete(tx, fence, &last)).await {
+        Ok(()) => Completed::Now(Box::new(answer)),
+        Err(TurnError::Fenced) => Completed::Before,
+        Err(TurnError::Store(error)) => Completed::NotYet(error),
+        Err(error @ (TurnError::StepCommitted | TurnError::Short(_))) => {
+            tracing::error!(answer = %id, %error, "completion refused");
+            Completed::NotYet(StoreError::Rule("a completion commits no step and reserves nothing"))
         }
     }
 }

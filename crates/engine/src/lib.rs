@@ -32,6 +32,7 @@ mod web;
 pub use dispatch::Dispatch;
 pub use embeddings::{EmbeddingMetrics, Embeddings, release_left_over};
 pub use environment::Environment;
+pub use give_up::end_open_answers;
 pub use left_answers::LeaveReason;
 pub use metrics::AnswerMetrics;
 pub use plugin_library::{Plugins, PluginsConfig, PluginsError, plugins_folder};

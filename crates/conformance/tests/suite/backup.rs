@@ -23,10 +23,15 @@ fn on_postgres(vendor: &Vendor) -> Options {
     options
 }
 
-/// Starts a service on a data folder restored from an archive.
+/// Starts a service on a data folder restored from an archive, in which open answers continue.
 fn restored(options: Options, archive: &Path) -> Service {
+    restored_with(options, archive, &["--continue-answers"])
+}
+
+fn restored_with(options: Options, archive: &Path, further: &[&str]) -> Service {
     Service::start_on(options, |service| {
-        let result = service.admin(&["restore", archive.to_str().expect("a path")]);
+        let arguments = [&["restore", archive.to_str().expect("a path")], further].concat();
+        let result = service.admin(&arguments);
         assert!(result["files"].as_u64().is_some_and(|files| files > 0), "{result}");
     })
 }
@@ -114,6 +119,62 @@ fn a_backup_of_postgresql_is_a_whole_service_on_either_engine() {
     let saved = saved(on_postgres);
     is_whole(&saved, &restored(on_postgres(&saved.vendor), &saved.archive));
     is_whole(&saved, &restored(options(&saved.vendor), &saved.archive));
+}
+
+/// Adds a line to a file, so that a second run shows, and does not return.
+const ONCE: &str = "echo run >>/workspace/runs && sleep 600";
+
+fn answers_end(make: fn(&Vendor) -> Options) {
+    let vendor = Vendor::start();
+    let service = Service::start(make(&vendor));
+    let account = service.account();
+    let api = service.api(&account);
+    let path = "/runs";
+    vendor.will([
+        Say::text("First I look. "),
+        Say::Call { tool: "shell".to_owned(), arguments: json!({ "command": ONCE }) },
+    ]);
+    let running = api.ask("Do it once");
+    poll::until("the tool runs", || (api.download(path).status == 200).then_some(()));
+    vendor.will([Say::text("Begun"), Say::Hold]);
+    let writing = api.ask("Write it once");
+    shows(&mut api.events_of(&writing), "Begun");
+    let archive = service.data().with_file_name("backup.tar.zst");
+    service.admin(&["backup", archive.to_str().expect("a path")]);
+    let asked = vendor.requests().len();
+    let restored = restored_with(make(&vendor), &archive, &[]);
+    let api = restored.api(&account);
+    for (answer, kept) in [(&running, "First I look."), (&writing, "")] {
+        let ended = api.now(answer);
+        assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("completed"), &json!("INTERRUPTED")));
+        let sentence = ended["error"]["message"].as_str().expect("a sentence");
+        let text = ended["text"].as_str().expect("a text");
+        assert!(sentence.contains("restored from a backup"), "{sentence}");
+        assert!(text.starts_with(kept) && text.ends_with(sentence), "{text}");
+        let parts = ended["parts"].as_array().expect("parts");
+        let last = parts.last().expect("a part");
+        assert!(last["type"] == "TEXT" && last.to_string().contains("restored from a backup"), "{ended}");
+        assert!(parts.iter().all(|part| part["status"] != "PENDING"), "{ended}");
+        let failed = parts.iter().filter(|part| part["status"] == "ERROR").count();
+        assert_eq!(failed, usize::from(!kept.is_empty()), "{ended}");
+    }
+    assert_eq!(restored.credits(&account).1, 0, "nothing is reserved");
+    vendor.will([Say::text("Here.")]);
+    let chat = api.chat(&id(&running, "chatId"));
+    assert_eq!(chat.expect_status(200).json()["messages"].as_array().map(Vec::len), Some(2));
+    api.completed(&api.ask("Another"));
+    assert_eq!(vendor.requests().len(), asked + 1, "no model is asked a second time");
+    assert_eq!(api.download(path).expect_status(200).text(), "run\n", "no tool runs a second time");
+}
+
+#[test]
+fn answers_that_were_open_in_the_backup_end_with_its_restore() {
+    answers_end(options);
+}
+
+#[test]
+fn answers_that_were_open_in_a_backup_of_postgresql_end_with_its_restore() {
+    answers_end(on_postgres);
 }
 
 #[test]

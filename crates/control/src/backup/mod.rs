@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use store::StoreError;
 
 pub use exclusions::Exclusions;
-pub use restore::{RestoreReport, interrupted_restore, restore};
+pub use restore::{OpenAnswers, RestoreReport, interrupted_restore, restore};
 pub use write::{BackupReport, write};
 
 /// The version of the archive format. Version 1 had neither sparse files nor hard links.

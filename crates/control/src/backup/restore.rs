@@ -5,9 +5,11 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
+use engine::Environment;
 use serde::Deserialize;
-use store::{DatabaseUrl, Importer};
+use store::{DatabaseUrl, Importer, StoreError};
 use tar::{Archive, Entry, EntryType};
 use zstd::Decoder;
 
@@ -15,7 +17,7 @@ use super::checksum::{Checksum, Sum};
 use super::exclusions::{Exclusions, List};
 use super::extract::{ExtractReport, Extractor, parts};
 use super::{BackupError, DATABASE, FORM, HEAD, SEAL, Summary, WORKSPACES};
-use crate::data_folder;
+use crate::data_folder::{self, StartError};
 use crate::privileges::as_caller;
 
 /// The largest chunk of a database: a row with two texts of maximum size.
@@ -40,23 +42,94 @@ pub struct RestoreReport {
     /// The contents of the backup.
     #[serde(flatten)]
     pub summary: Summary,
+    /// The number of answers in progress that were ended.
+    pub interrupted_answers: u64,
     /// The number of files, folders and links that could not be restored.
     pub skipped: u64,
     /// The skipped files; if there are many, some of each account.
     pub skipped_files: Vec<Exclusions>,
 }
 
+/// What becomes of the answers that were in progress at the time of the backup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenAnswers {
+    /// They end with an error, and their reserved credits are released: what they did after the backup is not repeated.
+    End,
+    /// The service continues them from their last stored step.
+    Continue,
+}
+
+/// The data of an archive in its staging folder.
+struct Staged {
+    folder: PathBuf,
+    /// The data folder exists.
+    exists: bool,
+    summary: Summary,
+    skipped: List,
+}
+
 /// Restores `from` into the data folder `data`, which must be missing or empty, and into `database`, which must have
 /// no tables; by default the data folder's own. Restores everything or nothing, except for files that cannot be
-/// created here, such as names that the file system rejects. Blocks.
+/// created here, such as names that the file system rejects. The database has the newest schema then, unless open answers
+/// continue.
 ///
 /// # Errors
 /// [`BackupError`].
-pub fn restore(
+pub async fn restore(
     from: &Path,
     data: &Path,
     database: Option<&DatabaseUrl>,
+    answers: OpenAnswers,
+    environment: &Environment,
 ) -> Result<RestoreReport, BackupError> {
+    let (from, to, url) = (from.to_owned(), data.to_owned(), database.cloned());
+    let staged = off_thread(move || stage(&from, &to, url.as_ref())).await?;
+    let ended = match answers {
+        OpenAnswers::End => end_open_answers(&staged.folder, database, environment).await,
+        OpenAnswers::Continue => Ok(0),
+    };
+    let Staged { folder, exists, summary, skipped } = staged;
+    let to = data.to_owned();
+    off_thread(move || {
+        let interrupted_answers = match ended {
+            Ok(ended) => ended,
+            Err(error) => {
+                // The incomplete data is useless; the error is returned.
+                let _ = workspace::remove_folder(&folder);
+                return Err(error);
+            }
+        };
+        // The data is complete from here on: an error names the folder that contains it.
+        settle(&folder, &to, exists).map_err(|error| BackupError::Place { path: folder, error })?;
+        Ok(RestoreReport { summary, interrupted_answers, skipped: skipped.count, skipped_files: skipped.named })
+    })
+    .await
+}
+
+async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, BackupError> + Send + 'static,
+) -> Result<T, BackupError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or(Err(BackupError::Store(StoreError::Panicked)))
+}
+
+/// Ends the answers in progress of the restored database.
+async fn end_open_answers(
+    folder: &Path,
+    database: Option<&DatabaseUrl>,
+    environment: &Environment,
+) -> Result<u64, BackupError> {
+    let store = match data_folder::open_store(folder, database, Duration::ZERO).await {
+        Ok(store) => store,
+        Err(StartError::Store(error)) => return Err(error.into()),
+        Err(error) => return Err(BackupError::Io(io::Error::other(error))),
+    };
+    let ended = engine::end_open_answers(&store, environment).await;
+    store.close().await;
+    Ok(ended?)
+}
+
+/// Verifies the archive and extracts it to the staging folder, and its database to `database`. Blocks.
+fn stage(from: &Path, data: &Path, database: Option<&DatabaseUrl>) -> Result<Staged, BackupError> {
     let place = |path: &Path, error| BackupError::Place { path: path.to_owned(), error };
     let file = as_caller(|| File::open(from))?.map_err(|error| place(from, error))?;
     let exists = match is_empty(data) {
@@ -69,30 +142,27 @@ pub fn restore(
         Err(error) => return Err(place(data, error)),
     };
     let summary = verify(&file)?;
-    let staging = staging(data, exists)?;
-    match DirBuilder::new().mode(0o700).create(&staging) {
+    let folder = staging(data, exists)?;
+    match DirBuilder::new().mode(0o700).create(&folder) {
         Ok(()) => {}
         // It belongs to another restore or an interrupted one, and is not touched.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            return Err(BackupError::Interrupted(staging));
+            return Err(BackupError::Interrupted(folder));
         }
-        Err(error) => return Err(place(&staging, error)),
+        Err(error) => return Err(place(&folder, error)),
     }
-    let filled = unpack(&file, &staging, database).and_then(|(importer, skipped)| {
+    let filled = unpack(&file, &folder, database).and_then(|(importer, skipped)| {
         importer.finish()?;
         Ok(skipped)
     });
-    let skipped = match filled {
-        Ok(skipped) => skipped,
+    match filled {
+        Ok(skipped) => Ok(Staged { folder, exists, summary, skipped }),
         Err(error) => {
             // The incomplete data is useless; the error is returned.
-            let _ = workspace::remove_folder(&staging);
-            return Err(error);
+            let _ = workspace::remove_folder(&folder);
+            Err(error)
         }
-    };
-    // The data is complete from here on: an error names the folder that contains it.
-    settle(&staging, data, exists).map_err(|error| place(&staging, error))?;
-    Ok(RestoreReport { summary, skipped: skipped.count, skipped_files: skipped.named })
+    }
 }
 
 /// Returns the folder that an interrupted restore into the data folder left. One beside it counts until there is a database.
@@ -325,7 +395,8 @@ mod tests {
             .expect("written");
         as_first_form(&second, &first);
         let target = root.path().join("restored");
-        let restored = restore(&first, &target, None).expect("restored");
+        let restored = restore(&first, &target, None, OpenAnswers::End, &Environment::system()).await;
+        let restored = restored.expect("restored");
         assert_eq!(restored.skipped, 0);
         let home = target.join(WORKSPACES).join(home.file_name().expect("a name"));
         assert_eq!(fs::read(home.join("file")).expect("a file"), b"content");

@@ -32,13 +32,15 @@ pub enum ErrorCode {
     OutputExhausted,
     /// The model declined to answer without a text, or a filter of its server cut the answer off.
     ModelRefused,
+    /// The service was restored from a backup in which the answer was open.
+    Interrupted,
     /// The service failed repeatedly.
     Internal,
 }
 
 impl ErrorCode {
     /// Every code.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::ModelUnavailable,
         Self::ModelRejected,
         Self::AgentUnavailable,
@@ -49,6 +51,7 @@ impl ErrorCode {
         Self::TooManySteps,
         Self::OutputExhausted,
         Self::ModelRefused,
+        Self::Interrupted,
         Self::Internal,
     ];
 
@@ -66,6 +69,7 @@ impl ErrorCode {
             Self::TooManySteps => "TOO_MANY_STEPS",
             Self::OutputExhausted => "OUTPUT_EXHAUSTED",
             Self::ModelRefused => "MODEL_REFUSED",
+            Self::Interrupted => "INTERRUPTED",
             Self::Internal => "INTERNAL",
         }
     }

@@ -108,6 +108,14 @@ fn lock_leases(tx: &mut dyn Sql, node: NodeId) -> Result<()> {
     )
 }
 
+/// Requests a stop of every answer in progress.
+///
+/// # Errors
+/// [`StoreError`](crate::StoreError).
+pub fn request_all_stops(tx: &mut dyn Sql) -> Result<u64> {
+    tx.execute("UPDATE dispatch SET stop_requested = 1", params![])
+}
+
 /// Returns the number of answers in progress, leased or waiting.
 ///
 /// # Errors

@@ -132,7 +132,8 @@ fn every_code_of_a_failed_answer_is_told() {
         Some(ErrorCode::MachineFailed) => Some(ErrorCode::TooManySteps),
         Some(ErrorCode::TooManySteps) => Some(ErrorCode::OutputExhausted),
         Some(ErrorCode::OutputExhausted) => Some(ErrorCode::ModelRefused),
-        Some(ErrorCode::ModelRefused) => Some(ErrorCode::Internal),
+        Some(ErrorCode::ModelRefused) => Some(ErrorCode::Interrupted),
+        Some(ErrorCode::Interrupted) => Some(ErrorCode::Internal),
         Some(ErrorCode::Internal) => None,
     };
     let mut code = None;
