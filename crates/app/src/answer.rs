@@ -201,6 +201,8 @@ fn note(texts: Texts, ending: &Ending) -> Option<Note> {
         Ending::Failed(error) => match error.code {
             ErrorCode::ModelUnavailable => "answer-model-unavailable",
             ErrorCode::ModelRejected => "answer-model-rejected",
+            ErrorCode::ModelKeyRefused => "answer-model-key-refused",
+            ErrorCode::ModelUnpaid => "answer-model-unpaid",
             ErrorCode::AgentUnavailable => "answer-agent-unavailable",
             ErrorCode::ContextTooLong => "answer-context-too-long",
             ErrorCode::InsufficientCredits => "answer-insufficient-credits",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use control::admin::KeyRestrictions;
 use control::passwords::Password;
-use control::{Admin, Catalog};
+use control::{Admin, Catalog, Service};
 use domain::account::Role;
 use domain::credits::{Balance, Credits};
 use domain::scope::{Permission, Scope};
@@ -19,12 +19,15 @@ use store::keys::Key;
 
 use crate::error::CliError;
 use crate::request::{Request, Secret};
-use crate::{machine_commands, model_list, usage};
+use crate::settings::Settings;
+use crate::{doctor, machine_commands, model_list, usage};
 
 /// The facts of the running service that its operators ask for.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct ServiceFacts {
     pub(crate) catalog: Arc<Catalog>,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) service: Arc<Service>,
     /// The URL at which it listens.
     pub(crate) address: String,
     pub(crate) started_at: Timestamp,
@@ -51,6 +54,7 @@ pub(crate) async fn answer(
             json!({ "accountId": made.id.to_string(), "email": made.email })
         }
         Request::ListAccounts => {
+        Request::RunChecks => run_checks(service.ok_or_else(no_service)?).await,
             let accounts = admin.list_accounts().await?;
             let listed: Vec<Value> =
                 accounts.iter().map(|(account, credits)| listed_account(account, *credits)).collect();
@@ -135,6 +139,19 @@ pub(crate) async fn answer(
 }
 
 async fn retry_job(admin: &Admin, job: &str) -> Result<Value, CliError> {
+async fn run_checks(service: &ServiceFacts) -> Value {
+    let checks = Box::pin(doctor::of_service(&service.settings, &service.service)).await;
+    json!({ "checks": checks })
+}
+
+/// Gives the owner of a new account a role, which is that of an owner at first.
+async fn set_first_role(admin: &Admin, made: &Account, role: Role) -> Result<(), CliError> {
+    if role != Role::Owner {
+        admin.set_role(&made.email, role).await?;
+    }
+    Ok(())
+}
+
     let wrong = || CliError::new("NO_SUCH_JOB", format!("there is no failed job {job:?}"));
     if !admin.retry_job(job.parse().map_err(|_| wrong())?).await? {
         return Err(wrong());

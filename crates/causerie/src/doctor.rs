@@ -1,14 +1,15 @@
 //! `causerie doctor`: tries what a service needs on this host, and says what to mend or install.
 //!
-//! It changes nothing: machine drivers are tried in a temporary folder. The checks are those of the caller, so it should
-//! run as the service's user; root acts as the owner of the data folder.
+//! It changes nothing: machine drivers are tried in a temporary folder. Where a service runs, the service runs the checks,
+//! with its own settings. Without one they are those of the caller, so it should run as the service's user; root acts as the
+//! owner of the data folder.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use control::backup::interrupted_restore;
 use control::data_folder::{SchemaVersion, StartError};
-use control::{Catalog, Check, CheckStatus, DiskReserve, Environment};
+use control::{Catalog, Check, CheckStatus, DiskReserve, Environment, Service};
 use domain::catalog::ModelStatus;
 use egress::{Query, Search};
 use machine::Driver;
@@ -41,19 +42,39 @@ const OPERATOR_FOLDERS: [&str; 4] = ["usr/sbin", "usr/bin", "sbin", "usr/local/b
 /// The longest time of all trials of machine drivers.
 const TRIALS_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Runs all checks and prints them. Returns true if none failed.
+/// Runs all checks and prints them. Returns true if none failed. What depends on settings is judged by the running service,
+/// whose settings and variables may be others than those of the shell.
 pub(crate) async fn run(at: &Where) -> bool {
-    let checks = match Settings::load(settings::sources(at.config.as_deref(), at.arguments())) {
-        Err(invalid) => vec![failed("configuration", invalid)],
-        Ok(loaded) => {
-            let status = if loaded.warnings.is_empty() { CheckStatus::Pass } else { CheckStatus::Warn };
-            let words =
-                if loaded.warnings.is_empty() { "valid".to_owned() } else { loaded.warnings.join("; ") };
-            let mut checks = vec![Check::new("configuration", status, words)];
-            checks.extend(of_settings(at, &loaded.settings).await);
-            checks
-        }
+    let service = match admin::places(at) {
+        Ok(places) => socket::connect(&places.data).await.map(|service| (places.data, service)),
+        Err(_) => None,
     };
+    let loaded = Settings::load(settings::sources(at.config.as_deref(), at.arguments()));
+    let mut checks = vec![match (&loaded, &service) {
+        (Err(invalid), None) => failed("configuration", invalid),
+        (Err(invalid), Some(_)) => warned(
+            "configuration",
+            format_args!("the service runs with its own; what this command reads is not valid: {invalid}"),
+        ),
+        (Ok(loaded), _) if !loaded.warnings.is_empty() => warned("configuration", loaded.warnings.join("; ")),
+        (Ok(_), None) => passed("configuration", "valid"),
+        (Ok(_), Some(_)) => {
+            passed("configuration", "valid; the service runs with its own, which is judged below")
+        }
+    }];
+    match (service, loaded) {
+        (Some((data, service)), _) => {
+            checks.push(host());
+            checks.push(passed("service", format_args!("runs on {}", data.display())));
+            checks.push(database(at, true).await);
+            match ask_checks(service).await {
+                Ok(found) => checks.extend(found),
+                Err(why) => checks.push(failed("service_checks", why)),
+            }
+        }
+        (None, Ok(loaded)) => checks.extend(of_settings(at, &loaded.settings).await),
+        (None, Err(_)) => {}
+    }
     let failures = checks.iter().filter(|check| check.status == CheckStatus::Fail).count();
     if at.json {
         output::line(json!({ "ok": failures == 0, "checks": checks }));
@@ -89,25 +110,47 @@ fn failed(name: &str, reason: impl std::fmt::Display) -> Check {
 
 async fn of_settings(at: &Where, settings: &Settings) -> Vec<Check> {
     let mut checks = vec![host()];
-    let service = socket::connect(&settings.data).await;
     let data = settings.data.display();
-    checks.push(match (&service, data::enter(&settings.data)) {
-        (Some(_), _) => passed("service", format_args!("runs on {data}")),
-        (None, Ok(())) => passed("service", format_args!("none runs on {data}")),
-        (None, Err(error)) => failed("service", admin::unusable(&settings.data, &error)),
+    checks.push(match data::enter(&settings.data) {
+        Ok(()) => passed("service", format_args!("none runs on {data}")),
+        Err(error) => failed("service", admin::unusable(&settings.data, &error)),
     });
-    checks.push(disk(settings));
     checks.push(match interrupted_restore(&settings.data) {
         Some(left) => failed("database", StartError::RestoreInterrupted(left)),
-        None => database(at, service.is_some()).await,
+        None => database(at, false).await,
     });
+    checks.extend(host_checks(settings).await);
+    checks.extend(models(ask_vendors(settings).await));
+    checks.push(web(settings).await);
+    checks
+}
+
+/// Runs the checks of the running service: of its settings, its models, and its readiness where something is amiss.
+pub(crate) async fn of_service(settings: &Settings, service: &Service) -> Vec<Check> {
+    let mut checks = host_checks(settings).await;
+    checks.extend(models(Ok(model_list::to_json(&service.catalog, None))));
+    checks.push(web(settings).await);
+    // Those are among the checks above, with what to mend.
+    let is_above = |name: &str| name.starts_with("vendor_") || name.starts_with("machine_limit_");
+    let readiness = service.checks().await.into_iter();
+    checks.extend(readiness.filter(|check| check.status != CheckStatus::Pass && !is_above(&check.name)));
+    checks
+}
+
+/// Tries what the settings need of the host.
+async fn host_checks(settings: &Settings) -> Vec<Check> {
+    let mut checks = vec![disk(settings)];
     checks.extend(machines(settings).await);
     checks.push(programs(settings));
     checks.push(text_recognition(settings));
     checks.push(image_programs());
-    checks.extend(models(settings, service).await);
-    checks.push(web(settings).await);
     checks
+}
+
+/// Has the running service run the checks of its settings.
+async fn ask_checks(service: tokio::net::UnixStream) -> Result<Vec<Check>, String> {
+    let answer = socket::ask(service, &Request::RunChecks).await.map_err(|error| error.to_string())?;
+    serde_json::from_value(answer["checks"].clone()).map_err(|error| error.to_string())
 }
 
 fn host() -> Check {
@@ -316,12 +359,8 @@ fn install(missing: &[&(&str, &str)]) -> String {
     format!("`apt-get install {}`", packages.join(" "))
 }
 
-/// Asks the running service for the health of vendors or, without one, the vendors.
-async fn models(settings: &Settings, service: Option<tokio::net::UnixStream>) -> Vec<Check> {
-    let answer = match service {
-        Some(service) => socket::ask(service, &Request::ListModels).await.map_err(|error| error.to_string()),
-        None => ask_vendors(settings).await,
-    };
+/// Judges the vendors and the catalog of models.
+fn models(answer: Result<Value, String>) -> Vec<Check> {
     let answer = match answer {
         Ok(answer) => answer,
         Err(why) => return vec![failed("models", why)],

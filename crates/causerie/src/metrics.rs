@@ -49,6 +49,8 @@ const ANSWERS: Metric =
     metric("causerie_answers_total", Counter, "Answers completed by this process, by outcome.");
 const ANSWER_SECONDS: Metric =
     metric("causerie_answer_duration_seconds", Histogram, "Time from the question to the end of the answer.");
+const ANSWER_FAILURES: Metric =
+    metric("causerie_answers_failed_total", Counter, "Failed answers, by the code of their error.");
 const FIRST_WORD: Metric = metric(
     "causerie_time_to_first_token_seconds",
     Histogram,
@@ -58,10 +60,16 @@ const IN_PROGRESS: Metric =
     metric("causerie_answers_in_progress", Gauge, "Answers in progress in this process.");
 const OPEN: Metric =
     metric("causerie_answers_open", Gauge, "Answers in progress or waiting, from the database.");
-const VENDOR_UP: Metric =
-    metric("causerie_vendor_up", Gauge, "Whether the last model discovery of a vendor succeeded, by vendor.");
-const VENDOR_FAILURES: Metric =
-    metric("causerie_vendor_failures_total", Counter, "Failed model discoveries, by vendor and cause.");
+const VENDOR_UP: Metric = metric(
+    "causerie_vendor_up",
+    Gauge,
+    "Whether a vendor lists its models and refuses no calls for the key or for money, by vendor.",
+);
+const VENDOR_FAILURES: Metric = metric(
+    "causerie_vendor_failures_total",
+    Counter,
+    "Failed model discoveries, and calls refused for the key or for money, by vendor and cause.",
+);
 const TOKENS: Metric = metric("causerie_tokens_total", Counter, "Tokens that models read and wrote.");
 const CREDITS: Metric = metric("causerie_credits_settled_total", Counter, "Credits settled for model steps.");
 const EMBEDDED: Metric = metric(
@@ -174,6 +182,10 @@ fn answers(page: &mut TextEncoder, service: &Service) {
         .value(&[("outcome", "failed")], metrics.failed.get());
     page.metric(&ANSWER_SECONDS).histogram(&[], &metrics.whole);
     page.metric(&FIRST_WORD).histogram(&[], &metrics.first_word);
+    let mut failures = page.metric(&ANSWER_FAILURES);
+    for (code, count) in metrics.failures() {
+        failures.value(&[("code", code.as_str())], count);
+    }
     page.metric(&IN_PROGRESS).value(&[], service.turns());
     let mut tokens = page.metric(&TOKENS);
     for (model, used) in metrics.tokens() {
@@ -288,7 +300,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [&Metric; 32] = [
+    const ALL: [&Metric; 33] = [
         &BUILD,
         &REQUESTS,
         &REQUEST_SECONDS,
@@ -298,6 +310,7 @@ mod tests {
         &ANSWERS,
         &ANSWER_SECONDS,
         &FIRST_WORD,
+        &ANSWER_FAILURES,
         &IN_PROGRESS,
         &OPEN,
         &VENDOR_UP,

@@ -182,6 +182,7 @@ pub(crate) fn vendor_trouble(vendor: &Value) -> Option<String> {
         // The cause says that, too.
         "unreachable" => return Some(cause.unwrap_or("it cannot be reached").to_owned()),
         "key" => "it does not accept the key",
+        "payment" => "its account has no credit left",
         "refused" => "it refuses to list its models",
         "unreadable" => "its answer is no list of models",
         "empty" => "it lists no models",

@@ -69,6 +69,7 @@ pub(crate) enum Request {
     ListModels,
     ListMachines,
     ShowMachine {
+    RunChecks,
         account: String,
     },
     StartMachine {

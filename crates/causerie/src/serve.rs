@@ -265,6 +265,7 @@ pub(crate) async fn start(loaded: Loaded) -> Result<Running, ServeError> {
     let choice = DriverChoice::begin(&data, &settings);
     let config = ServiceConfig {
         data: data.clone(),
+    let judged = Arc::new(Settings { data: data.clone(), ..settings.clone() });
         database: settings.database,
         accept_empty_database: settings.accept_empty_database,
         quota: settings.quota,
@@ -293,6 +294,8 @@ pub(crate) async fn start(loaded: Loaded) -> Result<Running, ServeError> {
         catalog: service.catalog.clone(),
         address: format!("{scheme}://{address}"),
         started_at,
+        settings: judged,
+        service: service.clone(),
         driver: Arc::new(choice.driver()),
     };
     tokio::spawn(socket::serve(commands, service.admin.clone(), facts, ending.clone()));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use engine::Dispatch;
 use models::{Catalog, VendorHealth};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use store::Store;
 use tokio::sync::Mutex;
@@ -24,7 +24,7 @@ const FAILED_CHECK_TTL: Duration = Duration::from_secs(1);
 const REASONS_MAX: usize = 8;
 
 /// The outcome of a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckStatus {
     /// Everything works.
@@ -36,7 +36,7 @@ pub enum CheckStatus {
 }
 
 /// A check and its outcome.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Check {
     /// The name, in lower case with underscores.
     pub name: String,

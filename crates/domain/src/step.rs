@@ -260,6 +260,17 @@ pub enum StepEvent {
     },
 }
 
+/// What a vendor that rejects a request does not accept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// The request, or the model that it names.
+    Request,
+    /// The service's key. An operator must act.
+    Key,
+    /// The service's account has no credit left. An operator must act.
+    Payment,
+}
+
 /// The reason why a step failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StepError {
@@ -283,9 +294,11 @@ pub enum StepError {
         /// pass again, and each attempt may interrupt the loading of the model.
         had_begun: bool,
     },
-    /// The vendor rejects the credentials or the model; an operator must act.
+    /// The vendor rejects the request; another attempt would be rejected, too.
     #[error("the model's server refused the request: {reason}")]
     Rejected {
+        /// What the vendor does not accept.
+        refused: Refused,
         /// The HTTP status of the response, if one rejected the request.
         status: Option<u16>,
         /// The cause, without secrets.

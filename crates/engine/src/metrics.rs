@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use domain::answer::Ending;
+use domain::answer::{Ending, ErrorCode};
 use domain::credits::Credits;
 use domain::step::Usage;
 use telemetry::{Counter, Histogram, SLOW_BUCKETS};
@@ -23,6 +23,7 @@ pub struct AnswerMetrics {
     pub stopped: Counter,
     /// Answers that failed.
     pub failed: Counter,
+    failures: [Counter; ErrorCode::ALL.len()],
     /// The time from the question to the first text of the answer or of its reasoning.
     pub first_word: Histogram,
     /// The time from the question to the end of the answer.
@@ -47,6 +48,7 @@ impl Default for AnswerMetrics {
             done: Counter::default(),
             stopped: Counter::default(),
             failed: Counter::default(),
+            failures: std::array::from_fn(|_| Counter::default()),
             first_word: Histogram::new(SLOW_BUCKETS),
             whole: Histogram::new(SLOW_BUCKETS),
             credits: Counter::default(),
@@ -60,10 +62,20 @@ impl AnswerMetrics {
         match ending {
             Some(Ending::Done) => self.done.increment(),
             Some(Ending::Stopped) => self.stopped.increment(),
-            Some(Ending::Failed(_)) => self.failed.increment(),
+            Some(Ending::Failed(error)) => {
+                self.failed.increment();
+                if let Some(at) = ErrorCode::ALL.iter().position(|code| *code == error.code) {
+                    self.failures[at].increment();
+                }
+            }
             None => return,
         }
         self.whole.observe_duration(took);
+    }
+
+    /// Returns the number of failed answers of each code.
+    pub fn failures(&self) -> impl Iterator<Item = (ErrorCode, u64)> {
+        ErrorCode::ALL.into_iter().zip(self.failures.iter().map(Counter::get))
     }
 
     pub(crate) fn settled(&self, model: &str, usage: Usage, cost: Credits) {

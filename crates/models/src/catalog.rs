@@ -19,7 +19,7 @@ use crate::health::Health;
 use crate::known;
 use crate::listing::Discovered;
 use crate::names;
-use crate::probe::{Failure, Probe, ProbeError, VendorHealth};
+use crate::probe::{Failure, Probe, ProbeError, RefusedCalls, VendorHealth};
 use crate::provider::Provider;
 use crate::reader;
 use crate::vendor::Vendor;
@@ -54,12 +54,15 @@ impl Model {
             }
         }
         let id = self.entry.id.clone();
+        let vendor = (!self.entry.builtin).then_some(self.entry.provider);
         let state = self.state.clone();
         Box::pin(self.provider.step(request).inspect(move |event| match event {
-            Ok(StepEvent::Finished { .. }) => state.record(&id, true),
-            Err(StepError::Unavailable { .. } | StepError::TimedOut { .. } | StepError::Rejected { .. }) => {
-                state.record(&id, false)
-            }
+            Ok(StepEvent::Finished { .. }) => state.record(&id, vendor, Ok(())),
+            Err(
+                error @ (StepError::Unavailable { .. }
+                | StepError::TimedOut { .. }
+                | StepError::Rejected { .. }),
+            ) => state.record(&id, vendor, Err(error)),
             // A transcript that is too long says nothing about the model.
             Ok(_) | Err(StepError::TooLong) => {}
         }))
@@ -69,6 +72,8 @@ impl Model {
 struct CatalogState {
     clock: Arc<dyn Clock>,
     health: Mutex<HashMap<String, Health>>,
+    /// The refused calls of each vendor.
+    refused: Mutex<HashMap<ProviderName, RefusedCalls>>,
 }
 
 impl fmt::Debug for CatalogState {
@@ -82,9 +87,29 @@ impl CatalogState {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn record(&self, id: &str, answered: bool) {
+    /// Records the outcome of a call of a model, and of its vendor if it has one.
+    fn record(&self, id: &str, vendor: Option<ProviderName>, outcome: Result<(), &StepError>) {
         let now = self.clock.now();
-        self.health().entry(id.to_owned()).or_default().record(answered, now);
+        self.health().entry(id.to_owned()).or_default().record(outcome.is_ok(), now);
+        let Some(provider) = vendor else { return };
+        let mut refused = self.refused();
+        let calls = refused.entry(provider).or_default();
+        let changed = match outcome {
+            Ok(()) => calls.record_success(),
+            Err(error) => calls.record_failure(error, now),
+        };
+        drop(refused);
+        match outcome {
+            Ok(()) if changed => tracing::info!(vendor = provider.as_str(), "vendor accepts calls again"),
+            Err(cause) if changed => {
+                tracing::warn!(vendor = provider.as_str(), %cause, "vendor refuses calls for the key or for money");
+            }
+            _ => {}
+        }
+    }
+
+    fn refused(&self) -> MutexGuard<'_, HashMap<ProviderName, RefusedCalls>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -123,7 +148,7 @@ impl Catalog {
             let vendor = Vendor::new(format, &of).map_err(|error| VendorConfigError { provider, error })?;
             vendors.push(Arc::new(vendor));
         }
-        let state = Arc::new(CatalogState { clock, health: Mutex::default() });
+        let state = Arc::new(CatalogState { clock, health: Mutex::default(), refused: Mutex::default() });
         let (discovered, entries) = (Mutex::default(), RwLock::default());
         let learned_count = AtomicU64::new(0);
         let catalog = Self { config, vendors, discovered, entries, learned_count, state };
@@ -174,7 +199,7 @@ impl Catalog {
         let health = self.health_of(vendor, &discovered);
         drop(discovered);
         if changed {
-            log(&health);
+            log(&health, result.is_ok());
         }
         result
     }
@@ -189,7 +214,8 @@ impl Catalog {
             let is_listed = listed.iter().any(|other| other.vendor_name == entry.vendor_name);
             let answered = match (error, is_listed) {
                 (None, true) => true,
-                (Some(ProbeError::Unreachable | ProbeError::Key), _) | (Some(_), true) => false,
+                (Some(ProbeError::Unreachable | ProbeError::Key | ProbeError::Payment), _)
+                | (Some(_), true) => false,
                 // A failed or incomplete list says nothing about a model that is not in it.
                 (None | Some(_), false) => continue,
             };
@@ -209,7 +235,8 @@ impl Catalog {
         let provider = vendor.format().provider();
         let models = discovered.listed.get(&provider).map_or(0, Vec::len);
         let probe = discovered.probes.get(&provider).cloned().unwrap_or_default();
-        probe.health(provider, vendor.base_url().to_owned(), models)
+        let calls = self.state.refused().get(&provider).cloned().unwrap_or_default();
+        probe.health(provider, vendor.base_url().to_owned(), models, &calls)
     }
 
     /// Explains to a user why there may be no model: names the vendors without a list of models. `None` when all have
@@ -459,14 +486,14 @@ fn has_own_names(vendor: &Vendor) -> bool {
     vendor.is_own() || vendor.format().provider() != ProviderName::OpenAi
 }
 
-/// Logs a vendor's health.
-fn log(health: &VendorHealth) {
+/// Logs a changed outcome of a vendor's discovery.
+fn log(health: &VendorHealth, succeeded: bool) {
     let (vendor, base_url) = (health.provider.as_str(), &health.base_url);
-    match &health.detail {
-        None => tracing::info!(vendor, base_url, models = health.models, "model discovery succeeded"),
-        Some(cause) => {
-            tracing::warn!(vendor, base_url, cause, "model discovery failed; will retry");
-        }
+    if succeeded {
+        tracing::info!(vendor, base_url, models = health.models, "model discovery succeeded");
+    } else {
+        let cause = health.detail.as_deref().unwrap_or_default();
+        tracing::warn!(vendor, base_url, cause, "model discovery failed; will retry");
     }
 }
 

@@ -180,8 +180,8 @@ impl EmbeddingModel {
         let embedded = timeout(time, self.request(&texts)).await;
         let embedded = embedded.unwrap_or_else(|_| Err(error::unavailable("it did not answer in time")));
         embedded.map_err(|error| match error {
-            StepError::Rejected { status, reason } => {
-                StepError::Rejected { status, reason: self.server.redact(&reason) }
+            StepError::Rejected { refused, status, reason } => {
+                StepError::Rejected { refused, status, reason: self.server.redact(&reason) }
             }
             StepError::Unavailable { reason, retry_after } => {
                 StepError::Unavailable { reason: self.server.redact(&reason), retry_after }

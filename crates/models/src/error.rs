@@ -6,7 +6,7 @@ use std::io;
 use std::time::{Duration, SystemTime};
 
 use domain::retry_after::{self, RETRY_AFTER_MAX};
-use domain::step::StepError;
+use domain::step::{Refused, StepError};
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use serde::Deserialize;
@@ -18,6 +18,34 @@ use crate::connection::ConnectionError;
 const REASON_MAX_CHARS: usize = 300;
 /// Limits how much of an error response is read.
 pub(crate) const ERROR_BODY_MAX_BYTES: usize = 64 * 1024;
+
+/// What vendors call an account without credit: codes, then phrases of messages.
+const UNPAID_CODES: &[&str] = &[
+    "insufficient_quota",
+    "billing_error",
+    "billing_not_active",
+    "billing_hard_limit_reached",
+    "exceeded_current_quota_error",
+    "insufficient_balance",
+];
+const UNPAID_PHRASES: &[&str] = &[
+    "credit balance is too low",
+    "insufficient balance",
+    "insufficient credits",
+    "insufficient funds",
+    "requires more credits",
+    "doesn't have any credits",
+    "billing to be enabled",
+    "billing is not active",
+];
+/// What they call a key that they do not accept.
+const KEY_CODES: &[&str] =
+    &["invalid_api_key", "authentication_error", "permission_error", "unauthenticated", "unauthorized"];
+const KEY_PHRASES: &[&str] =
+    &["api key not valid", "invalid api key", "incorrect api key", "api key expired", "invalid x-api-key"];
+/// What a 403 says that is not about the key.
+const NOT_THE_KEY_PHRASES: &[&str] =
+    &["moderation", "flagged", "policy", "region", "country", "location", "territory", "model"];
 
 /// An error in any of the forms that servers send.
 #[derive(Debug, Default, Deserialize)]
@@ -93,6 +121,30 @@ impl Problem {
             .any(|phrase| message.contains(phrase))
     }
 
+    /// Returns true for the codes of an account without credit.
+    fn is_unpaid_code(&self) -> bool {
+        [&self.code, &self.kind].iter().any(|text| UNPAID_CODES.contains(&text.as_str()))
+    }
+
+    /// Tells what a permanent error does not accept: a key and money are matters of the operator, never of the question.
+    fn refused(&self, status: Option<StatusCode>) -> Refused {
+        let message = self.message.to_lowercase();
+        let says = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
+        let is_code = |codes: &[&str]| {
+            [&self.code, &self.kind].iter().any(|text| codes.contains(&text.to_lowercase().as_str()))
+        };
+        match status.map(|status| status.as_u16()) {
+            Some(402) => Refused::Payment,
+            _ if self.is_unpaid_code() || says(UNPAID_PHRASES) => Refused::Payment,
+            Some(401 | 407) => Refused::Key,
+            // The question, the model or the place, not the key.
+            Some(403) if is_code(&["model_not_found"]) || says(NOT_THE_KEY_PHRASES) => Refused::Request,
+            Some(403) => Refused::Key,
+            _ if is_code(KEY_CODES) || says(KEY_PHRASES) => Refused::Key,
+            _ => Refused::Request,
+        }
+    }
+
     fn reason(&self, default: &str) -> String {
         [&self.message, &self.code, &self.kind]
             .into_iter()
@@ -128,8 +180,7 @@ pub(crate) fn of_status(status: StatusCode, retry_after: Option<Duration>, body:
     }
     let reason = format!("{}: {}", status.as_u16(), problem.reason("no reason given"));
     // A vendor reports an exhausted quota with the status of rate limits.
-    let is_quota_exhausted = status == StatusCode::TOO_MANY_REQUESTS
-        && [&problem.code, &problem.kind].iter().any(|text| *text == "insufficient_quota");
+    let is_quota_exhausted = status == StatusCode::TOO_MANY_REQUESTS && problem.is_unpaid_code();
     if is_temporary(status) && !is_quota_exhausted {
         match unavailable(reason) {
             StepError::Unavailable { reason, .. } => {
@@ -138,7 +189,8 @@ pub(crate) fn of_status(status: StatusCode, retry_after: Option<Duration>, body:
             other => other,
         }
     } else {
-        StepError::Rejected { status: Some(status.as_u16()), reason: truncate(&reason) }
+        let refused = problem.refused(Some(status));
+        StepError::Rejected { refused, status: Some(status.as_u16()), reason: truncate(&reason) }
     }
 }
 
@@ -168,7 +220,11 @@ pub(crate) fn in_stream(body: &str) -> StepError {
                 | "data_residency_mismatch"
                 | "bio_policy"
         );
-    if is_permanent { rejected(reason) } else { unavailable(reason) }
+    if is_permanent {
+        StepError::Rejected { refused: problem.refused(status), status: None, reason: truncate(&reason) }
+    } else {
+        unavailable(reason)
+    }
 }
 
 /// Returns the error that JSON reports instead of a part of an answer: `{"error": …}`, `{"code", "message"}` or
@@ -277,7 +333,7 @@ pub(crate) fn timed_out(reason: &str, had_begun: bool) -> StepError {
 }
 
 pub(crate) fn rejected(reason: impl Into<String>) -> StepError {
-    StepError::Rejected { status: None, reason: truncate(&reason.into()) }
+    StepError::Rejected { refused: Refused::Request, status: None, reason: truncate(&reason.into()) }
 }
 
 /// Puts a text on one line and truncates it.
@@ -343,6 +399,64 @@ mod tests {
     }
 
     #[test]
+    fn a_key_and_money_are_told_from_the_question() {
+        let refused = |code, body: &str| match status(code, body) {
+            StepError::Rejected { refused, .. } => refused,
+            other => panic!("{code} {body}: {other}"),
+        };
+        for (code, body, expected) in [
+            (401, "", Refused::Key),
+            (
+                401,
+                r#"{"error":{"message":"Incorrect API key provided: sk","code":"invalid_api_key"}}"#,
+                Refused::Key,
+            ),
+            (
+                400,
+                r#"{"error":{"code":400,"message":"API key not valid. Please pass a valid API key."}}"#,
+                Refused::Key,
+            ),
+            (403, "<html>Forbidden</html>", Refused::Key),
+            (
+                403,
+                r#"{"error":{"type":"permission_error","message":"Your API key lacks permission"}}"#,
+                Refused::Key,
+            ),
+            (403, r#"{"error":{"message":"Your input was flagged by moderation"}}"#, Refused::Request),
+            (
+                403,
+                r#"{"error":{"message":"Project has no access to model x","code":"model_not_found"}}"#,
+                Refused::Request,
+            ),
+            (403, r#"{"error":{"message":"Country, region, or territory not supported"}}"#, Refused::Request),
+            (402, "", Refused::Payment),
+            (402, r#"{"error":{"message":"Insufficient Balance"}}"#, Refused::Payment),
+            (429, r#"{"error":{"message":"m","code":"insufficient_quota"}}"#, Refused::Payment),
+            (429, r#"{"error":{"message":"m","type":"exceeded_current_quota_error"}}"#, Refused::Payment),
+            (
+                400,
+                r#"{"error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the API"}}"#,
+                Refused::Payment,
+            ),
+            (400, r#"{"error":{"message":"messages: at least one message is required"}}"#, Refused::Request),
+            (404, r#"{"error":{"message":"no such model"}}"#, Refused::Request),
+        ] {
+            assert_eq!(refused(code, body), expected, "{code} {body}");
+        }
+        for (body, expected) in [
+            (r#"{"error":{"type":"authentication_error","message":"m"}}"#, Refused::Key),
+            (r#"{"error":{"code":402,"message":"m"}}"#, Refused::Payment),
+            (r#"{"error":{"type":"billing_error","message":"m"}}"#, Refused::Payment),
+            (r#"{"error":{"type":"invalid_request_error","message":"m"}}"#, Refused::Request),
+        ] {
+            assert!(
+                matches!(in_stream(body), StepError::Rejected { refused, .. } if refused == expected),
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
     fn a_wait_is_read_in_every_form() {
         let wait = |name: &'static str, value: &str| {
             let mut headers = HeaderMap::new();
@@ -393,7 +507,7 @@ mod tests {
 
     #[test]
     fn a_reason_is_bounded_and_on_one_line() {
-        let StepError::Rejected { reason, status: Some(400) } =
+        let StepError::Rejected { reason, status: Some(400), .. } =
             status(400, &format!("a\nb{}", "x".repeat(10_000)))
         else {
             panic!()

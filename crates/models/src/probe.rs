@@ -3,7 +3,7 @@
 use std::fmt;
 
 use domain::catalog::ProviderName;
-use domain::step::StepError;
+use domain::step::{Refused, StepError};
 use domain::time::Timestamp;
 
 /// Why model discovery failed.
@@ -13,6 +13,8 @@ pub enum ProbeError {
     Unreachable,
     /// The server requires another key, or any key.
     Key,
+    /// The account has no credit left.
+    Payment,
     /// The server refused to list models.
     Refused,
     /// The response is not a list of models.
@@ -23,7 +25,8 @@ pub enum ProbeError {
 
 impl ProbeError {
     /// All variants.
-    pub const ALL: [Self; 5] = [Self::Unreachable, Self::Key, Self::Refused, Self::Unreadable, Self::Empty];
+    pub const ALL: [Self; 6] =
+        [Self::Unreachable, Self::Key, Self::Payment, Self::Refused, Self::Unreadable, Self::Empty];
 
     /// Returns the name for metrics.
     #[must_use]
@@ -31,6 +34,7 @@ impl ProbeError {
         match self {
             Self::Unreachable => "unreachable",
             Self::Key => "key",
+            Self::Payment => "payment",
             Self::Refused => "refused",
             Self::Unreadable => "unreadable",
             Self::Empty => "empty",
@@ -44,6 +48,7 @@ impl fmt::Display for ProbeError {
         f.write_str(match self {
             Self::Unreachable => "its server does not answer",
             Self::Key => "its server refuses the service's key",
+            Self::Payment => "the service's account there has no credit left",
             Self::Refused => "its server refuses to list models",
             Self::Unreadable => "its server does not answer in its format",
             Self::Empty => "its server has no models",
@@ -51,7 +56,7 @@ impl fmt::Display for ProbeError {
     }
 }
 
-/// The health of a vendor.
+/// The health of a vendor: of its model discovery, and whether its calls accept the key and are paid for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VendorHealth {
     pub provider: ProviderName,
@@ -59,7 +64,8 @@ pub struct VendorHealth {
     pub base_url: String,
     /// The number of models in the last successful list.
     pub models: usize,
-    /// The success of the last discovery; `None` before the first outcome.
+    /// The success of the last discovery, unless a later call was refused for the key or for money; `None` before the first
+    /// outcome.
     pub up: Option<bool>,
     /// The time of the last change of `up`.
     pub since: Option<Timestamp>,
@@ -67,7 +73,7 @@ pub struct VendorHealth {
     pub trouble: Option<ProbeError>,
     /// The server's own message, for operators.
     pub detail: Option<String>,
-    /// Counts failures by the variants of [`ProbeError::ALL`].
+    /// Counts failed discoveries and calls that were refused for the key or for money, by the variants of [`ProbeError::ALL`].
     pub failures: [u64; ProbeError::ALL.len()],
 }
 
@@ -95,7 +101,12 @@ impl Failure {
     /// Classifies the server's error. `keyed` is true when a key was sent.
     pub(crate) fn of(error: &StepError, keyed: bool) -> Self {
         let (kind, detail) = match error {
-            StepError::Rejected { status, reason } if is_about_key(*status, reason) => {
+            StepError::Rejected { refused: Refused::Payment, reason, .. } => {
+                (ProbeError::Payment, reason.clone())
+            }
+            StepError::Rejected { refused, status, reason }
+                if *refused == Refused::Key || is_about_key(*status, reason) =>
+            {
                 let message =
                     if keyed { "the key is refused" } else { "a key is required, but none is configured" };
                 return Self { kind: ProbeError::Key, detail: format!("{message} ({reason})") };
@@ -122,8 +133,13 @@ impl Failure {
             ProbeError::Unreachable | ProbeError::Unreadable => {
                 StepError::Unavailable { reason: self.detail.clone(), retry_after: None }
             }
-            ProbeError::Key | ProbeError::Refused | ProbeError::Empty => {
-                StepError::Rejected { status: None, reason: self.detail.clone() }
+            ProbeError::Key | ProbeError::Payment | ProbeError::Refused | ProbeError::Empty => {
+                let refused = match self.kind {
+                    ProbeError::Key => Refused::Key,
+                    ProbeError::Payment => Refused::Payment,
+                    _ => Refused::Request,
+                };
+                StepError::Rejected { refused, status: None, reason: self.detail.clone() }
             }
         }
     }
@@ -169,8 +185,15 @@ impl Probe {
         self.last.as_ref().and_then(|last| last.as_ref().err())
     }
 
-    pub(crate) fn health(&self, provider: ProviderName, base_url: String, models: usize) -> VendorHealth {
-        VendorHealth {
+    /// Returns the health of a vendor, whose calls were refused or not.
+    pub(crate) fn health(
+        &self,
+        provider: ProviderName,
+        base_url: String,
+        models: usize,
+        calls: &RefusedCalls,
+    ) -> VendorHealth {
+        let mut health = VendorHealth {
             provider,
             base_url,
             models,
@@ -179,6 +202,53 @@ impl Probe {
             trouble: self.error(),
             detail: self.failure().map(|failure| failure.detail.clone()),
             failures: self.failures,
+        };
+        for (count, refused) in health.failures.iter_mut().zip(calls.counts) {
+            *count += refused;
         }
+        // Many servers list their models whatever the key.
+        if let (None, Some((failure, since))) = (health.trouble, &calls.last) {
+            health.up = Some(false);
+            health.since = Some(*since);
+            health.trouble = Some(failure.kind);
+            health.detail = Some(failure.detail.clone());
+        }
+        health
+    }
+}
+
+/// The calls of a vendor that were refused for the key or for money.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct RefusedCalls {
+    /// The refusal since which no call has succeeded, and the time of the first one of its kind.
+    last: Option<(Failure, Timestamp)>,
+    counts: [u64; ProbeError::ALL.len()],
+}
+
+impl RefusedCalls {
+    /// Records a call that failed. Returns true if it is the first one that was refused for its reason.
+    pub(crate) fn record_failure(&mut self, error: &StepError, now: Timestamp) -> bool {
+        let StepError::Rejected { refused: Refused::Key | Refused::Payment, .. } = error else {
+            return false;
+        };
+        let failure = Failure::of(error, true);
+        if let Some(at) = ProbeError::ALL.iter().position(|kind| *kind == failure.kind) {
+            self.counts[at] += 1;
+        }
+        match &mut self.last {
+            Some((last, _)) if last.kind == failure.kind => {
+                last.detail = failure.detail;
+                false
+            }
+            last => {
+                *last = Some((failure, now));
+                true
+            }
+        }
+    }
+
+    /// Records a call that succeeded. Returns true if the calls before it were refused.
+    pub(crate) fn record_success(&mut self) -> bool {
+        self.last.take().is_some()
     }
 }

@@ -37,8 +37,8 @@ impl Redaction {
             StepError::Unavailable { reason, retry_after } => {
                 StepError::Unavailable { reason: self.redacted(&reason), retry_after }
             }
-            StepError::Rejected { status, reason } => {
-                StepError::Rejected { status, reason: self.redacted(&reason) }
+            StepError::Rejected { refused, status, reason } => {
+                StepError::Rejected { refused, status, reason: self.redacted(&reason) }
             }
             StepError::TimedOut { .. } => error,
             StepError::TooLong => StepError::TooLong,

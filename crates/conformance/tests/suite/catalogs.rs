@@ -1,6 +1,6 @@
 //! Section 4.2: the catalogs and their languages.
 
-use conformance::{Expect, Options, Say, Service, Vendor, poll, vendor};
+use conformance::{Expect, Options, Request, Say, Service, Vendor, poll, vendor};
 use serde_json::{Value, json};
 
 fn entries(value: &Value) -> Vec<Value> {
@@ -59,10 +59,48 @@ fn a_model_whose_calls_fail_is_shown_as_down_until_they_succeed() {
     (0..4).for_each(|_| server.will([Say::Refuse(401)]));
     for _ in 0..4 {
         let failed = api.completed(&api.accepted(&json!({ "input": "Hello", "model": vendor::MODEL })));
-        assert_eq!(failed["error"]["code"], "MODEL_REJECTED", "{failed}");
+        assert_eq!(failed["error"]["code"], "MODEL_KEY_REFUSED", "{failed}");
     }
     shows("DOWN");
     assert_eq!(api.completed(&api.ask("Again"))["text"], "Done.", "it can be asked all the same");
+}
+
+#[test]
+fn a_vendor_that_refuses_calls_for_key_or_money_is_told_of_until_one_succeeds() {
+    let server = Vendor::start();
+    let service = Service::start(Options { environment: server.environment(), ..Options::default() });
+    let api = service.api(&service.account());
+    let figure = |name: &str| crate::metrics::metrics(&api).get(name).copied();
+    let (up, base) = ("causerie_vendor_up{vendor=\"OPENAI\"}", server.base_url());
+    poll::until("its models are listed", || (figure(up) == Some(1.0)).then_some(()));
+    for (status, code, trouble) in [(401, "MODEL_KEY_REFUSED", "key"), (402, "MODEL_UNPAID", "payment")] {
+        server.will([Say::Refuse(status)]);
+        let failed = api.completed(&api.accepted(&json!({ "input": "Hello", "model": vendor::MODEL })));
+        assert_eq!(failed["error"]["code"], code, "{failed}");
+        let sentence = failed["error"]["message"].as_str().unwrap_or_default();
+        assert!(sentence.contains("The question is not the cause"), "{sentence}");
+        assert_eq!(figure(up), Some(0.0));
+        let counted = format!("causerie_vendor_failures_total{{vendor=\"OPENAI\",cause=\"{trouble}\"}}");
+        assert_eq!(figure(&counted), Some(1.0));
+        assert_eq!(figure(&format!("causerie_answers_failed_total{{code=\"{code}\"}}")), Some(1.0));
+        for shown in [service.admin(&["status"]), service.admin(&["models"])] {
+            let vendor = &shown["vendors"][0];
+            assert_eq!((&vendor["status"], &vendor["trouble"]), (&json!("DOWN"), &json!(trouble)), "{shown}");
+            assert!(vendor["cause"].as_str().is_some_and(|cause| cause.contains(&status.to_string())));
+        }
+        let output = service.try_admin(&["doctor"]);
+        let doctor: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+        let checks = doctor["checks"].as_array().expect("checks");
+        let check = checks.iter().find(|check| check["name"] == "vendor_openai").expect("the vendor");
+        assert!(check["status"] == "fail" && check.to_string().contains(&base), "{check}");
+    }
+    let ready = Request::new("GET", "/readyz?verbose").send(service.address()).expect_status(200).json();
+    let checks = ready["checks"].as_array().expect("checks");
+    let vendor = checks.iter().find(|check| check["name"] == "vendor_openai");
+    assert_eq!(vendor.map(|check| &check["status"]), Some(&json!("warn")), "{ready}");
+    assert_eq!(api.completed(&api.ask("Again"))["text"], "Done.", "it is asked all the same");
+    assert_eq!(figure(up), Some(1.0));
+    assert_eq!(service.admin(&["status"])["vendors"][0]["trouble"], Value::Null);
 }
 
 #[test]
@@ -167,7 +205,7 @@ fn a_model_that_is_refused_names_its_vendor() {
     let api = service.api(&service.account());
     server.will([Say::Refuse(401)]);
     let failed = api.completed(&api.ask("Hello"));
-    assert_eq!(failed["error"]["code"], "MODEL_REJECTED", "{failed}");
+    assert_eq!(failed["error"]["code"], "MODEL_KEY_REFUSED", "{failed}");
     assert!(
         failed["error"]["message"].as_str().is_some_and(|message| message.contains("OPENAI")),
         "{failed}"

@@ -285,21 +285,24 @@ fn what_a_command_makes_belongs_to_the_owner_of_the_data_folder() {
     belongs_to_its_owner(&data);
 }
 
+/// Runs `doctor` with further variables.
+fn diagnose(service: &Service, environment: &[(&str, &str)]) -> Value {
+    let temporary = tempfile::tempdir().expect("a folder");
+    // Machines run as other users, who must be able to traverse the folder.
+    fs::set_permissions(temporary.path(), PermissionsExt::from_mode(0o711)).expect("permissions");
+    let mut command = service.command();
+    command.args(["doctor", "--json", "--data"]).arg(service.data()).env("TMPDIR", temporary.path());
+    let output = command.envs(environment.iter().copied()).output().expect("the binary can be run");
+    assert_eq!(fs::read_dir(temporary.path()).expect("a folder").count(), 0, "nothing is left");
+    let answer: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!(answer["ok"].as_bool(), Some(output.status.success()));
+    answer
+}
+
 #[test]
 fn the_doctor_says_what_works_and_what_to_mend() {
-    let service = Service::start(Options::default());
-    let doctor = |environment: &[(&str, &str)]| {
-        let temporary = tempfile::tempdir().expect("a folder");
-        // Machines run as other users, who must be able to traverse the folder.
-        fs::set_permissions(temporary.path(), PermissionsExt::from_mode(0o711)).expect("permissions");
-        let mut command = service.command();
-        command.args(["doctor", "--json", "--data"]).arg(service.data()).env("TMPDIR", temporary.path());
-        let output = command.envs(environment.iter().copied()).output().expect("the binary can be run");
-        assert_eq!(fs::read_dir(temporary.path()).expect("a folder").count(), 0, "nothing is left");
-        let answer: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
-        assert_eq!(answer["ok"].as_bool(), Some(output.status.success()));
-        answer
-    };
+    let mut service = Service::start(Options::default());
+    let doctor = |environment: &[(&str, &str)]| diagnose(&service, environment);
     let found = |answer: &Value, name: &str| {
         let checks = answer["checks"].as_array().expect("checks");
         let check =
@@ -318,6 +321,27 @@ fn the_doctor_says_what_works_and_what_to_mend() {
     assert_ne!(found(&well, "machines").0, "fail", "{well}");
     assert!(found(&well, "service").1.starts_with("runs on"));
 
+    // The service's settings are judged, not the variables of the shell.
+    let others = [
+        ("SEARXNG_URL", "http://127.0.0.1:9"),
+        ("CAUSERIE_MACHINE_KERNEL", "/no/kernel"),
+        ("OPENAI_BASE_URL", "http://127.0.0.1:9/v1"),
+    ];
+    let served = doctor(&others);
+    assert!(served["ok"] == true && found(&served, "web_search").0 == "warn", "{served}");
+    assert!(
+        !served.to_string().contains("/no/kernel") && !served.to_string().contains("vendor_openai"),
+        "{served}"
+    );
+
+    let mut people = service.command();
+    let output = people.args(["doctor", "--data"]).arg(service.data()).output().expect("it can be run");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("ok") && text.contains("0 problems"), "{text}");
+
+    service.terminate();
+    let doctor = |environment: &[(&str, &str)]| diagnose(&service, environment);
+    assert!(found(&doctor(&[]), "service").1.starts_with("none runs on"));
     let ill = doctor(&[("SEARXNG_URL", "http://127.0.0.1:9"), ("CAUSERIE_MACHINE_KERNEL", "/no/kernel")]);
     assert_eq!(found(&ill, "web_search").0, "fail");
     let (status, reason) = found(&ill, "driver_uml");
@@ -327,11 +351,6 @@ fn the_doctor_says_what_works_and_what_to_mend() {
     let wrong = doctor(&[("CAUSERIE_MACHINE_MEMORY_BYTES", "little")]);
     let (status, reason) = found(&wrong, "configuration");
     assert!(status == "fail" && reason.contains("machine.memory_bytes"), "{reason}");
-
-    let mut people = service.command();
-    let output = people.args(["doctor", "--data"]).arg(service.data()).output().expect("it can be run");
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("ok") && text.contains("0 problems"), "{text}");
 }
 
 #[test]

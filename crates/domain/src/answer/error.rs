@@ -16,6 +16,10 @@ pub enum ErrorCode {
     ModelUnavailable,
     /// The model's server rejected the request.
     ModelRejected,
+    /// The model's server did not accept the service's key.
+    ModelKeyRefused,
+    /// The service's account with the model's vendor has no credit left.
+    ModelUnpaid,
     /// The agent of the question is no longer there.
     AgentUnavailable,
     /// The context exceeds the model's window.
@@ -40,9 +44,11 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// Every code.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::ModelUnavailable,
         Self::ModelRejected,
+        Self::ModelKeyRefused,
+        Self::ModelUnpaid,
         Self::AgentUnavailable,
         Self::ContextTooLong,
         Self::InsufficientCredits,
@@ -61,6 +67,8 @@ impl ErrorCode {
         match self {
             Self::ModelUnavailable => "MODEL_UNAVAILABLE",
             Self::ModelRejected => "MODEL_REJECTED",
+            Self::ModelKeyRefused => "MODEL_KEY_REFUSED",
+            Self::ModelUnpaid => "MODEL_UNPAID",
             Self::AgentUnavailable => "AGENT_UNAVAILABLE",
             Self::ContextTooLong => "CONTEXT_TOO_LONG",
             Self::InsufficientCredits => "INSUFFICIENT_CREDITS",

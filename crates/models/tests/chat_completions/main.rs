@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::step::{
-    Call, CallResult, Item, Step, StepError, StepEvent, StepOutcome, StepRequest, StopReason, ToolSpec, Usage,
+    Call, CallResult, Item, Refused, Step, StepError, StepEvent, StepOutcome, StepRequest, StopReason,
+    ToolSpec, Usage,
 };
 use futures_util::{StreamExt, future};
 use models::{Format, Secret, Timeouts, Vendor, VendorConfig};
@@ -131,7 +132,11 @@ async fn a_key_that_a_server_repeats_is_not_passed_on() {
     let result = run_step(&self::provider(&open.base_url()), request("standin", &script)).await;
     assert_eq!(
         result.error,
-        Some(StepError::Rejected { status: Some(400), reason: "400: bad key [secret]".to_owned() })
+        Some(StepError::Rejected {
+            refused: Refused::Request,
+            status: Some(400),
+            reason: "400: bad key [secret]".to_owned()
+        })
     );
     let script =
         format!(r#"STANDIN {{"steps":[{{"actions":[{{"error":{{"message":"key {KEY}","code":null}}}}]}}]}}"#);

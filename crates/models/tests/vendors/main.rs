@@ -14,7 +14,7 @@ mod stage;
 
 use std::time::Duration;
 
-use domain::step::{StepError, StepEvent, StopReason};
+use domain::step::{Refused, StepError, StepEvent, StopReason};
 use futures_util::StreamExt;
 use models::{Format, Options, Secret, Vendor, VendorConfig};
 use serde_json::json;
@@ -58,7 +58,10 @@ async fn a_key_that_a_server_repeats_is_not_passed_on() {
         let refused = script(&format!(r#"{{"steps":[{{"status":400,"message":"bad key {KEY}"}}]}}"#));
         let result = run_step(&right, request("standin", &refused)).await;
         let reason = "400: bad key [secret]".to_owned();
-        assert_eq!(result.error, Some(StepError::Rejected { status: Some(400), reason }));
+        assert_eq!(
+            result.error,
+            Some(StepError::Rejected { refused: Refused::Request, status: Some(400), reason })
+        );
         let broken = script(&format!(
             r#"{{"steps":[{{"actions":[{{"error":{{"message":"key {KEY}","code":null}}}}]}}]}}"#
         ));

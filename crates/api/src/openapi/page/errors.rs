@@ -111,6 +111,12 @@ const fn answer_remedy(code: ErrorCode) -> &'static str {
         ErrorCode::ModelRejected => {
             "The model's vendor refused the request. Name another model; the operator's log has the reason."
         }
+        ErrorCode::ModelKeyRefused => {
+            "The model's vendor does not accept the service's key. Tell the operator; the question is not the cause."
+        }
+        ErrorCode::ModelUnpaid => {
+            "The service's account with the model's vendor has no credit left. Tell the operator; the question is not the cause."
+        }
         ErrorCode::AgentUnavailable => {
             "The agent of the question was removed while the answer was written. Ask another agent of the catalog."
         }

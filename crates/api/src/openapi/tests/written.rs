@@ -124,7 +124,9 @@ fn every_code_of_a_failed_answer_is_told() {
     let next = |code: Option<ErrorCode>| match code {
         None => Some(ErrorCode::ModelUnavailable),
         Some(ErrorCode::ModelUnavailable) => Some(ErrorCode::ModelRejected),
-        Some(ErrorCode::ModelRejected) => Some(ErrorCode::AgentUnavailable),
+        Some(ErrorCode::ModelRejected) => Some(ErrorCode::ModelKeyRefused),
+        Some(ErrorCode::ModelKeyRefused) => Some(ErrorCode::ModelUnpaid),
+        Some(ErrorCode::ModelUnpaid) => Some(ErrorCode::AgentUnavailable),
         Some(ErrorCode::AgentUnavailable) => Some(ErrorCode::ContextTooLong),
         Some(ErrorCode::ContextTooLong) => Some(ErrorCode::InsufficientCredits),
         Some(ErrorCode::InsufficientCredits) => Some(ErrorCode::SpendingLimit),

@@ -483,12 +483,11 @@ impl Turn {
                 let (step, held) = (step.clone(), *held);
                 self.too_long(step, held, effects);
             }
-            StepError::Rejected { .. } => {
-                let message = format!(
-                    "The answer was ended: the server of the model{} refused the request.",
-                    self.of_whom()
-                );
-                self.fail(ErrorCode::ModelRejected, &message);
+            StepError::Rejected { refused, .. } => {
+                let (code, what) = types::of_rejection(*refused);
+                let message =
+                    format!("The answer was ended: the server of the model{} {what}", self.of_whom());
+                self.fail(code, &message);
             }
         }
     }

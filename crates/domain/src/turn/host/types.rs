@@ -8,7 +8,7 @@ use super::Exchange;
 use crate::answer::{Answer, Change, Ending, ErrorCode, LogEntry, Stamp};
 use crate::credits::{AnswerCost, Credits, Price, Shortage};
 use crate::id::{InstanceId, MessageId};
-use crate::step::{Call, CallResult, Item, StepError, StepEvent};
+use crate::step::{Call, CallResult, Item, Refused, StepError, StepEvent};
 use crate::turn::{ExecutorFrame, HostFrame, Output};
 
 /// The input of a turn: the stored state of the answer, and the limits of its model.
@@ -234,5 +234,22 @@ pub(super) const fn of_shortage(shortage: Shortage) -> (ErrorCode, &'static str)
         Shortage::SpendingLimit => {
             (ErrorCode::SpendingLimit, "The answer was ended: the key has reached its spending limit.")
         }
+    }
+}
+
+/// Returns the code of an answer whose step the server rejected, and what its message says of the server.
+pub(super) const fn of_rejection(refused: Refused) -> (ErrorCode, &'static str) {
+    match refused {
+        Refused::Request => (ErrorCode::ModelRejected, "refused the request."),
+        Refused::Key => (
+            ErrorCode::ModelKeyRefused,
+            "does not accept the key of this service. The question is not the cause: only the operator of the service can \
+             mend it.",
+        ),
+        Refused::Payment => (
+            ErrorCode::ModelUnpaid,
+            "answers no more, because the account of this service has no credit left there. The question is not the cause: \
+             only the operator of the service can mend it.",
+        ),
     }
 }

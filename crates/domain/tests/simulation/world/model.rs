@@ -4,7 +4,7 @@ use domain::agent::AgentName;
 use domain::citation::{Cited, Place};
 use domain::id::{AgentId, SkillId};
 use domain::skill::SkillName;
-use domain::step::{Call, Purpose, StepError, StepEvent, StepOutcome, StopReason, Usage};
+use domain::step::{Call, Purpose, Refused, StepError, StepEvent, StepOutcome, StopReason, Usage};
 use domain::turn::Output;
 use domain::turn::host::Event;
 
@@ -72,7 +72,9 @@ impl World {
             events.truncate(self.rng.below(events.len() as u64) as usize);
             let error = match self.rng.below(20) {
                 0 => StepError::TooLong,
-                1 => StepError::Rejected { status: Some(401), reason: "key".to_owned() },
+                1 => {
+                    StepError::Rejected { refused: Refused::Key, status: Some(401), reason: "key".to_owned() }
+                }
                 _ => StepError::Unavailable { reason: "cut".to_owned(), retry_after: None },
             };
             events.push(Event::ModelFailed { number, attempt, error, jitter: self.rng.next() });
