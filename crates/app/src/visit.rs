@@ -9,7 +9,7 @@ use axum::body::{Body, HttpBody as _, to_bytes};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::uri::PathAndQuery;
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use control::sessions::SignedIn;
@@ -96,6 +96,13 @@ pub(crate) async fn visit(State(layer): State<VisitLayer>, request: Request, nex
     }
     headers::harden(response.headers_mut());
     response
+}
+
+/// Returns the user whose session a request carries, for what is served beside the pages. `tls` is true if the service itself
+/// speaks HTTPS.
+pub async fn signed_in(sessions: &Sessions, headers: &HeaderMap, tls: bool) -> Option<SignedIn> {
+    let secret = session_cookie::secret(headers, tls || origin::is_https(headers))?;
+    sessions.resolve(&secret).await.ok().flatten()
 }
 
 impl VisitLayer {

@@ -26,6 +26,8 @@ pub(crate) struct Sources {
     pub(crate) guard: Arc<RateLimiter>,
     pub(crate) requests: Arc<api::ApiMetrics>,
     pub(crate) spans: Option<Arc<SpanQueue>>,
+    /// The service itself speaks HTTPS.
+    pub(crate) tls: bool,
 }
 
 const fn metric(name: &'static str, kind: MetricKind, help: &'static str) -> Metric {
@@ -47,10 +49,10 @@ const OVER_BUDGET: Metric = metric(
 const STREAMS: Metric = metric("causerie_streams_open", Gauge, "Open event streams, by kind.");
 const ANSWERS: Metric =
     metric("causerie_answers_total", Counter, "Answers completed by this process, by outcome.");
-const ANSWER_SECONDS: Metric =
-    metric("causerie_answer_duration_seconds", Histogram, "Time from the question to the end of the answer.");
 const ANSWER_FAILURES: Metric =
     metric("causerie_answers_failed_total", Counter, "Failed answers, by the code of their error.");
+const ANSWER_SECONDS: Metric =
+    metric("causerie_answer_duration_seconds", Histogram, "Time from the question to the end of the answer.");
 const FIRST_WORD: Metric = metric(
     "causerie_time_to_first_token_seconds",
     Histogram,
@@ -180,12 +182,12 @@ fn answers(page: &mut TextEncoder, service: &Service) {
         .value(&[("outcome", "done")], metrics.done.get())
         .value(&[("outcome", "stopped")], metrics.stopped.get())
         .value(&[("outcome", "failed")], metrics.failed.get());
-    page.metric(&ANSWER_SECONDS).histogram(&[], &metrics.whole);
-    page.metric(&FIRST_WORD).histogram(&[], &metrics.first_word);
     let mut failures = page.metric(&ANSWER_FAILURES);
     for (code, count) in metrics.failures() {
         failures.value(&[("code", code.as_str())], count);
     }
+    page.metric(&ANSWER_SECONDS).histogram(&[], &metrics.whole);
+    page.metric(&FIRST_WORD).histogram(&[], &metrics.first_word);
     page.metric(&IN_PROGRESS).value(&[], service.turns());
     let mut tokens = page.metric(&TOKENS);
     for (model, used) in metrics.tokens() {
@@ -308,9 +310,9 @@ mod tests {
         &OVER_BUDGET,
         &STREAMS,
         &ANSWERS,
+        &ANSWER_FAILURES,
         &ANSWER_SECONDS,
         &FIRST_WORD,
-        &ANSWER_FAILURES,
         &IN_PROGRESS,
         &OPEN,
         &VENDOR_UP,

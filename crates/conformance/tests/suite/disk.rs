@@ -52,6 +52,7 @@ impl Small {
             assert!(mount.status().expect("mount is installed").success());
         });
         let account = service.account();
+        service.admin(&["account", "set-role", "--account", &account.email, "--role", "operator"]);
         let api = service.api(&account);
         let small = Self { service, account, api };
         assert_eq!(small.state(), 200);
@@ -69,7 +70,9 @@ impl Small {
     }
 
     fn checks(&self) -> Value {
-        Request::new("GET", "/readyz?verbose").send(self.service.address()).json()
+        // Values are for operators.
+        let request = Request::new("GET", "/readyz?verbose").header("x-api-key", &self.account.key);
+        request.send(self.service.address()).json()
     }
 
     /// Returns the health check with this name.

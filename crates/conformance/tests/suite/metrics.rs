@@ -153,3 +153,33 @@ fn the_audit_log_tells_who_did_what_and_no_secret() {
         "also without a service"
     );
 }
+
+#[test]
+fn reasons_of_checks_are_for_operators_alone() {
+    let vendor = conformance::Vendor::start();
+    let service = Service::start(Options { environment: vendor.environment(), ..Options::default() });
+    let (owner, operator) = (service.account(), service.account());
+    service.admin(&["account", "set-role", "--account", &operator.email, "--role", "operator"]);
+    let checks = |key: Option<&str>| {
+        let request = Request::new("GET", "/readyz?verbose");
+        let request = match key {
+            Some(key) => request.header("x-api-key", key),
+            None => request,
+        };
+        request.send(service.address()).expect_status(200).json()["checks"]
+            .as_array()
+            .expect("checks")
+            .clone()
+    };
+    let known = checks(Some(&operator.key));
+    assert!(Value::from(known.clone()).to_string().contains(&vendor.base_url()), "{known:?}");
+    assert!(known.iter().all(|check| check["reason"].is_string()), "{known:?}");
+    for key in [None, Some(owner.key.as_str()), Some("api-wrong")] {
+        let public = checks(key);
+        assert_eq!(public.len(), known.len(), "the names and states of all checks");
+        for check in public {
+            let fields: Vec<_> = check.as_object().expect("an object").keys().cloned().collect();
+            assert_eq!(fields, ["name", "status"], "{check}");
+        }
+    }
+}

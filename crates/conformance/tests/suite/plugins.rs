@@ -259,8 +259,10 @@ fn an_answer_whose_agent_is_gone_waits_for_it() {
     let (agents, away) = (folder.path().join("tax/agents"), folder.path().join("away"));
     fs::rename(&agents, &away).expect("it was there");
     service.restart();
+    service.admin(&["account", "set-role", "--account", &account.email, "--role", "operator"]);
     let told = poll::until("it is told that the answer is left", || {
-        let checks = Request::new("GET", "/readyz?verbose").send(service.address()).expect_status(200).json();
+        let request = Request::new("GET", "/readyz?verbose").header("x-api-key", &account.key);
+        let checks = request.send(service.address()).expect_status(200).json();
         let checks = checks["checks"].as_array().cloned().unwrap_or_default();
         checks.into_iter().find(|check| check["name"] == "answers" && check["status"] == "warn")
     });
