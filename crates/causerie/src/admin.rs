@@ -16,6 +16,7 @@ use crate::commands::{
 };
 use crate::data::{self, Holder};
 use crate::error::CliError;
+use crate::password_prompt::PasswordPrompt;
 use crate::request::{Request, Secret};
 use crate::settings::Places;
 use crate::{admin_requests, config, machine_commands, output, printers, settings, socket};
@@ -133,19 +134,22 @@ fn request(command: AdminCommand) -> Result<(Request, Where), CliError> {
             email,
             licence_until,
             credits,
+            operator,
             password_stdin,
             no_machine,
             at,
         }) => {
             let licence_until = licence_until.as_deref().map(parse_time).transpose()?.flatten();
             let password = if password_stdin { Some(typed_password(std::io::stdin())?) } else { None };
-            (Request::CreateAccount { email, licence_until, credits, password, machine: !no_machine }, at)
+            let machine = !no_machine;
+            (Request::CreateAccount { email, licence_until, credits, operator, password, machine }, at)
         }
         AdminCommand::Status { at } => (Request::ShowStatus, at),
         AdminCommand::Account(AccountCommand::List { at }) => (Request::ListAccounts, at),
         AdminCommand::Account(AccountCommand::Show { account, at }) => (Request::ShowAccount { account }, at),
-        AdminCommand::Account(AccountCommand::SetPassword { account, password_stdin: _, at }) => {
-            (Request::SetPassword { account, password: typed_password(std::io::stdin())? }, at)
+        AdminCommand::Account(AccountCommand::SetPassword { account, password_stdin, at }) => {
+            let password = new_password(password_stdin)?;
+            (Request::SetPassword { account, password }, at)
         }
         AdminCommand::Account(AccountCommand::SetEmail { account, email, at }) => {
             (Request::SetEmail { account, email }, at)
@@ -187,6 +191,26 @@ fn request(command: AdminCommand) -> Result<(Request, Where), CliError> {
             (Request::Backup { file }, at)
         }
     })
+}
+
+/// Reads a new password: from standard input, or from a person on the terminal, who types it twice.
+fn new_password(from_input: bool) -> Result<Secret, CliError> {
+    if from_input {
+        return typed_password(std::io::stdin());
+    }
+    let wrong = |message: String| CliError::new("INVALID_PASSWORD", message);
+    let unreadable = |error| wrong(format!("the terminal: {error}"));
+    let Some(prompt) = PasswordPrompt::open().map_err(unreadable)? else {
+        let message =
+            "there is no terminal to ask for the password: give it on standard input with --password-stdin";
+        return Err(wrong(message.to_owned()));
+    };
+    let first = typed_password(prompt.ask("New password: ").map_err(unreadable)?.as_bytes())?;
+    let again = prompt.ask("The same again: ").map_err(unreadable)?;
+    if again.trim_end_matches(['\r', '\n']) != first.0 {
+        return Err(wrong("the two passwords differ; nothing was changed".to_owned()));
+    }
+    Ok(first)
 }
 
 /// Reads the password: one line, with or without its end. Errors never contain any of it.

@@ -46,15 +46,16 @@ pub(crate) async fn answer(
     request: Request,
 ) -> Result<Value, CliError> {
     Ok(match request {
-        Request::CreateAccount { email, licence_until, credits, password: typed, machine } => {
+        Request::CreateAccount { email, licence_until, credits, operator, password: typed, machine } => {
             let until = licence_until.map(Timestamp::from_micros);
             let typed = typed.map(parse_password).transpose()?;
-            let made = admin.create_account(&email, until, Credits(credits), typed, machine).await;
-            let made = made?;
-            json!({ "accountId": made.id.to_string(), "email": made.email })
+            let made = admin.create_account(&email, until, Credits(credits), typed, machine).await?;
+            let role = if operator { Role::Operator } else { Role::Owner };
+            set_first_role(admin, &made, role).await?;
+            json!({ "accountId": made.id.to_string(), "email": made.email, "role": role.as_str() })
         }
-        Request::ListAccounts => {
         Request::RunChecks => run_checks(service.ok_or_else(no_service)?).await,
+        Request::ListAccounts => {
             let accounts = admin.list_accounts().await?;
             let listed: Vec<Value> =
                 accounts.iter().map(|(account, credits)| listed_account(account, *credits)).collect();
@@ -138,7 +139,6 @@ pub(crate) async fn answer(
     })
 }
 
-async fn retry_job(admin: &Admin, job: &str) -> Result<Value, CliError> {
 async fn run_checks(service: &ServiceFacts) -> Value {
     let checks = Box::pin(doctor::of_service(&service.settings, &service.service)).await;
     json!({ "checks": checks })
@@ -152,6 +152,7 @@ async fn set_first_role(admin: &Admin, made: &Account, role: Role) -> Result<(),
     Ok(())
 }
 
+async fn retry_job(admin: &Admin, job: &str) -> Result<Value, CliError> {
     let wrong = || CliError::new("NO_SUCH_JOB", format!("there is no failed job {job:?}"));
     if !admin.retry_job(job.parse().map_err(|_| wrong())?).await? {
         return Err(wrong());

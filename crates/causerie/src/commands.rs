@@ -1,11 +1,14 @@
 //! The command line.
 
+mod job;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use control::DatabaseUrl;
 
+pub(crate) use self::job::JobCommand;
 use crate::client_commands::ClientCommand;
 use crate::examples;
 use crate::image_options::ImageCommand;
@@ -42,8 +45,7 @@ pub(crate) enum Command {
     Restore {
         /// The file written by `backup`
         file: PathBuf,
-        /// Continue the answers that were in progress at the time of the backup, instead of ending them: models and tools may
-        /// do a second time what they did after it
+        /// Continue the answers that were in progress, instead of ending them: what was done after the backup is done again
         #[arg(long)]
         continue_answers: bool,
         #[command(flatten)]
@@ -347,6 +349,9 @@ pub(crate) enum AccountCommand {
         /// The initial credits
         #[arg(long, default_value_t = 0)]
         credits: u64,
+        /// Make the owner an operator, who sees and changes all accounts in the web application
+        #[arg(long)]
+        operator: bool,
         /// Read the owner's password from standard input: one line of 8 to 1,024 bytes
         #[arg(long)]
         password_stdin: bool,
@@ -369,13 +374,15 @@ pub(crate) enum AccountCommand {
         at: Where,
     },
     /// Replace the password of the account's owner
+    ///
+    /// On a terminal the password is asked for, and not shown.
     #[command(after_help = examples::SET_PASSWORD)]
     SetPassword {
         /// The account: email or identifier
         #[arg(long)]
         account: String,
-        /// Read the password from standard input: one line of 8 to 1,024 bytes (required)
-        #[arg(long, required = true)]
+        /// Read the password from standard input: one line of 8 to 1,024 bytes (required without a terminal)
+        #[arg(long)]
         password_stdin: bool,
         #[command(flatten)]
         at: Where,
@@ -579,25 +586,6 @@ pub(crate) enum AuditCommand {
         /// The maximum number of entries
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
-        #[command(flatten)]
-        at: Where,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum JobCommand {
-    /// List failed jobs, newest first, with their last error
-    List {
-        /// The maximum number of jobs
-        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
-        limit: u32,
-        #[command(flatten)]
-        at: Where,
-    },
-    /// Run a failed job again
-    Retry {
-        /// The job's identifier
-        job_id: String,
         #[command(flatten)]
         at: Where,
     },

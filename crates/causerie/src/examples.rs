@@ -20,10 +20,12 @@ Examples:\n\
 pub(crate) const ACCOUNT_CREATE: &str = "\
 Examples:\n\
 \x20 causerie account create --email ada@example.org --licence-until 2030-12-31 --credits 1000\n\
+\x20 causerie account create --operator --email you@example.org --licence-until 2030-12-31 --credits 1000\n\
 \x20 pass show ada | head -n 1 | causerie account create --email ada@example.org --password-stdin";
 
 pub(crate) const SET_PASSWORD: &str = "\
 Examples:\n\
+\x20 causerie account set-password --account ada@example.org\n\
 \x20 pass show ada | head -n 1 | causerie account set-password --account ada@example.org --password-stdin";
 
 pub(crate) const ACCOUNT_DELETE: &str = "\

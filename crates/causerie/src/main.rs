@@ -28,6 +28,7 @@ mod notify;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod output;
+mod password_prompt;
 mod plugin_commands;
 mod printers;
 mod request;

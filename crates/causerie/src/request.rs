@@ -12,6 +12,8 @@ pub(crate) enum Request {
         email: String,
         licence_until: Option<i64>,
         credits: u64,
+        #[serde(default)]
+        operator: bool,
         password: Option<Secret>,
         machine: bool,
     },
@@ -67,9 +69,9 @@ pub(crate) enum Request {
         since: Option<i64>,
     },
     ListModels,
+    RunChecks,
     ListMachines,
     ShowMachine {
-    RunChecks,
         account: String,
     },
     StartMachine {

@@ -151,9 +151,9 @@ async fn say_what_next(running: &Running, scheme: &str) {
     if let Ok(Some(invitation)) = service.first_owner.invite().await {
         let secret = invitation.reveal();
         tracing::info!(
-            "there is no account yet; create the first one at {url}/welcome?invitation={secret} within 24 hours, or with \
-             `causerie account create --data {} --email YOU@EXAMPLE.ORG --licence-until 2030-12-31 --credits 10000`, then \
-             a key with `causerie key create --data {} --account YOU@EXAMPLE.ORG --name NAME`",
+            "there is no operator yet; create an operator's account at {url}/welcome?invitation={secret} within 24 hours, or \
+             with `causerie account create --operator --data {} --email YOU@EXAMPLE.ORG --licence-until 2030-12-31 \
+             --credits 10000`, then a key with `causerie key create --data {} --account YOU@EXAMPLE.ORG --name NAME`",
             data.display(),
             data.display()
         );
@@ -265,9 +265,9 @@ pub(crate) async fn start(loaded: Loaded) -> Result<Running, ServeError> {
     let listener = listen(&settings).map_err(unheard)?;
     let address = listener.local_addr().map_err(unheard)?;
     let choice = DriverChoice::begin(&data, &settings);
+    let judged = Arc::new(Settings { data: data.clone(), ..settings.clone() });
     let config = ServiceConfig {
         data: data.clone(),
-    let judged = Arc::new(Settings { data: data.clone(), ..settings.clone() });
         database: settings.database,
         accept_empty_database: settings.accept_empty_database,
         quota: settings.quota,
@@ -294,10 +294,10 @@ pub(crate) async fn start(loaded: Loaded) -> Result<Running, ServeError> {
     let scheme = if tls.is_some() { "https" } else { "http" };
     let facts = ServiceFacts {
         catalog: service.catalog.clone(),
-        address: format!("{scheme}://{address}"),
-        started_at,
         settings: judged,
         service: service.clone(),
+        address: format!("{scheme}://{address}"),
+        started_at,
         driver: Arc::new(choice.driver()),
     };
     tokio::spawn(socket::serve(commands, service.admin.clone(), facts, ending.clone()));

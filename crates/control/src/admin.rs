@@ -143,11 +143,11 @@ impl Admin {
         created.ok_or_else(|| AdminError::NoSuchAccount(email.to_owned()))
     }
 
-    /// Creates the first account with a machine; its owner is an operator. Returns `None` if there is an account.
+    /// Creates the first operator's account, with a machine. Returns `None` if there is an operator.
     ///
     /// # Errors
     /// Like [`Admin::create_account`].
-    pub async fn create_first_account(
+    pub async fn create_first_operator(
         &self,
         email: &str,
         licence_until: Timestamp,
@@ -204,7 +204,7 @@ impl Admin {
             &format!("credits {}", new.grant.0),
         );
         let made = self.store.write(move |tx| {
-            if must_be_first && accounts::any_open(tx)? {
+            if must_be_first && accounts::any_operator(tx)? {
                 return Ok(None);
             }
             let made = accounts::create(tx, &new)?;
@@ -276,12 +276,12 @@ impl Admin {
         found.await?.ok_or_else(|| AdminError::NoSuchAccount(named.to_owned()))
     }
 
-    /// Returns true if there is an account.
+    /// Returns true if there is an operator.
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn has_accounts(&self) -> Result<bool, AdminError> {
-        Ok(self.store.read(accounts::any_open).await?)
+    pub async fn has_operators(&self) -> Result<bool, AdminError> {
+        Ok(self.store.read(accounts::any_operator).await?)
     }
 
     /// Lists every account with its credits.

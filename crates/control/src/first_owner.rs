@@ -1,7 +1,9 @@
-//! The first account of a service, created in the browser by anyone with the link that the service printed at its start.
+//! The first operator of a service, whose account is created in the browser by anyone with the link that the service printed
+//! at its start.
 //!
 //! The link holds an invitation of 256 random bits, of which the service keeps the SHA-256 in memory. It is valid once, for
-//! [`INVITATION_MAX`], until the service ends, and only while there is no account.
+//! [`INVITATION_MAX`], until the service ends, and only while there is no operator: accounts that were made by command leave
+//! it valid, because none of them opens the pages of operators.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,7 +45,7 @@ impl fmt::Debug for Invitation {
 /// The reason why the first account was not created.
 #[derive(Debug, thiserror::Error)]
 pub enum FirstOwnerError {
-    /// The invitation is unknown, used or expired, or there is an account.
+    /// The invitation is unknown, used or expired, or there is an operator.
     #[error("the invitation is not valid")]
     NotInvited,
     /// The password cannot be one.
@@ -82,12 +84,12 @@ impl FirstOwner {
         Self { admin: admin.clone(), environment: environment.clone(), issued: Arc::default() }
     }
 
-    /// Issues an invitation, which replaces the last one; `None` if there is an account.
+    /// Issues an invitation, which replaces the last one; `None` if there is an operator.
     ///
     /// # Errors
     /// When the store fails.
     pub async fn invite(&self) -> Result<Option<Invitation>, AdminError> {
-        if self.admin.has_accounts().await? {
+        if self.admin.has_operators().await? {
             return Ok(None);
         }
         let invitation = Invitation(hex::encode(&self.environment.bytes::<32>()));
@@ -104,7 +106,7 @@ impl FirstOwner {
         issued.is_some_and(|issued| issued.admits(secret, self.environment.now()))
     }
 
-    /// Creates the first account, with a machine, and makes its owner an operator. Uses up the invitation if it succeeds.
+    /// Creates the account of the first operator, with a machine. Uses up the invitation if it succeeds.
     ///
     /// # Errors
     /// [`FirstOwnerError`].
@@ -120,7 +122,7 @@ impl FirstOwner {
     async fn create_account(&self, email: &str, password: &str) -> Result<(), FirstOwnerError> {
         let password = Password::parse(password)?;
         let until = self.environment.now().plus(LICENCE);
-        let created = self.admin.create_first_account(email, until, CREDITS, password).await?;
+        let created = self.admin.create_first_operator(email, until, CREDITS, password).await?;
         created.map(|_| ()).ok_or(FirstOwnerError::NotInvited)
     }
 

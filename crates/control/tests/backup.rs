@@ -227,6 +227,19 @@ async fn a_data_folder_and_its_parents_are_made() {
 }
 
 #[tokio::test]
+async fn the_new_home_of_the_services_user_is_empty_enough() {
+    let source = Source::new().await;
+    source.write().unwrap();
+    let home = source.target();
+    fs::create_dir(&home).unwrap();
+    for name in [".bash_logout", ".bashrc", ".profile"] {
+        fs::write(home.join(name), "of /etc/skel").unwrap();
+    }
+    restore(&source.archive(), &home, None).await.unwrap();
+    assert!(home.join(DATABASE).is_file() && home.join(".bashrc").is_file());
+}
+
+#[tokio::test]
 async fn what_an_interrupted_restore_left_is_neither_served_nor_overwritten() {
     let source = Source::new().await;
     source.write().unwrap();

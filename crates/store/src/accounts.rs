@@ -168,6 +168,20 @@ pub fn any_open(tx: &mut dyn Sql) -> Result<bool> {
     Ok(open.is_some())
 }
 
+/// Returns `true` if at least one operator exists whose account is not closed.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn any_operator(tx: &mut dyn Sql) -> Result<bool> {
+    let found = tx.one(
+        "SELECT 1 FROM users u JOIN accounts a ON a.id = u.account_id
+         WHERE u.role = $1 AND a.closed_at IS NULL LIMIT 1",
+        params![Role::Operator.as_str()],
+        |_| Ok(()),
+    )?;
+    Ok(found.is_some())
+}
+
 /// Returns `true` if at least one account exists, or existed and was closed.
 ///
 /// # Errors

@@ -56,7 +56,32 @@ fn a_wrong_link_a_replaced_one_and_one_that_comes_too_late_create_nothing() {
     let browser = Browser::new(&service);
     browser.post("/welcome", &fields(&first, "eve@example.org", PASSWORD)).expect_page(404);
     let _ = browser.get(&second).expect_page(200);
-    let _ = account_with_password(&service);
+    let operator = account_with_password(&service);
+    service.admin(&["account", "set-role", "--account", &operator.email, "--role", "operator"]);
     browser.post("/welcome", &fields(&second, "eve@example.org", PASSWORD)).expect_page(404);
     assert_eq!(service.admin(&["account", "list"])["accounts"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn accounts_that_are_no_operators_leave_the_link_valid() {
+    let service = Service::start(Options::default());
+    let link = link(&service, 0);
+    let _ = account_with_password(&service);
+    let browser = Browser::new(&service);
+    browser.post("/welcome", &fields(&link, "ada@example.org", PASSWORD)).expect_redirect("/");
+    assert_eq!(service.admin(&["account", "show", "ada@example.org"])["role"], "operator");
+    Browser::new(&service).get(&link).expect_page(404);
+}
+
+#[test]
+fn an_operator_made_by_command_opens_the_operators_page() {
+    let mut service = Service::start(Options::default());
+    let create =
+        ["account", "create", "--operator", "--email", "op@example.org", "--licence-until", "2099-12-31"];
+    assert_eq!(service.admin(&create)["role"], "operator");
+    assert_eq!(service.admin(&["account", "show", "op@example.org"])["role"], "operator");
+    let links = service.log().matches("/welcome?invitation=").count();
+    service.terminate();
+    service.restart();
+    assert_eq!(service.log().matches("/welcome?invitation=").count(), links, "nobody else is invited");
 }

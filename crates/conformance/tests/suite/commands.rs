@@ -67,6 +67,10 @@ fn a_password_is_read_from_standard_input_and_kept_as_a_hash_alone() {
     let set = ["account", "set-password", "--account", "a@example.test", "--password-stdin"];
     let set = service.try_admin_typing(&set, typed.as_bytes());
     assert!(set.status.success(), "{}", String::from_utf8_lossy(&set.stderr));
+    let unasked = ["account", "set-password", "--account", "a@example.test"];
+    let unasked = service.try_admin_typing(&unasked, typed.as_bytes());
+    let stderr = String::from_utf8_lossy(&unasked.stderr).into_owned();
+    assert!(!unasked.status.success() && stderr.contains("--password-stdin"), "{stderr}");
     let later = service.try_admin_typing(&create("b@example.test"), typed.as_bytes());
     assert!(later.status.success(), "the refused ones made no account");
     outputs.extend([made.stdout, made.stderr, set.stdout, set.stderr, later.stdout, later.stderr]);

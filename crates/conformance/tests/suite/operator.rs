@@ -358,7 +358,7 @@ fn accounts_and_the_service_are_shown_in_tables_and_json() {
     let mut service = Service::start(Options::default());
     let account = service.account();
     let log = service.log();
-    assert!(log.contains("there is no account yet") && log.contains("/docs"), "what to do next: {log}");
+    assert!(log.contains("there is no operator yet") && log.contains("/docs"), "what to do next: {log}");
     let api = service.api(&account);
     let _ = api.completed(&api.ask("What is written there?"));
     let listed = service.admin(&["account", "list"]);

@@ -28,8 +28,8 @@ const TEXT_MAX_BYTES: u64 = 64 * 1024;
 const BUFFER_BYTES: usize = 64 * 1024;
 /// The mode of the folder of all workspaces: only the service's user has access.
 const WORKSPACES_MODE: u32 = 0o700;
-/// An entry that an empty folder may contain, because file systems create it.
-const LOST_AND_FOUND: &str = "lost+found";
+/// Entries that an empty folder may contain: file systems create the first, and `useradd --create-home` the others.
+const IGNORED: [&str; 4] = ["lost+found", ".bash_logout", ".bashrc", ".profile"];
 /// The name of the staging folder: inside an existing data folder, or appended to the name of a new one.
 const STAGING: &str = ".restoring";
 
@@ -101,7 +101,12 @@ pub async fn restore(
         };
         // The data is complete from here on: an error names the folder that contains it.
         settle(&folder, &to, exists).map_err(|error| BackupError::Place { path: folder, error })?;
-        Ok(RestoreReport { summary, interrupted_answers, skipped: skipped.count, skipped_files: skipped.named })
+        Ok(RestoreReport {
+            summary,
+            interrupted_answers,
+            skipped: skipped.count,
+            skipped_files: skipped.named,
+        })
     })
     .await
 }
@@ -186,7 +191,8 @@ fn beside(absolute: &Path) -> Option<PathBuf> {
 
 fn is_empty(data: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(data)? {
-        if entry?.file_name() != LOST_AND_FOUND {
+        let name = entry?.file_name();
+        if IGNORED.iter().all(|ignored| name != *ignored) {
             return Ok(false);
         }
     }
