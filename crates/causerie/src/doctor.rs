@@ -414,7 +414,7 @@ fn vendor(vendor: &Value) -> Check {
 async fn web(settings: &Settings) -> Check {
     const NAME: &str = "web_search";
     let search = match Search::new(settings.web.search.clone()) {
-        Ok(search) => search,
+        Ok(search) => search.through(&settings.web.outgoing),
         Err(error) => return failed(NAME, error),
     };
     if !search.is_configured() {

@@ -9,6 +9,7 @@ use domain::audit::AuditAction;
 use domain::credits::Credits;
 use domain::hex;
 use domain::id::{AccountId, PostingId, UserId};
+use domain::outgoing::OutgoingConfig;
 use domain::time::Timestamp;
 use egress::{Callback, Identity, Oidc, OidcConfig, OidcError, SignInRequest, TokenError};
 use store::accounts::{self, Account, AccountError, NewAccount};
@@ -31,6 +32,8 @@ pub struct SingleSignOnConfig {
     pub button: String,
     /// The accounts that are created; `None` if only existing accounts may sign in.
     pub new_accounts: Option<NewAccounts>,
+    /// How the provider is connected.
+    pub outgoing: OutgoingConfig,
 }
 
 /// The accounts that are created at the first sign-in of a user.
@@ -130,6 +133,7 @@ impl SingleSignOn {
     pub(crate) fn new(config: Option<SingleSignOnConfig>, sessions: &Sessions) -> Result<Self, StartError> {
         let provider = |config: SingleSignOnConfig| {
             let client = Oidc::new(config.provider.clone()).map_err(StartError::SingleSignOn)?;
+            let client = client.through(&config.outgoing);
             Ok::<_, StartError>(Arc::new(Provider { client, config }))
         };
         Ok(Self {

@@ -22,6 +22,7 @@ pub mod job;
 pub mod key;
 pub mod limits;
 pub mod machine;
+pub mod outgoing;
 pub mod retry_after;
 pub mod scope;
 pub mod secret;

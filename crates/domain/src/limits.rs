@@ -8,9 +8,9 @@ pub const TITLE_MAX_CHARS: usize = 120;
 pub const PATH_MAX_BYTES: usize = 4096;
 /// The most files attached to one question.
 pub const ATTACHMENTS_MAX: usize = 100;
-/// The most steps of one answer.
+/// The most steps of one answer, unless the operator sets another number.
 pub const STEPS_MAX: u32 = 60;
-/// The most steps of a subagent's task.
+/// The most steps of a subagent's task, unless the operator sets another number.
 pub const DELEGATED_STEPS_MAX: u32 = 30;
 /// The most calls of one step.
 pub const CALLS_MAX: usize = 32;

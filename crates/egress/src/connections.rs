@@ -3,9 +3,10 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use domain::outgoing::{OutgoingConfig, ProxyChoice};
 use domain::retry_after;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
-use reqwest::{Client, ClientBuilder, Response, Url, redirect};
+use reqwest::{Certificate, Client, ClientBuilder, NoProxy, Proxy, Response, Url, redirect};
 
 use crate::ConfigError;
 
@@ -21,17 +22,40 @@ const IDLE_MAX: usize = 4;
 /// The HTTP client for servers that the operator configured, created on first use, because loading the system's
 /// certificates takes time. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Connections(Arc<OnceLock<Client>>);
+pub(crate) struct Connections {
+    client: Arc<OnceLock<Client>>,
+    outgoing: OutgoingConfig,
+}
 
 impl Connections {
+    /// Creates connections as configured.
+    pub(crate) fn through(outgoing: &OutgoingConfig) -> Self {
+        Self { client: Arc::default(), outgoing: outgoing.clone() }
+    }
+
     /// Returns the client and creates it if necessary.
     pub(crate) fn client(&self) -> Result<&Client, reqwest::Error> {
-        if let Some(client) = self.0.get() {
+        if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let client = builder().build()?;
-        Ok(self.0.get_or_init(|| client))
+        let client = configured(&self.outgoing)?;
+        Ok(self.client.get_or_init(|| client))
     }
+}
+
+/// Creates a client that uses this proxy and trusts these authorities besides the system's.
+fn configured(outgoing: &OutgoingConfig) -> Result<Client, reqwest::Error> {
+    let builder = match &outgoing.proxy {
+        // The builder reads the variables itself.
+        ProxyChoice::Environment => builder(),
+        ProxyChoice::Off => builder().no_proxy(),
+        ProxyChoice::Server { url, except } => {
+            builder().proxy(Proxy::all(url.expose())?.no_proxy(NoProxy::from_string(except)))
+        }
+    };
+    let authorities = outgoing.authorities.iter().map(|authority| Certificate::from_der(authority));
+    let authorities = authorities.collect::<Result<Vec<_>, _>>()?;
+    if authorities.is_empty() { builder.build() } else { builder.tls_certs_merge(authorities).build() }
 }
 
 /// Creates the common configuration of all clients: no redirects, no retries, no decompression, and no information

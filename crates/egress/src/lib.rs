@@ -32,6 +32,7 @@ mod text;
 pub use address::{URL_MAX_BYTES, WebUrl};
 pub use allowlist::{ALLOWED_MAX, UrlAllowlist};
 pub use connections::USER_AGENT;
+use domain::outgoing::OutgoingConfig;
 pub use domain::secret::Secret;
 pub use fetch::{
     BODY_MAX_BYTES, Document, DocumentKind, FetchConfig, FetchError, Fetched, Fetcher, InvalidHost,
@@ -57,6 +58,9 @@ pub struct WebConfig {
     pub fetch: FetchConfig,
     /// MCP servers.
     pub mcp: Vec<McpServerConfig>,
+    /// How search engines and MCP servers are connected. Pages are fetched directly: the guard against private addresses looks
+    /// hosts up itself.
+    pub outgoing: OutgoingConfig,
 }
 
 /// The reason why a configuration is invalid. Contains no secrets.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use domain::catalog::ModelLimits;
 use domain::credits::Credits;
 use domain::id::MessageId;
-use domain::limits::{ATTACHMENTS_MAX, DELEGATED_STEPS_MAX, STEPS_MAX};
+use domain::limits::{ATTACHMENTS_MAX, STEPS_MAX};
 use domain::step::{ATTACHED_FILES, Call, Purpose};
 use domain::tool::{Effect, MachineTool};
 use domain::turn::host::{self, Exchange, Setup, ToolRouter};
@@ -82,12 +82,7 @@ pub(super) fn delegated(
 ) -> Setup {
     let Delegation { log, bill } = delegation;
     let present = Exchange { question: task, attachments: Vec::new(), log };
-    Setup {
-        epoch,
-        bill,
-        steps_max: DELEGATED_STEPS_MAX,
-        ..base_setup(id, present, model_limits, prompt, hosted)
-    }
+    Setup { epoch, bill, ..base_setup(id, present, model_limits, prompt, hosted) }
 }
 
 /// Returns the credits to reserve before a question is accepted.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use domain::id::{AccountId, MessageId, NodeId};
+use domain::limits::{DELEGATED_STEPS_MAX, STEPS_MAX};
 use domain::step::ToolSpec;
 use live::Live;
 use machine::{GuestConnection, Machines};
@@ -33,11 +34,15 @@ pub struct DispatchLimits {
     pub turns_per_account: u32,
     /// The answers on this node.
     pub turns: u32,
+    /// The model steps of an answer.
+    pub steps: u32,
+    /// The model steps of a subagent's task.
+    pub delegated_steps: u32,
 }
 
 impl Default for DispatchLimits {
     fn default() -> Self {
-        Self { turns_per_account: 100, turns: 2000 }
+        Self { turns_per_account: 100, turns: 2000, steps: STEPS_MAX, delegated_steps: DELEGATED_STEPS_MAX }
     }
 }
 

@@ -24,7 +24,7 @@ use domain::answer::{Answer, AnswerError};
 use domain::id::MessageId;
 use domain::step::ToolSpec;
 use domain::time::Timestamp;
-use domain::turn::host::Turn;
+use domain::turn::host::{Setup, Turn};
 use futures_util::FutureExt;
 use live::{Live, LiveAnswer, Meta};
 use machine::MachineError;
@@ -225,8 +225,9 @@ async fn runner(
         only_quotes: model.as_ref().is_some_and(|model| model.entry.builtin),
         tools: model.as_ref().is_none_or(|model| model.entry.uses_tools),
     };
-    let turn =
-        Turn::new(setup::setup(&claimed, &record, model_limits, &prompt, shared.parts.web.clone(), reads));
+    let web = shared.parts.web.clone();
+    let setup = setup::setup(&claimed, &record, model_limits, &prompt, web, reads);
+    let turn = Turn::new(Setup { steps_max: shared.parts.limits.steps, ..setup });
     let live = begin_live(&shared.parts.live, &claimed, &record, turn.answer());
     let guard = match shared.parts.machines.turn(claimed.account).await {
         Ok(guard) => Some(guard),

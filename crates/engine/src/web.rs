@@ -157,7 +157,10 @@ impl Web {
     /// # Errors
     /// [`ConfigError`].
     pub fn new(config: WebConfig) -> Result<Self, ConfigError> {
-        let (search, mcp) = (Search::new(config.search)?, Mcp::new(config.mcp)?);
+        let (search, mcp) = (
+            Search::new(config.search)?.through(&config.outgoing),
+            Mcp::through(config.mcp, &config.outgoing)?,
+        );
         Ok(Self { search, fetch: config.fetch, fetcher: Arc::default(), mcp, away: Arc::default() })
     }
 

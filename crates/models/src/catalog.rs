@@ -143,7 +143,11 @@ impl Catalog {
     pub fn new(config: VendorsConfig, clock: Arc<dyn Clock>) -> Result<Self, VendorConfigError> {
         let mut vendors = Vec::new();
         for (format, vendor) in configured(&config) {
-            let of = VendorConfig { options: config.options.clone(), ..vendor.clone() };
+            let of = VendorConfig {
+                options: config.options.clone(),
+                outgoing: config.outgoing.clone(),
+                ..vendor.clone()
+            };
             let provider = format.provider();
             let vendor = Vendor::new(format, &of).map_err(|error| VendorConfigError { provider, error })?;
             vendors.push(Arc::new(vendor));

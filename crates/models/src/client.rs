@@ -1,7 +1,7 @@
 //! The HTTP client of one vendor's server.
 //!
-//! Connects directly through a [`Pool`], or through `reqwest` when the environment configures a proxy for the server
-//! (`HTTPS_PROXY` and so on).
+//! Connects directly through a [`Pool`], or through `reqwest` when the settings or the environment (`HTTPS_PROXY` and so on)
+//! have a proxy for the server.
 
 use std::error::Error;
 use std::future::poll_fn;
@@ -9,14 +9,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use domain::outgoing::{OutgoingConfig, ProxyChoice};
 use http_body_util::Full;
 use hyper::body::Body;
 use hyper::{Method, Request, Uri};
 use hyper_util::client::proxy::matcher::Matcher;
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{StatusCode, Url, redirect};
+use reqwest::{Certificate, NoProxy, Proxy, StatusCode, Url, redirect};
 use rustls::ClientConfig;
 use rustls::crypto::ring;
+use rustls::pki_types::CertificateDer;
 
 use crate::connection::{CONNECT_TIMEOUT, ConnectionError, Exchange, IDLE_MAX, IDLE_TIMEOUT, Pool};
 use crate::decoder::STREAM_MAX_BYTES;
@@ -49,13 +51,13 @@ enum ResponseBody {
 
 impl Client {
     /// Creates a client for the server at `base`. Loads the system's certificates only for TLS.
-    pub(crate) fn new(base: &Url) -> Result<Self, BoxError> {
+    pub(crate) fn new(base: &Url, outgoing: &OutgoingConfig) -> Result<Self, BoxError> {
         let encrypted = base.scheme() == "https";
         let uri: Uri = base.as_str().parse()?;
-        if Matcher::from_system().intercept(&uri).is_some() {
-            return Ok(Self::Proxied(proxied(encrypted).map_err(reqwest::Error::without_url)?));
+        if matcher(&outgoing.proxy).intercept(&uri).is_some() {
+            return Ok(Self::Proxied(proxied(encrypted, outgoing).map_err(reqwest::Error::without_url)?));
         }
-        Ok(Self::Direct(Pool::new(if encrypted { Some(tls()?) } else { None })))
+        Ok(Self::Direct(Pool::new(if encrypted { Some(tls(&outgoing.authorities)?) } else { None })))
     }
 
     /// Sends a request and waits for the head of the response. An empty `body` is omitted.
@@ -160,17 +162,29 @@ fn direct(
     Ok(request)
 }
 
-/// Configures TLS with the system's trust store.
-fn tls() -> Result<ClientConfig, BoxError> {
+/// Returns what decides which servers are behind a proxy.
+fn matcher(proxy: &ProxyChoice) -> Matcher {
+    match proxy {
+        ProxyChoice::Environment => Matcher::from_system(),
+        ProxyChoice::Off => Matcher::builder().build(),
+        ProxyChoice::Server { url, except } => {
+            Matcher::builder().all(url.expose().to_owned()).no(except.clone()).build()
+        }
+    }
+}
+
+/// Configures TLS with the system's trust store and further authorities.
+fn tls(authorities: &[Vec<u8>]) -> Result<ClientConfig, BoxError> {
     let provider = std::sync::Arc::new(ring::default_provider());
-    let verifier = rustls_platform_verifier::Verifier::new(provider.clone())?;
+    let authorities = authorities.iter().cloned().map(CertificateDer::from);
+    let verifier = rustls_platform_verifier::Verifier::new_with_extra_roots(authorities, provider.clone())?;
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     let trusting = config.dangerous().with_custom_certificate_verifier(std::sync::Arc::new(verifier));
     Ok(trusting.with_no_client_auth())
 }
 
 /// Builds a client for a server behind a proxy.
-fn proxied(encrypted: bool) -> Result<reqwest::Client, reqwest::Error> {
+fn proxied(encrypted: bool, outgoing: &OutgoingConfig) -> Result<reqwest::Client, reqwest::Error> {
     // An earlier installation is fine: the build has only this provider.
     let _installed_before = ring::default_provider().install_default();
     let builder = reqwest::Client::builder()
@@ -183,18 +197,54 @@ fn proxied(encrypted: bool) -> Result<reqwest::Client, reqwest::Error> {
         .http1_only()
         .tcp_nodelay(true)
         .referer(false);
-    if encrypted { builder.https_only(true).build() } else { builder.tls_certs_only([]).build() }
+    let builder = match &outgoing.proxy {
+        // The builder reads the variables itself.
+        ProxyChoice::Environment => builder,
+        ProxyChoice::Off => builder.no_proxy(),
+        ProxyChoice::Server { url, except } => {
+            builder.proxy(Proxy::all(url.expose())?.no_proxy(NoProxy::from_string(except)))
+        }
+    };
+    if !encrypted {
+        return builder.tls_certs_only([]).build();
+    }
+    let authorities = outgoing.authorities.iter().map(|authority| Certificate::from_der(authority));
+    let authorities = authorities.collect::<Result<Vec<_>, _>>()?;
+    let builder = if authorities.is_empty() { builder } else { builder.tls_certs_merge(authorities) };
+    builder.https_only(true).build()
 }
 
 #[cfg(test)]
 mod tests {
+    use domain::secret::Secret;
+
     use super::*;
 
     #[test]
     fn both_kinds_of_connection_can_be_made() {
         for encrypted in [false, true] {
-            assert!(proxied(encrypted).is_ok());
+            assert!(proxied(encrypted, &OutgoingConfig::default()).is_ok());
         }
-        assert!(tls().is_ok());
+        assert!(tls(&[]).is_ok());
+    }
+
+    #[test]
+    fn the_setting_decides_which_servers_are_behind_a_proxy() {
+        let is_proxied = |proxy: &ProxyChoice, url: &str| {
+            let outgoing = OutgoingConfig { proxy: proxy.clone(), ..OutgoingConfig::default() };
+            let client = Client::new(&Url::parse(url).expect("a URL"), &outgoing).expect("a client");
+            matches!(client, Client::Proxied(_))
+        };
+        let proxy = ProxyChoice::Server {
+            url: Secret::new("http://proxy.test:3128"),
+            except: "localhost,127.0.0.0/8,inside.test".to_owned(),
+        };
+        assert!(
+            is_proxied(&proxy, "https://api.example.test/v1") && is_proxied(&proxy, "http://192.0.2.1/v1")
+        );
+        for direct in ["http://127.0.0.1:11434/v1", "http://localhost/v1", "https://models.inside.test/v1"] {
+            assert!(!is_proxied(&proxy, direct), "{direct}");
+        }
+        assert!(!is_proxied(&ProxyChoice::Off, "https://api.example.test/v1"));
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use domain::catalog::ProviderName;
+use domain::outgoing::OutgoingConfig;
 use domain::secret::Secret;
 
 use crate::configured::ModelConfig;
@@ -28,6 +29,8 @@ pub struct VendorConfig {
     pub stall_timeout: Option<Duration>,
     /// The operator's request options. The catalog sets them to [`VendorsConfig::options`].
     pub options: Options,
+    /// How its server is connected. The catalog sets it to [`VendorsConfig::outgoing`].
+    pub outgoing: OutgoingConfig,
 }
 
 impl VendorConfig {
@@ -81,6 +84,8 @@ pub struct VendorsConfig {
     pub output_max_tokens: Option<u32>,
     /// The model of embeddings; without one, documents are searched by words alone.
     pub embeddings: Option<EmbeddingsConfig>,
+    /// How the vendors' servers are connected.
+    pub outgoing: OutgoingConfig,
 }
 
 /// A vendor's configuration is invalid.

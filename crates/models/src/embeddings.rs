@@ -121,7 +121,8 @@ impl EmbeddingModel {
             ProviderName::Google => format!("{}{GOOGLE_PATH}", format.default_base_url()),
             ProviderName::Anthropic | ProviderName::OpenAi => format.default_base_url().to_owned(),
         };
-        let server = Server::new(Format::ChatCompletions, base_url.as_deref().unwrap_or(&own), key.clone())?;
+        let base = base_url.as_deref().unwrap_or(&own);
+        let server = Server::new(Format::ChatCompletions, base, key.clone())?.through(&vendors.outgoing);
         Ok(Self {
             server,
             model: config.model.clone(),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use domain::outgoing::OutgoingConfig;
 use domain::secret::Secret;
 use domain::step::StepError;
 use reqwest::Url;
@@ -29,6 +30,7 @@ pub(crate) struct Server {
     header: Option<(HeaderName, HeaderValue)>,
     key: Option<Secret>,
     client: Arc<OnceLock<Client>>,
+    outgoing: OutgoingConfig,
 }
 
 impl fmt::Debug for Server {
@@ -47,7 +49,12 @@ impl Server {
             Some(key) => Some(format.key_header(key).ok_or(VendorError::Key)?),
             None => None,
         };
-        Ok(Self { base, header, key, client: Arc::default() })
+        Ok(Self { base, header, key, client: Arc::default(), outgoing: OutgoingConfig::default() })
+    }
+
+    /// Returns the server, connected as configured.
+    pub(crate) fn through(self, outgoing: &OutgoingConfig) -> Self {
+        Self { outgoing: outgoing.clone(), client: Arc::default(), ..self }
     }
 
     /// Returns true for the vendor's own server.
@@ -84,7 +91,7 @@ impl Server {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let client = Client::new(&self.base)
+        let client = Client::new(&self.base, &self.outgoing)
             .map_err(|error| crate::error::rejected(format!("TLS setup failed: {error}")))?;
         Ok(self.client.get_or_init(|| client))
     }

@@ -95,7 +95,7 @@ impl Vendor {
         timeouts: Timeouts,
     ) -> Result<Self, VendorError> {
         let base = config.base_url.as_deref().unwrap_or(format.default_base_url());
-        let server = Server::new(format, base, config.key.clone())?;
+        let server = Server::new(format, base, config.key.clone())?.through(&config.outgoing);
         let own = server.is_own(format);
         let options = Arc::new(config.options.clone());
         let (learned, learned_count, unreadable_entries) = (Arc::default(), Arc::default(), Arc::default());

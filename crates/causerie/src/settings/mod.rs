@@ -9,6 +9,7 @@ mod form;
 mod jurisdictions;
 mod oidc;
 mod otlp;
+mod outgoing;
 mod rates;
 mod source;
 mod vendors;
@@ -176,6 +177,7 @@ impl Settings {
         let Places { data, database, accept_empty_database } = Places::read(from);
         let quota = quota(from);
         let images = images(from, &data);
+        let outgoing = outgoing::read(from);
         Self {
             data,
             database,
@@ -197,7 +199,7 @@ impl Settings {
             dispatch: dispatch(from),
             quota,
             disk: disk(from),
-            vendors: vendors::read(from),
+            vendors: VendorsConfig { outgoing: outgoing.clone(), ..vendors::read(from) },
             jurisdictions: jurisdictions(from),
             instructions: instructions(from),
             tls: tls(from),
@@ -205,8 +207,9 @@ impl Settings {
             rates: rates::read(from),
             budgets: budgets(from),
             plugins: from.optional("plugins", paths()).unwrap_or_default(),
-            web: web::read(from),
-            single_sign_on: oidc::read(from),
+            web: egress::WebConfig { outgoing: outgoing.clone(), ..web::read(from) },
+            single_sign_on: oidc::read(from)
+                .map(|config| control::SingleSignOnConfig { outgoing: outgoing.clone(), ..config }),
             log: log(from),
             otlp: otlp::read(from),
         }
@@ -330,11 +333,16 @@ fn rules(from: &mut Sources) -> Rules {
     }
 }
 
+/// The largest number of steps that may be set. Each step is reserved and paid for.
+const STEPS_LIMIT: u32 = 1000;
+
 fn dispatch(from: &mut Sources) -> DispatchLimits {
     let default = DispatchLimits::default();
     DispatchLimits {
         turns_per_account: narrow(from, "machine.answers_max", default.turns_per_account, 10_000),
         turns: narrow(from, "limits.answers_max", default.turns, 100_000),
+        steps: narrow(from, "limits.steps_max", default.steps, STEPS_LIMIT),
+        delegated_steps: narrow(from, "limits.subagent_steps_max", default.delegated_steps, STEPS_LIMIT),
     }
 }
 

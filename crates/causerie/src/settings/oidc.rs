@@ -5,6 +5,7 @@ use std::time::Duration;
 use control::OidcConfig;
 use control::single_sign_on::{NewAccounts, SingleSignOnConfig};
 use domain::credits::Credits;
+use domain::outgoing::OutgoingConfig;
 use domain::secret::Secret;
 
 use super::form::{Form, count, duration, line, quoted, text};
@@ -51,7 +52,7 @@ pub(super) fn read(from: &mut Sources) -> Option<SingleSignOnConfig> {
     }
     let new = NewAccounts { domains, licence, credits: Credits(credits) };
     let new_accounts = (!new.domains.is_empty()).then_some(new);
-    Some(SingleSignOnConfig { provider, button, new_accounts })
+    Some(SingleSignOnConfig { provider, button, new_accounts, outgoing: OutgoingConfig::default() })
 }
 
 /// Domains of emails separated by commas; or `none`.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use control::Environment;
 use domain::catalog::ProviderName;
 use domain::credits::Price;
+use domain::outgoing::OutgoingConfig;
 use models::catalog::{DEFAULT_PRICE, OUTPUT_MAX_TOKENS};
 use models::{
     Catalog, EmbeddingModel, EmbeddingsConfig, Format, Options, Secret, VendorConfig, VendorsConfig,
@@ -67,6 +68,7 @@ pub(super) fn read(from: &mut Sources) -> VendorsConfig {
         models,
         only_configured: from.key("models.only_configured", false, flag()),
         options: options(from),
+        outgoing: OutgoingConfig::default(),
         embeddings: embeddings(from),
         output_max_tokens: Some(super::narrow(
             from,

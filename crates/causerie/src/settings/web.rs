@@ -1,5 +1,6 @@
 //! Web access: search engines, and the hosts that pages may be fetched from.
 
+use domain::outgoing::OutgoingConfig;
 use egress::{
     Engine, FetchConfig, KeyedEngine, Mcp, McpServerConfig, PRIVATE_HOSTS_MAX, PrivateHost, SERVERS_MAX,
     Search, SearchConfig, Secret, TOOLS_MAX, WebConfig,
@@ -32,7 +33,12 @@ const SWITCH: &[(&str, bool)] = &[("on", true), ("off", false)];
 
 /// Reads the keys under `web` and the tables under `mcp`.
 pub(super) fn read(from: &mut Sources) -> WebConfig {
-    WebConfig { search: search(from), fetch: fetch(from), mcp: mcp(from) }
+    WebConfig {
+        search: search(from),
+        fetch: fetch(from),
+        mcp: mcp(from),
+        outgoing: OutgoingConfig::default(),
+    }
 }
 
 fn search(from: &mut Sources) -> SearchConfig {

@@ -28,6 +28,7 @@ mod licences;
 mod machines;
 mod metrics;
 mod operator;
+mod outgoing;
 mod parts;
 mod pictures;
 mod plugins;

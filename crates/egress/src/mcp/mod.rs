@@ -14,6 +14,7 @@ mod sse;
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::outgoing::OutgoingConfig;
 use domain::step::ToolSpec;
 use futures_util::future::join_all;
 use reqwest::header::HeaderName;
@@ -123,10 +124,18 @@ impl Mcp {
     /// # Errors
     /// Fails if a name, a URL or a header is invalid, or if a name is not unique.
     pub fn new(configs: Vec<McpServerConfig>) -> Result<Self, ConfigError> {
+        Self::through(configs, &OutgoingConfig::default())
+    }
+
+    /// Creates clients like [`Mcp::new`], connected as configured.
+    ///
+    /// # Errors
+    /// Like [`Mcp::new`].
+    pub fn through(configs: Vec<McpServerConfig>, outgoing: &OutgoingConfig) -> Result<Self, ConfigError> {
         if configs.len() > SERVERS_MAX {
             return Err(ConfigError::TooMany { what: "mcp".to_owned(), most: SERVERS_MAX });
         }
-        let (connections, closer) = (Connections::default(), SessionCloser::default());
+        let (connections, closer) = (Connections::through(outgoing), SessionCloser::default());
         let mut servers: Vec<Server> = Vec::with_capacity(configs.len());
         for config in configs {
             let what = format!("mcp.{}", config.name);

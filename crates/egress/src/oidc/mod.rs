@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use domain::outgoing::OutgoingConfig;
 use domain::secret::Secret;
 use domain::time::Timestamp;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
@@ -210,6 +211,12 @@ impl Oidc {
             keys_renewed: Mutex::default(),
             reading: Semaphore::new(1),
         })
+    }
+
+    /// Returns the client, connected as configured.
+    #[must_use]
+    pub fn through(self, outgoing: &OutgoingConfig) -> Self {
+        Self { connections: Connections::through(outgoing), ..self }
     }
 
     /// Returns the URL at the provider to which the browser is sent.

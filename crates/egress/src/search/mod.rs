@@ -5,6 +5,7 @@ mod formats;
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::outgoing::OutgoingConfig;
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
 use tokio::sync::Semaphore;
@@ -170,6 +171,12 @@ impl Search {
         }
         let at_once = Arc::new(Semaphore::new(AT_ONCE_MAX));
         Ok(Self { servers: servers.into(), connections: Connections::default(), at_once })
+    }
+
+    /// Returns the search, connected as configured.
+    #[must_use]
+    pub fn through(self, outgoing: &OutgoingConfig) -> Self {
+        Self { connections: Connections::through(outgoing), ..self }
     }
 
     /// Returns true if an engine is configured.

@@ -129,7 +129,8 @@ async fn work(task: Task, mut signals: watch::Receiver<ControlSignals>) -> Resul
     let id = delegate_id(store.fence.answer, &call);
     let (epoch, web) = (store.fence.epoch, store.shared.parts.web.clone());
     let setup = setup::delegated(id, epoch, task, delegation, model_limits, &prompt, web);
-    let turn = Turn::new(Setup { sees_images: model.entry.sees_images, ..setup });
+    let steps_max = store.shared.parts.limits.delegated_steps;
+    let turn = Turn::new(Setup { steps_max, sees_images: model.entry.sees_images, ..setup });
     let initial = InitialState {
         store: TurnStore {
             spans: store.spans.of_call(&call, &model.entry.id),
