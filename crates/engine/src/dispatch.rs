@@ -18,7 +18,7 @@ use super::shared::{ActiveTurn, Parts, Shared};
 use super::turn;
 
 /// The duration of a lease.
-pub(crate) const LEASE: Duration = Duration::from_secs(30);
+const LEASE: Duration = Duration::from_secs(30);
 /// The interval between renewals.
 const RENEW_EVERY: Duration = Duration::from_secs(8);
 /// The interval between polls of the store without a notification.

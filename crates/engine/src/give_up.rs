@@ -1,6 +1,8 @@
 //! Fails an answer that can't make progress: its record is damaged, its agent is gone, or each attempt failed. The
 //! reserved credits are released.
 
+use std::time::Duration;
+
 use domain::answer::{Answer, AnswerError, Change, Ending, ErrorCode, Stamp};
 use domain::excerpt::Excerpt;
 use domain::id::{NodeId, PostingId};
@@ -9,9 +11,11 @@ use store::turns::{self, ClaimOptions, ClaimedTurn, Fence, TurnError};
 use store::{Store, StoreError};
 
 use super::shared::Shared;
-use crate::dispatch::LEASE;
 use crate::environment::Environment;
 use crate::spans::Spans;
+
+/// The lease on an answer that is ended after a restore. Nobody else works on the database meanwhile.
+const RESTORE_LEASE: Duration = Duration::from_secs(30);
 
 /// Returns the error of an answer that the service could not go on with.
 pub(super) fn internal() -> AnswerError {
@@ -74,9 +78,8 @@ pub async fn end_open_answers(store: &Store, environment: &Environment) -> Resul
     loop {
         let now = environment.now();
         let options =
-            ClaimOptions { node, now, lease_until: now.plus(LEASE), per_account_max: 0, limit: 0 };
-        let claimed: Vec<ClaimedTurn> =
-            store.write(move |tx| turns::claim_stopped(tx, &options)).await?;
+            ClaimOptions { node, now, lease_until: now.plus(RESTORE_LEASE), per_account_max: 0, limit: 0 };
+        let claimed: Vec<ClaimedTurn> = store.write(move |tx| turns::claim_stopped(tx, &options)).await?;
         if claimed.is_empty() {
             return Ok(ended);
         }

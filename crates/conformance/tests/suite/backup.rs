@@ -30,7 +30,7 @@ fn restored(options: Options, archive: &Path) -> Service {
 
 fn restored_with(options: Options, archive: &Path, further: &[&str]) -> Service {
     Service::start_on(options, |service| {
-        let arguments = [&["restore", archive.to_str().expect("a path")], further].concat();
+        let arguments = [&["restore", archive.to_str().expect("a path")][..], further].concat();
         let result = service.admin(&arguments);
         assert!(result["files"].as_u64().is_some_and(|files| files > 0), "{result}");
     })
@@ -154,8 +154,8 @@ fn answers_end(make: fn(&Vendor) -> Options) {
         let parts = ended["parts"].as_array().expect("parts");
         let last = parts.last().expect("a part");
         assert!(last["type"] == "TEXT" && last.to_string().contains("restored from a backup"), "{ended}");
-        assert!(parts.iter().all(|part| part["status"] != "PENDING"), "{ended}");
-        let failed = parts.iter().filter(|part| part["status"] == "ERROR").count();
+        assert!(parts.iter().all(|part| part["state"] != "PENDING"), "{ended}");
+        let failed = parts.iter().filter(|part| part["state"] == "ERROR").count();
         assert_eq!(failed, usize::from(!kept.is_empty()), "{ended}");
     }
     assert_eq!(restored.credits(&account).1, 0, "nothing is reserved");
