@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use conformance::api::id;
-use conformance::{Expect, Say, Vendor, poll};
+use conformance::{Expect, Options, Say, Service, Vendor, poll};
 use serde_json::{Value, json};
 
 use crate::credits::{expensive, settled};
@@ -311,4 +311,30 @@ fn an_agent_that_there_is_not_is_a_tool_that_fails() {
         assert!(last.contains(expected), "{last}");
     }
     nothing_reserved(&stage);
+}
+
+#[test]
+fn the_steps_of_answers_and_subagents_are_those_that_are_set() {
+    let vendor = Vendor::start();
+    let mut environment = vendor.environment();
+    for (name, value) in [("STEPS_MAX", "2"), ("SUBAGENT_STEPS_MAX", "1")] {
+        environment.push((format!("CAUSERIE_LIMITS_{name}"), value.to_owned()));
+    }
+    let service = Service::start(Options { environment, ..Options::default() });
+    let account = service.account();
+    let api = service.api(&account);
+    let list = || call("list", json!({ "path": "/" }));
+    vendor.will([list()]);
+    vendor.will([list()]);
+    let ended = api.completed(&api.ask("Look twice"));
+    assert_eq!(ended["error"]["code"], "TOO_MANY_STEPS", "{ended}");
+    assert_eq!(vendor.requests().len(), 2, "no third step is asked for");
+    vendor.will([give("lawyer", "Look twice")]);
+    vendor.will([list()]);
+    vendor.will([Say::text("Nobody knows.")]);
+    let ended = api.completed(&api.ask("Ask somebody"));
+    assert_eq!((&ended["error"], &ended["text"]), (&Value::Null, &json!("Nobody knows.")), "{ended}");
+    assert_eq!(agents(&ended)[0]["state"], "ERROR", "{ended}");
+    assert_eq!(vendor.requests().len(), 5, "the subagent took one step");
+    poll::until("nothing is reserved", || (service.credits(&account).1 == 0).then_some(()));
 }
