@@ -29,7 +29,9 @@ pub(crate) use claim::lock_claims;
 pub use claim::{claim, claim_stopped};
 pub use end::{Completion, complete};
 pub(crate) use lease::end_all_leases;
-pub use lease::{ClaimOptions, ClaimedTurn, HeldLease, open_answers, put_back, release, renew, request_all_stops};
+pub use lease::{
+    ClaimOptions, ClaimedTurn, HeldLease, open_answers, put_back, release, renew, request_all_stops,
+};
 pub(crate) use load::log_before_damage;
 pub use load::{
     EARLIER_BRIEF_MAX_BYTES, EARLIER_EXCHANGES_MAX, EARLIER_WHOLE_MAX_BYTES, TurnRecord, load, trace,
