@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from causerie import (
+    AnswerStream,
     Causerie,
     ConnectionFailedError,
     NotFoundError,
@@ -145,6 +146,25 @@ def test_a_stream_resumes_after_its_last_event() -> None:
     assert list(stream.text) == ["One", " tw", "o."]
     ids = [request.headers.get("last-event-id") for request in seen]
     assert ids == [None, "m:1.1", "m:1.1", "m:1.1", "m:1.3"]
+
+
+def test_an_answer_that_was_read_to_its_end_before_is_collected() -> None:
+    def stream(*before: httpx.Response) -> tuple[AnswerStream, list[httpx.Request]]:
+        client, seen = client_of([*before, httpx.Response(204), httpx.Response(200, json=answered("One two."))])
+        return client.answers.resume("c", "m", last_event_id="m:1.4"), seen
+
+    resumed, seen = stream()
+    assert resumed.until_done().text == "One two."
+    assert [request.url.path for request in seen][1:] == ["/api/v1/chats/c/messages/m"]
+    resumed, _ = stream()
+    assert list(resumed.text) == ["One two."]
+    resumed, _ = stream(events(frame("One", 1)))
+    assert list(resumed.text) == ["One", " two."]
+
+
+def test_a_conversation_of_which_nothing_is_left_to_read_ends() -> None:
+    client, seen = client_of([httpx.Response(204)])
+    assert list(client.chats.watch("c")) == [] and len(seen) == 1
 
 
 def test_a_text_that_was_revised_is_not_passed_off_as_its_continuation() -> None:

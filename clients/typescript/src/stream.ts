@@ -78,6 +78,8 @@ export class EventStream implements AsyncIterable<AnswerEvent> {
     const response = await this.transport.once({ method: "GET", path: this.path, headers, signal }, SILENCE);
     if (response.status === 204 || !response.body) {
       this.transport.release(response);
+      // The answer is complete, and was maybe read to its end by an earlier stream.
+      if (this.ends && this.answer?.status !== "completed") yield await this.#collected();
       this.#isOver = true;
       return;
     }
@@ -95,6 +97,13 @@ export class EventStream implements AsyncIterable<AnswerEvent> {
       await reader.cancel().catch(() => undefined);
       this.transport.release(response);
     }
+  }
+
+  async #collected(): Promise<AnswerEvent> {
+    const { signal } = this.options;
+    const answer: Answer = await this.transport.json({ method: "GET", path: this.path.replace(/\/events$/, ""), signal });
+    this.answer = answer;
+    return { event: "completed", answer, id: this.lastEventId ?? "" };
   }
 
   #accept(frame: Frame): AnswerEvent | undefined {

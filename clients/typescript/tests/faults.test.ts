@@ -117,6 +117,19 @@ test("a stream resumes after its last event", async () => {
   assert.deepEqual(ids, [undefined, "m:1.1", "m:1.1", "m:1.1", "m:1.3"]);
 });
 
+test("an answer that was read to its end before is collected", async () => {
+  const resume = (...before: Response[]) => {
+    const done = Response.json({ ...ANSWER, text: "One two.", status: "completed" });
+    const [client, sent] = clientOf(...before, new Response(null, { status: 204 }), done);
+    return [client.answers.stream({ chatId: "c", id: "m" }, { lastEventId: "m:1.4" }), sent] as const;
+  };
+  const [stream, sent] = resume();
+  assert.equal((await stream.untilDone()).text, "One two.");
+  assert.equal(sent.length, 2);
+  assert.deepEqual(await all(resume()[0].text()), ["One two."]);
+  assert.deepEqual(await all(resume(events(frame("One", 1)))[0].text()), ["One", " two."]);
+});
+
 test("a text that was revised is not passed off as its continuation", async () => {
   const [client] = clientOf(events(frame("One two", 1), frame("Three", 2), frame("Three.", 3, "completed")));
   const pieces = client.answers.stream({ chatId: "c", id: "m" }).text();

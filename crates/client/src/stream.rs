@@ -12,6 +12,8 @@ use crate::{Answer, Client, Error, chunk};
 const ATTEMPTS_MAX: u32 = 8;
 /// The wait before a second attempt, unless the service requests another; doubled for each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// The end of the path of a stream, after the path of its answer or conversation.
+pub(crate) const EVENTS: &str = "/events";
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
 
@@ -25,6 +27,8 @@ pub struct States {
     ends_when_completed: bool,
     connection: Option<(Response, Frames)>,
     last_event_id: Option<String>,
+    /// The completed state was returned.
+    is_completed: bool,
     first_wait: Duration,
     failures: u32,
     ended: bool,
@@ -38,6 +42,7 @@ impl States {
             ends_when_completed,
             connection: None,
             last_event_id: None,
+            is_completed: false,
             first_wait: FIRST_WAIT,
             failures: 0,
             ended: false,
@@ -56,6 +61,10 @@ impl States {
                     if let Some(answer) = self.accept(frame)? {
                         return Ok(Some(answer));
                     }
+                }
+                // The service has no state after the one that was read: the answer is complete.
+                Ok(None) if self.ended && self.ends_when_completed && !self.is_completed => {
+                    return self.collect().await.map(Some);
                 }
                 // The service closed the stream: at the end of the conversation, or because it is shutting
                 // down.
@@ -104,6 +113,15 @@ impl States {
         Ok((response.status() != StatusCode::NO_CONTENT).then_some(response))
     }
 
+    /// Returns the answer as it stands.
+    async fn collect(&mut self) -> Result<Answer, Error> {
+        let path = self.path.strip_suffix(EVENTS).unwrap_or(&self.path);
+        let collected = self.client.json(self.client.request(Method::GET, path)).await;
+        self.ended = collected.is_ok();
+        self.is_completed = self.ended;
+        collected
+    }
+
     fn accept(&mut self, frame: Frame) -> Result<Option<Answer>, Error> {
         if let Some(id) = frame.id {
             self.last_event_id = Some(id);
@@ -114,7 +132,7 @@ impl States {
         }
         let answer = serde_json::from_str(&frame.data).map_err(Error::Form)?;
         if self.ends_when_completed && frame.event == "completed" {
-            self.ended = true;
+            (self.ended, self.is_completed) = (true, true);
             self.connection = None;
         }
         Ok(Some(answer))
@@ -234,15 +252,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_that_was_read_to_its_end_is_not_read_again() {
+    async fn an_answer_that_has_ended_meanwhile_is_collected() {
+        let body = "{\"id\":\"m\",\"chatId\":\"c\",\"status\":\"completed\",\"text\":\"one two\"}";
+        let length = body.len();
         let (address, server) = server(vec![
             events(&frame("message", "one", "m:1.1")),
             "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n".to_owned(),
+            format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"),
         ]);
         let mut states = states(&address);
         assert_eq!(states.next().await.unwrap().unwrap().text, "one");
-        assert!(states.next().await.unwrap().is_none());
-        server.join().unwrap();
+        let collected = states.next().await.unwrap().unwrap();
+        assert!(collected.is_completed() && collected.text == "one two", "{collected:?}");
+        assert!(states.next().await.unwrap().is_none(), "the end stays the end");
+        let requests = server.join().unwrap();
+        assert!(requests[2].starts_with("get /api/v1/chats/c/messages/m http"), "{}", requests[2]);
     }
 
     #[tokio::test]

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from ._calls import Call
+from ._calls import Call, collect_streamed
 from ._errors import ConnectionFailedError, ResponseFormError, StatusError
 from ._retries import refusal
 from ._settings import STREAM_TIMEOUT, Settings
@@ -161,7 +161,10 @@ class AsyncEventStream:
 
     async def _connection(self, frames: FrameDecoder) -> AsyncGenerator[StreamEvent, None]:
         async with aclosing(await self._transport.connect(self._path, self._progress.headers())) as response:
-            self._progress.is_over |= response.status_code == 204
+            if self._progress.must_collect(response.status_code, self.answer):
+                self.answer = await self._transport.send(collect_streamed(self._path))
+                yield self._progress.collected(self.answer)
+                return
             async for chunk in response.aiter_bytes():
                 for frame in frames.feed(chunk):
                     event = self._progress.accept(frame)

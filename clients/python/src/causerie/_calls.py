@@ -124,6 +124,11 @@ def collect(chat_id: str, message_id: str, wait: float | None) -> Call[Answer]:
     return Call("GET", path, _as(Answer), headers=_prefer(wait), held=_held(wait))
 
 
+def collect_streamed(events_path: str) -> Call[Answer]:
+    """Collects the answer of a stream."""
+    return Call("GET", events_path.removesuffix("/events"), _as(Answer))
+
+
 def answer_events(chat_id: str, message_id: str) -> str:
     """Returns the path of an answer's stream."""
     return _answer_path(chat_id, message_id) + "/events"

@@ -78,6 +78,19 @@ class StreamProgress:
         self.last_event_id = last_event_id
         self.is_over = False
 
+    def must_collect(self, status: int, newest: Answer | None) -> bool:
+        """Takes the status of a connection; returns whether the answer is complete and was not read to its end, maybe by
+        an earlier stream: the service then has nothing to stream."""
+        if status != 204:
+            return False
+        self.is_over = not self._ends or bool(newest and newest.is_completed)
+        return not self.is_over
+
+    def collected(self, answer: Answer) -> StreamEvent:
+        """Returns the event of an answer that was collected."""
+        self.is_over = True
+        return StreamEvent(event="completed", answer=answer, id=self.last_event_id or "")
+
     def headers(self) -> dict[str, str]:
         """Returns the headers of the next connection."""
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from ._calls import Call
+from ._calls import Call, collect_streamed
 from ._errors import ConnectionFailedError, ResponseFormError, StatusError
 from ._retries import read_json, refusal
 from ._settings import STREAM_TIMEOUT, Settings
@@ -165,7 +165,10 @@ class EventStream:
 
     def _connection(self, frames: FrameDecoder) -> Generator[StreamEvent, None, None]:
         with closing(self._transport.connect(self._path, self._progress.headers())) as response:
-            self._progress.is_over |= response.status_code == 204
+            if self._progress.must_collect(response.status_code, self.answer):
+                self.answer = self._transport.send(collect_streamed(self._path))
+                yield self._progress.collected(self.answer)
+                return
             for chunk in response.iter_bytes():
                 for frame in frames.feed(chunk):
                     event = self._progress.accept(frame)
