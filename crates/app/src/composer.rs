@@ -9,10 +9,10 @@ use control::{Environment, UseCaseError};
 use domain::catalog::{ModelEntry, ModelStatus, ProviderName};
 use domain::id::{ConversationId, MessageId};
 use domain::limits::ATTACHMENTS_MAX;
-use sha2::{Digest, Sha256};
 
 use crate::error;
 use crate::links::names_of;
+use crate::sent_form::SentForm;
 use crate::texts::Texts;
 
 /// How the name of a setting's field begins. The setting's key and the model follow.
@@ -237,7 +237,7 @@ impl QuestionForm {
             web_search: self.web,
             agent: Some(self.agent.clone()).filter(|agent| !agent.is_empty()),
             skills: self.skills.clone(),
-            idempotency: self.idempotency(&[]),
+            idempotency: self.idempotency("ask", conversation.map(|id| id.to_string())),
             ..AskRequest::default()
         }
     }
@@ -249,7 +249,7 @@ impl QuestionForm {
             input: is_edit.then(|| self.text()),
             attachments: is_edit.then(|| self.files.clone()),
             model: self.model(),
-            idempotency: self.idempotency(&[kind, &of.to_string(), &self.model]),
+            idempotency: self.idempotency(kind, Some(of.to_string())),
         }
     }
 
@@ -268,15 +268,22 @@ impl QuestionForm {
         Some(self.model.clone()).filter(|model| !model.is_empty())
     }
 
-    /// Returns what identifies the question: both the form and what it asks, because it may be corrected and sent again.
-    fn idempotency(&self, further: &[&str]) -> Option<Idempotency> {
-        domain::hex::decode_array::<16>(&self.once)?;
-        let mut asked = Sha256::new_with_prefix(self.input.as_bytes());
-        for text in self.files.iter().map(String::as_str).chain(further.iter().copied()) {
-            asked.update([0]);
-            asked.update(text.as_bytes());
+    /// Returns what identifies the question: the form, its place and all that it asks, because it may be changed and sent again.
+    fn idempotency(&self, kind: &str, place: Option<String>) -> Option<Idempotency> {
+        let mut asked = SentForm::of(&self.once)?
+            .field(kind, &place.unwrap_or_default())
+            .field("input", &self.input)
+            .field("model", &self.model)
+            .field("agent", &self.agent)
+            .field("web", if self.web { "on" } else { "" })
+            .field("after", &self.after.map(|answer| answer.to_string()).unwrap_or_default())
+            .fields("file", &self.files)
+            .fields("skill", &self.skills)
+            .fields("jurisdiction", &self.jurisdictions);
+        for (name, value) in &self.settings {
+            asked = asked.field(name, value);
         }
-        let body_hash: [u8; 32] = asked.finalize().into();
+        let body_hash = asked.digest();
         let key = format!("page-{}-{}", self.once, domain::hex::encode(&body_hash[..16]));
         Some(Idempotency { key, body_hash })
     }
@@ -312,6 +319,34 @@ mod tests {
         assert_eq!(form.request(None).attachments, ["/uploads/x.pdf", "/"]);
         let many = QuestionForm::parse("file=x&".repeat(ATTACHMENTS_MAX + 9).as_bytes());
         assert_eq!(many.files.len(), ATTACHMENTS_MAX + 1);
+    }
+
+    #[test]
+    fn questions_that_differ_in_any_field_are_asked_anew() {
+        let once = "once=000102030405060708090a0b0c0d0e0f&input=a";
+        let key = |more: &str, conversation| {
+            let form = QuestionForm::parse(format!("{once}{more}").as_bytes());
+            form.request(conversation).idempotency.expect("a token").key
+        };
+        let answer = MessageId::from_random(1);
+        let fields = [
+            "&model=x",
+            "&web=on",
+            "&agent=x",
+            "&skill=x",
+            "&jurisdiction=x",
+            "&setting/effort/x=HIGH",
+            "&file=x",
+            &format!("&after={answer}"),
+        ];
+        let mut keys: Vec<_> = fields.iter().map(|field| key(field, None)).collect();
+        keys.push(key("", None));
+        keys.push(key("", Some(ConversationId::from_random(1))));
+        assert_eq!(key("&model=x", None), keys[0], "the same form is asked once");
+        keys.sort();
+        let all = keys.len();
+        keys.dedup();
+        assert_eq!(keys.len(), all);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use control::api_keys::KeyRestrictions;
+use control::form_token::FormToken;
 use control::owner::{Key, KeyUsage};
 use control::{Conversations, Environment, ErrorKind, Owner, PublicCode, UseCaseError};
 use domain::credits::Credits;
@@ -18,6 +19,7 @@ use serde::Deserialize;
 
 use crate::frame::Frame;
 use crate::key_examples::{Example, examples};
+use crate::sent_form::SentForm;
 use crate::shown_time::ShownTime;
 use crate::texts::Texts;
 use crate::visit::User;
@@ -96,6 +98,17 @@ impl NewKeyForm {
         Self { days: 0, read, ask, files, machine, ..Self::default() }
     }
 
+    /// Returns what identifies the form as it was sent.
+    fn token(&self) -> Option<FormToken> {
+        let boxes = Permission::ALL.map(|permission| if self.permits(permission) { "on" } else { "" });
+        let sent = SentForm::of(&self.once)?
+            .field("name", &self.name)
+            .field("days", &self.days.to_string())
+            .field("limit", &self.limit)
+            .field("permissions", &boxes.join(","));
+        Some(sent.token())
+    }
+
     fn permits(&self, permission: Permission) -> bool {
         match permission {
             Permission::Read => self.read.is_some(),
@@ -136,7 +149,7 @@ pub(crate) async fn create(
     let texts = user.visitor.texts;
     let refused = match form.restrictions(&keys.environment) {
         Ok(restrictions) => {
-            let token = domain::hex::decode_array::<16>(&form.once);
+            let token = form.token();
             match keys.owner.create_key(&user.signed_in.principal, &form.name, restrictions, token).await {
                 Ok(None) => {
                     let page = keys.page(&user, Made::Before(form.name)).await?;

@@ -40,6 +40,7 @@ mod operator;
 mod origin;
 mod paths;
 mod revision;
+mod sent_form;
 mod session_cookie;
 mod shown_size;
 mod shown_time;

@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::{OperatorPages, failed};
 use crate::frame::Frame;
+use crate::sent_form::SentForm;
 use crate::shown_time::ShownTime;
 use crate::visit::User;
 use crate::{error, paths};
@@ -152,7 +153,8 @@ pub(crate) async fn grant(
     let (admin, id) = operation(&pages, &user, &account)?;
     let wrong = |_| refused(&user, "operator-bad-amount");
     let amount = form.amount.trim().parse().map_err(wrong)?;
-    let token = domain::hex::decode_array::<16>(&form.once);
+    // A corrected amount is another grant.
+    let token = SentForm::of(&form.once).map(|sent| sent.field("amount", &form.amount).token());
     admin.grant(&account, Credits(amount), token).await.map_err(|error| failed(&user, error))?;
     Ok(Redirect::to(&paths::operator_account(id)).into_response())
 }

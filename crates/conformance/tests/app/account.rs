@@ -116,6 +116,9 @@ fn a_form_that_is_sent_again_makes_no_second_key() {
     assert!(again.contains("was made already") && again.contains("shown once"), "{again}");
     assert!(!again.contains("id=\"secret\""), "{again}");
     assert_eq!(again.matches("<h2>Script of Ada</h2>").count(), 1, "{again}");
+    // A form that was changed makes the key that it now describes.
+    let changed = [("once", first.as_str()), ("name", "Reader"), ("read", "on")];
+    assert!(browser.post("/keys", &changed).expect_page(200).contains("id=\"secret\""));
     // Nor once it is revoked.
     browser.post(&attribute(&again, "/revoke", "action"), &[]).expect_redirect("/keys");
     browser.post("/keys", &fields).expect_page(409);

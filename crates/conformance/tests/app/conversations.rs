@@ -156,6 +156,16 @@ fn a_form_that_is_sent_twice_asks_once() {
     assert_ne!(first, other, "a corrected text is another question");
     completed(&browser, &first);
     completed(&browser, &other);
+    // Nor does a form that was changed elsewhere lead to the question before.
+    let jurisdiction = attribute(&browser.get("/").expect_page(200), "name=\"jurisdiction\"", "value");
+    let mut seen = vec![first];
+    for (name, value) in [("jurisdiction", jurisdiction.as_str()), ("file", "/uploads")] {
+        let asked = browser.post("/ask", &[("input", "Hello"), ("once", &once), (name, value)]);
+        let path = asked.header("location").expect("a conversation").to_owned();
+        assert!(!seen.contains(&path), "{name}");
+        completed(&browser, &path);
+        seen.push(path);
+    }
 }
 
 #[test]

@@ -34,10 +34,14 @@ fn operators_see_all_accounts_and_vendors_and_change_licence_and_credits() {
         let form = [("amount", "500"), ("once", &*once)];
         browser.post(&format!("{path}/credits"), &form).expect_redirect(&path);
     }
+    // Who goes back and corrects the amount grants that, too.
+    let corrected = [("amount", "1000"), ("once", &*once)];
+    browser.post(&format!("{path}/credits"), &corrected).expect_redirect(&path);
+    assert_eq!(stage.service.credits(&other).0, 11_500);
     browser.post(&format!("{path}/licence"), &[("until", "2098-01-31")]).expect_redirect(&path);
     let page = browser.get(&path).expect_page(200);
-    assert!(page.contains(">10,500<") && page.contains("31 Jan 2098"), "{page}");
-    assert_eq!(stage.service.credits(&other).0, 10_500);
+    assert!(page.contains(">11,500<") && page.contains("31 Jan 2098"), "{page}");
+    assert_eq!(stage.service.credits(&other).0, 11_500);
     for (change, field, value) in [
         ("credits", "amount", "0"),
         ("credits", "amount", "-1"),
@@ -47,7 +51,7 @@ fn operators_see_all_accounts_and_vendors_and_change_licence_and_credits() {
         let refused = browser.post(&format!("{path}/{change}"), &[(field, value)]);
         refused.expect_page(400);
     }
-    assert_eq!(stage.service.credits(&other).0, 10_500);
+    assert_eq!(stage.service.credits(&other).0, 11_500);
     let audit = browser.get("/operator/audit").expect_page(200);
     assert!(audit.contains(">Grant credits<") && audit.contains(">Set licence<"), "{audit}");
     for (language, granted) in [("cs", "Připsání kreditů"), ("sk", "Pripísanie kreditov")] {
