@@ -157,7 +157,7 @@ const uploadHere = (form) => {
       // Those that run are in view.
       list.scrollTop = line.offsetTop - list.offsetTop - list.clientHeight / 2;
       try {
-        await send(file, { destination: within(destination, folders) }, form.dataset.failed, ...sending);
+        await send(file, { destination: within(destination, folders) }, form.dataset, ...sending);
         // Of those that failed, no full bar stays.
         end({ isStored: true, keepsBar: true });
       } catch (reason) {
@@ -275,7 +275,7 @@ const holdQuestion = (form, { waiting }) => {
 // The form of a question: files become its attachments.
 const attach = (link) => {
   const form = link.closest("form");
-  const { failed, remove, cancelled, uploaded } = link.dataset;
+  const { remove, cancelled, uploaded } = link.dataset;
   const picker = document.createElement("input");
   picker.type = "file";
   picker.multiple = true;
@@ -320,7 +320,7 @@ const attach = (link) => {
       // Another file of the same name stays: earlier questions are about it.
       const fields = { destination: folders.length > 0 ? within(UPLOADS, folders) : "", "keep-both": "on" };
       try {
-        const stored = await send(file, fields, failed, ...sending);
+        const stored = await send(file, fields, link.dataset, ...sending);
         end({ isStored: true });
         const known = [...form.elements].find((box) => box.name === "file" && box.value === stored.path);
         if (known) {

@@ -4,9 +4,10 @@
 // The uploads at one time; the others wait.
 const UPLOADS_AT_ONCE = 2;
 
-// Files from this size on are sent in pieces, which go on where a broken connection ended them.
-const PIECES_FROM_BYTES = 8 << 20;
-const PIECE_BYTES = 1 << 20;
+// Files from this size on are sent in pieces, which go on where a broken connection ended them. Proxies let requests of this size
+// through unless they are told otherwise.
+const PIECES_FROM_BYTES = 512 << 10;
+const PIECE_BYTES = 512 << 10;
 // The failures in a row after which an upload is given up: the last wait is half a minute. Choosing the file again goes on
 // with it, also in another page.
 const FAILURES_MAX = 8;
@@ -20,6 +21,10 @@ const wait = (ms, signal) => new Promise((resolve) => {
   window.setTimeout(resolve, ms);
   signal?.addEventListener("abort", resolve, { once: true });
 });
+
+// The text of a failure, of `texts`: what the service says, or that a proxy before it refuses the size.
+const TOO_LARGE = 413;
+const reasonOf = (status, said, texts) => said?.error ?? (status === TOO_LARGE ? texts.proxied : texts.failed);
 
 // The reason of an upload that its user has cancelled.
 const CANCELLED = Symbol("cancelled");
@@ -77,10 +82,10 @@ const discard = async (upload) => {
 };
 
 // Sends a large file in pieces and resolves to where it is stored, or rejects with the text of the reason. `fields` has the
-// destination, and whether a file of the same name stays. Once `signal` is aborted, the upload is discarded, unless its last
+// destination, and whether a file of the same name stays. `texts` has the reasons. Once `signal` is aborted, the upload is discarded, unless its last
 // piece is on the way: then the file may be stored already. `showLost` is called with whether the connection is lost.
-const sendPieces = async (file, fields, failed, onProgress, signal, showLost) => {
-  const digest = await digestOf(file).catch(() => { throw failed; });
+const sendPieces = async (file, fields, texts, onProgress, signal, showLost) => {
+  const digest = await digestOf(file).catch(() => { throw texts.failed; });
   let upload = null;
   let received = 0;
   for (let failures = 0; failures < FAILURES_MAX;) {
@@ -111,17 +116,17 @@ const sendPieces = async (file, fields, failed, onProgress, signal, showLost) =>
       // The upload has expired, or others took its place.
       if (upload && status === 404) upload = null;
       // A conflict of offsets says how much has arrived.
-      else if (status !== 0 && said.received === undefined && !LATER.includes(status)) throw said.error ?? failed;
+      else if (status !== 0 && said.received === undefined && !LATER.includes(status)) throw reasonOf(status, said, texts);
       await wait(WAIT_MS * 2 ** failures, signal);
       const state = upload ? await ask(upload) : {};
       if (state.status === 200) received = state.said.received;
     }
   }
-  throw failed;
+  throw texts.failed;
 };
 
 // Sends a file and resolves to where it is stored, or rejects with the text of the reason.
-const sendWhole = (file, fields, failed, onProgress, signal) => new Promise((resolve, reject) => {
+const sendWhole = (file, fields, texts, onProgress, signal) => new Promise((resolve, reject) => {
   const form = new FormData();
   for (const [name, value] of Object.entries(fields)) form.append(name, value);
   form.append("file", file);
@@ -131,11 +136,11 @@ const sendWhole = (file, fields, failed, onProgress, signal) => new Promise((res
   request.responseType = "json";
   request.upload.addEventListener("progress", ({ loaded, total }) => onProgress(loaded, total));
   request.addEventListener("load", () => {
-    const answer = request.response ?? {};
-    if (request.status === 201) resolve(answer.files[0]);
-    else reject(answer.error ?? failed);
+    const said = request.response;
+    if (request.status === 201) resolve(said.files[0]);
+    else reject(reasonOf(request.status, said, texts));
   });
-  request.addEventListener("error", () => reject(failed));
+  request.addEventListener("error", () => reject(texts.failed));
   request.addEventListener("abort", () => reject(CANCELLED));
   // Once all of it has been sent, it may be stored already.
   const cancel = () => request.abort();

@@ -203,6 +203,7 @@ files-cut = Zobrazena je jen část. Celý soubor si stáhněte.
 files-none-chosen = Nejprve vyberte soubor.
 files-too-many = Najednou lze nahrát nejvýše { $count } souborů.
 files-broken-off = Nahrávání se přerušilo. Zkuste to znovu.
+files-proxied = Proxy před službou odmítá požadavky této velikosti. Limit může zvýšit správce.
 files-empty-file = Soubor je prázdný.
 files-exists = Soubor nebo složka s tímto názvem už existuje.
 files-bad-name = Tento název nelze použít: obsahuje lomítko nebo zpětné lomítko, je to „.“ nebo „..“, nebo je vyhrazený.

@@ -201,6 +201,7 @@ files-cut = Only a part is shown. Download the file to see all of it.
 files-none-chosen = Choose a file first.
 files-too-many = At most { $count } files can be uploaded at once.
 files-broken-off = The upload broke off. Try again.
+files-proxied = A proxy before the service refuses requests of this size. The operator can raise its limit.
 files-empty-file = The file is empty.
 files-exists = A file or folder of this name exists already.
 files-bad-name = This name cannot be used: it has a slash or a backslash, is “.” or “..”, or is reserved.

@@ -203,6 +203,7 @@ files-cut = Zobrazená je len časť. Celý súbor si stiahnite.
 files-none-chosen = Najprv vyberte súbor.
 files-too-many = Naraz možno nahrať najviac { $count } súborov.
 files-broken-off = Nahrávanie sa prerušilo. Skúste to znova.
+files-proxied = Proxy pred službou odmieta požiadavky tejto veľkosti. Limit môže zvýšiť správca.
 files-empty-file = Súbor je prázdny.
 files-exists = Súbor alebo priečinok s týmto názvom už existuje.
 files-bad-name = Tento názov nemožno použiť: obsahuje lomku alebo spätnú lomku, je to „.“ alebo „..“, alebo je vyhradený.

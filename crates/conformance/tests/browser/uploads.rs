@@ -217,6 +217,32 @@ fn files_that_wait_are_shown_and_the_page_warns_of_leaving_them() {
 }
 
 #[test]
+fn uploads_keep_within_the_limit_of_a_proxy() {
+    // A proxy that lets requests of 1 MiB through, as nginx does unless it is told otherwise.
+    let script = "
+        const real = window.fetch;
+        const most = arguments[0];
+        window.fetch = async (path, options) => options?.body instanceof Blob && options.body.size > most
+            ? new Response('<html>413</html>', { status: 413 })
+            : real(path, options);
+        XMLHttpRequest.prototype.send = function () { throw new Error('sent whole'); };
+        const files = new DataTransfer();
+        files.items.add(new File([new Uint8Array(3 * 1024 * 1024)], 'scan.pdf'));
+        const picker = document.querySelector('[data-upload] input[type=file]');
+        picker.files = files.files;
+        picker.dispatchEvent(new Event('change'));";
+    let stage = Stage::signed_in(desktop(false, "en"));
+    stage.open("/files/uploads");
+    stage.browser.run(script, &[serde_json::json!(1024)]);
+    stage.browser.wait_text("A proxy before the service refuses requests of this size.");
+    stage.open("/files/uploads");
+    stage.browser.run(script, &[serde_json::json!(1024 * 1024)]);
+    let _ = stage.browser.find("[href='/files/uploads/scan.pdf']");
+    let stored = stage.service.api(&stage.account).download("/uploads/scan.pdf").body;
+    assert_eq!(stored.len(), 3 * 1024 * 1024);
+}
+
+#[test]
 fn a_failed_upload_has_no_full_bar() {
     let script = "
         XMLHttpRequest.prototype.send = function () {
