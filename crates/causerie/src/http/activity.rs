@@ -1,9 +1,18 @@
 //! The activity of a connection, shared by the tasks that serve it.
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use hyper::body::Incoming;
 
 use super::connection::Stream;
+use super::idle::IdleClock;
+use super::unread;
+
+/// The reading of what a client still sends of an answered request.
+type Discard = Pin<Box<dyn Future<Output = bool> + Send>>;
 
 /// The activity of a connection.
 #[derive(Default)]
@@ -18,9 +27,54 @@ pub(super) struct Activity {
     pub(super) clogged: AtomicBool,
     /// True once a head has arrived with more lines than the connection is configured for.
     pub(super) crowded: AtomicBool,
+    /// True once the HTTP library has refused a head, after which nothing is read.
+    pub(super) is_refused: AtomicBool,
+    /// The rest of a body that nobody has read, over HTTP/1.1.
+    unread: Mutex<Option<Discard>>,
+    /// The time since which the connection waits for a request.
+    pub(super) idle: Arc<IdleClock>,
 }
 
 impl Activity {
+    pub(super) fn of(idle: Arc<IdleClock>) -> Self {
+        Self { idle, ..Self::default() }
+    }
+
+    /// Has the rest of an answered request read. It counts as active until its end.
+    pub(super) fn discard(&self, rest: Incoming) {
+        self.begin();
+        let discard: Discard = Box::pin(unread::discard(rest));
+        let earlier = self.unread.lock().unwrap_or_else(PoisonError::into_inner).replace(discard);
+        // The body before was read to its end, or this request would not have been.
+        if earlier.is_some() {
+            self.end();
+        }
+    }
+
+    /// Reads on with the rest of an answered request. One that is cut at the bounds stays active, so that no byte of it is taken
+    /// for a head.
+    pub(super) fn poll_discard(&self, context: &mut Context<'_>) {
+        let mut unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
+        let polled = unread.as_mut().map_or(Poll::Pending, |discard| discard.as_mut().poll(context));
+        if let Poll::Ready(is_whole) = polled {
+            *unread = None;
+            if is_whole {
+                self.end();
+            }
+        }
+    }
+
+    fn begin(&self) {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        self.idle.stop();
+    }
+
+    fn end(&self) {
+        if self.under_way.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.idle.restart();
+        }
+    }
+
     pub(super) fn offer(&self, stream: Stream) {
         *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
     }
@@ -40,13 +94,13 @@ pub(super) struct ActiveRequest(pub(super) Arc<Activity>);
 impl ActiveRequest {
     pub(super) fn new(activity: Arc<Activity>) -> Self {
         activity.begun.fetch_add(1, Ordering::Relaxed);
-        activity.under_way.fetch_add(1, Ordering::Relaxed);
+        activity.begin();
         Self(activity)
     }
 }
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.0.end();
     }
 }

@@ -1,7 +1,7 @@
 //! The response body of a connection, and its stall timeout.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -9,14 +9,33 @@ use axum::body::{Body, Bytes, HttpBody};
 use axum::http::Response;
 use http_common::limits::{OUTGOING_PIECE_BYTES, OUTGOING_SMALL_BYTES, OUTGOING_STREAM_PIECE_BYTES};
 use http_common::{HeldShares, Outgoing, ReadProgress, Share, is_event_stream};
-use hyper::body::{Frame, SizeHint};
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::rt::Executor;
 
 use super::activity::ActiveRequest;
+use super::unread;
 
 tokio::task_local! {
-    /// The read progress of the client of an HTTP/2 stream.
-    static PROGRESS: Arc<ReadProgress>;
+    /// The state of an HTTP/2 stream.
+    static STREAM: Arc<StreamState>;
+}
+
+/// The state of an HTTP/2 stream.
+#[derive(Default)]
+struct StreamState {
+    /// The read progress of its client.
+    progress: Arc<ReadProgress>,
+    /// The rest of a body that nobody has read.
+    unread: Mutex<Option<Incoming>>,
+}
+
+/// Has the rest of a request's body read after the response of this HTTP/2 stream. Dropped earlier, it would reset the stream,
+/// and many clients then discard the response.
+pub(super) fn discard_after_response(rest: Incoming) {
+    // Outside of a stream it is dropped.
+    let _ = STREAM.try_with(|stream| {
+        *stream.unread.lock().unwrap_or_else(PoisonError::into_inner) = Some(rest);
+    });
 }
 
 /// Runs the streams of HTTP/2, each until it is done or its client stalls. A connection does not poll a body while
@@ -32,13 +51,18 @@ where
     F: Future<Output: Send> + Send + 'static,
 {
     fn execute(&self, stream: F) {
-        let (progress, timeout) = (Arc::<ReadProgress>::default(), self.stall_timeout);
-        let watched = progress.clone();
-        tokio::spawn(PROGRESS.scope(progress, async move {
+        let (state, timeout) = (Arc::<StreamState>::default(), self.stall_timeout);
+        let watched = state.clone();
+        tokio::spawn(STREAM.scope(state, async move {
             tokio::select! {
                 _ = stream => {}
                 // Dropping it resets the stream.
-                () = watched.stalled(timeout) => {}
+                () = watched.progress.stalled(timeout) => return,
+            }
+            let rest = watched.unread.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(rest) = rest {
+                // The rest of one that is cut resets the stream.
+                let _is_whole = unread::discard(rest).await;
             }
         }));
     }
@@ -62,7 +86,7 @@ impl Answer {
         stall_timeout: Duration,
     ) -> Response<Self> {
         let shares = (of_request, response.extensions_mut().remove::<HeldShares>());
-        let progress = PROGRESS.try_with(Arc::clone).ok();
+        let progress = STREAM.try_with(|stream| stream.progress.clone()).ok();
         let size = response.body().size_hint().exact();
         let as_it_is = is_event_stream(&response) || size.is_some_and(|size| size <= OUTGOING_SMALL_BYTES);
         response.map(|body| {

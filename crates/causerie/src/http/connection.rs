@@ -26,7 +26,9 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::server::TlsStream;
 
 use super::activity::{ActiveRequest, Activity};
-use super::answer::{Answer, Streams};
+use super::answer::{Answer, Streams, discard_after_response};
+use super::idle::IdleClock;
+use super::unread::{RequestBody, close_gently};
 use super::wire::{PartialHead, Wire, lines};
 use super::{Answered, Connections, Frontend, SHUTDOWN_TIMEOUT};
 use crate::tls::Tls;
@@ -65,9 +67,11 @@ pub(super) struct Shared {
 }
 
 /// The context of a connection.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct ConnectionContext {
     pub(super) peer: Peer,
+    /// The time since which it waits for a request.
+    pub(super) idle: Arc<IdleClock>,
     /// True if the connection was accepted during shutdown: it is answered before it is closed.
     pub(super) late: bool,
 }
@@ -135,18 +139,25 @@ impl Shared {
         Self { http1, http1_crowded, http2, front: Arc::new(front), limits }
     }
 
-    /// Serves a connection until it ends or is idle for too long.
+    /// Serves a connection until it ends, is idle for too long, or is closed for others.
     pub(super) async fn serve(&self, connection: TcpStream, tls: Option<Tls>, guest: ConnectionContext) {
         // Small frames of a stream are sent at once.
         let _ = connection.set_nodelay(true);
-        match tls {
-            None => self.serve_plain(connection, guest).await,
-            Some(tls) => Box::pin(self.serve_secret(connection, &tls, guest)).await,
+        let idle = guest.idle.clone();
+        let serving = async {
+            match tls {
+                None => self.serve_plain(connection, guest).await,
+                Some(tls) => Box::pin(self.serve_secret(connection, &tls, guest)).await,
+            }
+        };
+        tokio::select! {
+            () = serving => {}
+            () = idle.closed() => {}
         }
     }
 
     async fn serve_plain(&self, mut connection: TcpStream, guest: ConnectionContext) {
-        match self.soon(guest, beginning(&mut connection)).await {
+        match self.soon(&guest, beginning(&mut connection)).await {
             Some(Ok((true, early))) => Box::pin(self.serve_http2(connection, early, guest)).await,
             Some(Ok((false, early))) => self.serve_http1(connection, early, guest).await,
             // The client sent nothing, or has disconnected.
@@ -156,7 +167,7 @@ impl Shared {
 
     async fn serve_secret(&self, connection: TcpStream, tls: &Tls, guest: ConnectionContext) {
         // Errors of a handshake concern only its client.
-        let Some(Ok(connection)) = self.soon(guest, tls.acceptor().accept(connection)).await else { return };
+        let Some(Ok(connection)) = self.soon(&guest, tls.acceptor().accept(connection)).await else { return };
         if connection.get_ref().1.alpn_protocol() == Some(b"h2") {
             self.serve_http2(connection, Bytes::new(), guest).await;
         } else {
@@ -165,7 +176,7 @@ impl Shared {
     }
 
     /// Waits for the beginning of a connection, until the service shuts down or a late connection times out.
-    async fn soon<T>(&self, guest: ConnectionContext, beginning: impl Future<Output = T>) -> Option<T> {
+    async fn soon<T>(&self, guest: &ConnectionContext, beginning: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             begun = timeout(self.limits.header_timeout, beginning) => begun.ok(),
             () = self.front.ending.0.cancelled(), if !guest.late => None,
@@ -173,17 +184,17 @@ impl Shared {
     }
 
     async fn serve_http2(&self, connection: impl Transport, early: Bytes, guest: ConnectionContext) {
-        let activity = Arc::new(Activity::default());
+        let activity = Arc::new(Activity::of(guest.idle.clone()));
         let wire = Wire::new(
             connection,
             early,
             activity.clone(),
             self.limits.stall_timeout,
             false,
-            self.heads(guest, usize::MAX),
+            self.heads(&guest, usize::MAX),
         );
-        let http = self.http2.serve_connection(TokioIo::new(wire), self.service(&activity, guest, false));
-        self.attend(pin!(http), &activity, guest).await;
+        let http = self.http2.serve_connection(TokioIo::new(wire), self.service(&activity, &guest, false));
+        self.attend(pin!(http), &activity, &guest).await;
     }
 
     /// Serves requests. Takes the connection from the HTTP library while an event stream or a file is written to it.
@@ -198,7 +209,7 @@ impl Shared {
         loop {
             crowded |= lines(&early) > LINES_AT_ONCE;
             // Boxed, so that its memory is free during a stream.
-            let requests = Box::pin(self.serve_requests(connection, early, guest, crowded));
+            let requests = Box::pin(self.serve_requests(connection, early, &guest, crowded));
             let Some(AcceptedConnection { connection: taken, early: read, handover }) = requests.await else {
                 return;
             };
@@ -212,6 +223,7 @@ impl Shared {
             };
             // The stream holds its shares of budgets until it has ended.
             let Stream { response, last, shares: _shares } = stream;
+            guest.idle.stop();
             // A broken connection concerns only its client.
             let (mut back, read) = if is_event_stream(&response) {
                 let Ok(written) = EventWriter::new(taken, read, response, last).await else { return };
@@ -227,6 +239,7 @@ impl Shared {
                 let _ = timeout(SHUTDOWN_TIMEOUT, back.shutdown()).await;
                 return;
             }
+            guest.idle.restart();
             (connection, early, guest.late) = (back, read, false);
         }
     }
@@ -235,11 +248,11 @@ impl Shared {
         &self,
         connection: C,
         early: Bytes,
-        guest: ConnectionContext,
+        guest: &ConnectionContext,
         crowded: bool,
     ) -> Option<AcceptedConnection<C>> {
         let plain = connection.plain().is_some();
-        let activity = Arc::new(Activity::default());
+        let activity = Arc::new(Activity::of(guest.idle.clone()));
         let wire = Wire::new(
             connection,
             early,
@@ -250,14 +263,20 @@ impl Shared {
         );
         let http1 = if crowded { &self.http1_crowded } else { &self.http1 };
         let mut http = http1.serve_connection(TokioIo::new(wire), self.service(&activity, guest, plain));
-        let handover = self.attend(Pin::new(&mut http), &activity, guest).await?;
+        let handover = self.attend(Pin::new(&mut http), &activity, guest).await;
         let parts = http.into_parts();
+        let Some(handover) = handover else {
+            if activity.is_refused.load(Ordering::Relaxed) {
+                Box::pin(close_gently(parts.io.into_inner().into_parts().0)).await;
+            }
+            return None;
+        };
         let (connection, early) = parts.io.into_inner().into_parts();
         let early = if early.is_empty() { parts.read_buf } else { [parts.read_buf, early].concat().into() };
         Some(AcceptedConnection { connection, early, handover })
     }
 
-    fn heads(&self, guest: ConnectionContext, lines_max: usize) -> PartialHead {
+    fn heads(&self, guest: &ConnectionContext, lines_max: usize) -> PartialHead {
         let holder = Holder::Address(counted(guest.peer.0));
         PartialHead::new(self.front.guard.budgets.heads.clone(), holder, lines_max)
     }
@@ -265,10 +284,10 @@ impl Shared {
     fn service(
         &self,
         activity: &Arc<Activity>,
-        ConnectionContext { peer, .. }: ConnectionContext,
+        guest: &ConnectionContext,
         plain: bool,
     ) -> impl HttpService<Incoming, ResBody = Answer, Error = Infallible, Future: Send> + use<> {
-        let (front, activity) = (self.front.clone(), activity.clone());
+        let (front, activity, peer) = (self.front.clone(), activity.clone(), guest.peer);
         let bounds = (self.limits.headers_max, self.limits.header_bytes_max);
         let stall_timeout = self.limits.stall_timeout;
         hyper::service::service_fn(move |request: Request<Incoming>| {
@@ -277,6 +296,10 @@ impl Shared {
                 && *request.method() == Method::GET
                 && request.body().is_end_stream();
             let last = says_close(request.headers());
+            let is_http2 = request.version() == Version::HTTP_2;
+            let (head, body) = request.into_parts();
+            let (body, rest) = RequestBody::lend(body, &head.headers);
+            let request = Request::from_parts(head, body);
             async move {
                 let Answered { mut response, shares: of_request } = front.answer(request, peer, bounds).await;
                 if may_be_taken && (is_event_stream(&response) || plain && is_file(&response)) {
@@ -284,6 +307,11 @@ impl Shared {
                     under_way.0.offer(Stream { response, last, shares });
                     // The connection is taken from here, so this future never completes.
                     return std::future::pending().await;
+                }
+                match rest.and_then(|rest| rest.take()) {
+                    Some(rest) if is_http2 => discard_after_response(rest),
+                    Some(rest) => under_way.0.discard(rest),
+                    None => {}
                 }
                 Ok::<_, Infallible>(Answer::of(response, of_request, under_way, stall_timeout))
             }
@@ -295,26 +323,31 @@ impl Shared {
         &self,
         mut http: Pin<&mut impl GracefulConnection<Error = hyper::Error>>,
         activity: &Activity,
-        guest: ConnectionContext,
+        guest: &ConnectionContext,
     ) -> Option<Handover> {
         let ending = &self.front.ending.0;
         let (mut leaving, mut seen) = (guest.late, 0);
         let mut look = pin!(sleep(self.limits.header_timeout));
         loop {
-            let turn = poll_fn(|context| match http.as_mut().poll(context) {
-                Poll::Ready(ended) => Poll::Ready(Err(ended)),
-                Poll::Pending if activity.crowded.load(Ordering::Relaxed) => {
-                    Poll::Ready(Ok(Handover::Crowded))
+            let turn = poll_fn(|context| {
+                let polled = http.as_mut().poll(context);
+                activity.poll_discard(context);
+                match polled {
+                    Poll::Ready(ended) => Poll::Ready(Err(ended)),
+                    Poll::Pending if activity.crowded.load(Ordering::Relaxed) => {
+                        Poll::Ready(Ok(Handover::Crowded))
+                    }
+                    Poll::Pending => activity
+                        .take()
+                        .map_or(Poll::Pending, |stream| Poll::Ready(Ok(Handover::Stream(Box::new(stream))))),
                 }
-                Poll::Pending => activity
-                    .take()
-                    .map_or(Poll::Pending, |stream| Poll::Ready(Ok(Handover::Stream(Box::new(stream))))),
             });
             tokio::select! {
                 turn = turn => match turn {
                     Ok(handover) => return Some(handover),
                     Err(ended) => {
                         if let Some(status) = ended.err().and_then(|error| refused(&error)) {
+                            activity.is_refused.store(true, Ordering::Relaxed);
                             self.front.metrics.refused(status);
                         }
                         return None;

@@ -3,9 +3,10 @@
 mod activity;
 mod answer;
 mod connection;
+mod idle;
+mod unread;
 mod wire;
 
-use std::io::Write;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +18,17 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
 use axum::response::IntoResponse;
 use http_common::{Bounds, Budget, Compression, Holder, Peer, RateLimiter, Share, counted};
-use hyper::body::Incoming;
 use telemetry::trace::Tracer;
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tower::ServiceExt;
 
 use self::connection::{ConnectionContext, Shared};
+use self::idle::IdleConnections;
+use self::unread::{RequestBody, close_gently};
 use crate::metrics::METRICS;
 use crate::requests::{self, Line, RequestIds, X_REQUEST_ID};
 use crate::settings::Connections;
@@ -36,6 +39,10 @@ use crate::traces;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after the kernel has run out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// The wait for a place after which further connections without a request are closed.
+const PLACE_WAIT: Duration = Duration::from_millis(250);
+/// The connections beyond the limit of their address that are closed gently at one time; others are closed at once.
+const GENTLE_CLOSES_MAX: usize = 128;
 /// The response to a connection beyond the limit of its address.
 const TOO_MANY_CONNECTIONS: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
@@ -47,6 +54,7 @@ pub(crate) struct Server {
     shared: Arc<Shared>,
     /// Connections of each address.
     addresses: Arc<Budget>,
+    idle: Arc<IdleConnections>,
 }
 
 /// The router and the layers around every route.
@@ -72,7 +80,13 @@ impl Server {
     pub(crate) fn new(listener: TcpListener, tls: Option<Tls>, front: Frontend, limits: Connections) -> Self {
         let each = limits.connections_per_address as u64;
         let addresses = Budget::new(Bounds { each, all: u64::MAX });
-        Self { listener, tls, shared: Arc::new(Shared::new(front, limits)), addresses }
+        Self {
+            listener,
+            tls,
+            shared: Arc::new(Shared::new(front, limits)),
+            addresses,
+            idle: Arc::new(IdleConnections::new()),
+        }
     }
 
     /// Serves until the shutdown. Then requests in progress have some time to finish, and new connections get 503.
@@ -93,8 +107,9 @@ impl Server {
     /// Accepts connections and serves each in a task of its own.
     async fn accept_into(&self, serving: &mut JoinSet<()>, late: bool) {
         let places = Arc::new(Semaphore::new(self.shared.limits.connections_max));
+        let gentle_closes = Arc::new(Semaphore::new(GENTLE_CLOSES_MAX));
         loop {
-            let Ok(place) = places.clone().acquire_owned().await else { return };
+            let Some(place) = self.place(&places).await else { return };
             let accepted = loop {
                 tokio::select! {
                     accepted = self.listener.accept() => break accepted,
@@ -116,20 +131,44 @@ impl Server {
             } else if let Ok(held) = self.addresses.take(Holder::Address(address), 1) {
                 Some(held)
             } else {
-                // Writes without waiting. TLS clients could not read a plain response.
-                if let (None, Ok(mut stream)) = (&self.tls, stream.into_std()) {
-                    let _ = stream.write(TOO_MANY_CONNECTIONS);
+                // TLS clients could not read a plain response.
+                if let (None, Ok(place)) = (&self.tls, gentle_closes.clone().try_acquire_owned()) {
+                    serving.spawn(async move {
+                        refuse(stream).await;
+                        drop(place);
+                    });
                 }
                 continue;
             };
-            let guest = ConnectionContext { peer: Peer(peer.ip()), late };
+            let entry = self.idle.enter();
+            let guest = ConnectionContext { peer: Peer(peer.ip()), idle: entry.clock.clone(), late };
             let (shared, tls) = (self.shared.clone(), self.tls.clone());
             serving.spawn(async move {
                 shared.serve(stream, tls, guest).await;
-                drop((place, held));
+                drop((place, held, entry));
             });
         }
     }
+
+    /// Waits for a place, and makes some by closing the connections that have waited longest for a request.
+    async fn place(&self, places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+        loop {
+            if let Ok(place) = places.clone().try_acquire_owned() {
+                return Some(place);
+            }
+            let closed = self.idle.close_longest();
+            tracing::debug!(closed, "all connections are taken; closed those without a request");
+            if let Ok(place) = timeout(PLACE_WAIT, places.clone().acquire_owned()).await {
+                return place.ok();
+            }
+        }
+    }
+}
+
+/// Refuses a connection without reading its requests.
+async fn refuse(mut stream: TcpStream) {
+    let _ = timeout(SHUTDOWN_TIMEOUT, stream.write_all(TOO_MANY_CONNECTIONS)).await;
+    close_gently(stream).await;
 }
 
 /// A response with the request's shares of budgets until it is sent.
@@ -146,13 +185,19 @@ impl From<Response<Body>> for Answered {
 
 impl Frontend {
     /// Answers a request under its id, and writes its log line.
-    async fn answer(&self, mut request: Request<Incoming>, peer: Peer, bounds: (usize, usize)) -> Answered {
+    async fn answer(
+        &self,
+        mut request: Request<RequestBody>,
+        peer: Peer,
+        bounds: (usize, usize),
+    ) -> Answered {
         let span = traces::begin(&self.tracer, &mut request);
         let begun = Instant::now();
         let id = self.ids.of(request.headers());
         // Monitoring can observe the shutdown.
         let ending = self.ending.0.is_cancelled() && request.uri().path() != METRICS;
-        let refused = if ending { None } else { beyond(bounds, &request).or_else(|| unclear(&request)) };
+        let is_unclear = is_unclear(&request);
+        let refused = if is_unclear { Some(unclear()) } else { beyond(bounds, &request).filter(|_| !ending) };
         // The futures are large, so they stay in place while the layers around them run.
         let mut answered = if let Some(call) = self.direct_call(&request, ending || refused.is_some()) {
             let (head, _) = request.into_parts();
@@ -174,6 +219,10 @@ impl Frontend {
         };
         let headers = answered.response.headers_mut();
         harmless(headers);
+        if is_unclear {
+            // Where the request ends is not certain, so nothing after it is read as another one.
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         headers.insert(X_REQUEST_ID, id);
         answered
     }
@@ -183,7 +232,7 @@ impl Frontend {
     }
 
     /// Returns the call if the request is answered without the router.
-    fn direct_call(&self, request: &Request<Incoming>, refused: bool) -> Option<DirectCall> {
+    fn direct_call(&self, request: &Request<RequestBody>, refused: bool) -> Option<DirectCall> {
         if refused || !request.body().is_end_stream() {
             return None;
         }
@@ -198,14 +247,19 @@ impl Frontend {
         Answered { response: self.finished(response, holder, false, compression), shares }
     }
 
-    async fn respond(&self, request: Request<Incoming>, peer: Peer, refused: Option<ApiError>) -> Answered {
+    async fn respond(
+        &self,
+        request: Request<RequestBody>,
+        peer: Peer,
+        refused: Option<ApiError>,
+    ) -> Answered {
         if let Some(refused) = refused {
             let response = refused.into_response();
             self.metrics.refused(response.status());
             return response.into();
         }
         // An empty body needs no memory of its own.
-        let body = |body: Incoming| if body.is_end_stream() { Body::empty() } else { Body::new(body) };
+        let body = |body: RequestBody| if body.is_end_stream() { Body::empty() } else { Body::new(body) };
         let mut request = request.map(body);
         let compression = Compression::requested(request.method(), request.headers());
         // The response to a change must be sent in any case.
@@ -243,13 +297,16 @@ fn beyond<B>((headers_max, bytes_max): (usize, usize), request: &Request<B>) -> 
     (header_bytes(request) > bytes_max).then(|| refused(format!("{bytes_max} bytes")))
 }
 
-/// Returns the error for a request with ambiguous body framing: a transfer coding other than one `chunked`.
-fn unclear<B>(request: &Request<B>) -> Option<ApiError> {
+/// Returns true if the body framing of a request is ambiguous: a transfer coding other than one `chunked`.
+fn is_unclear<B>(request: &Request<B>) -> bool {
     let values = request.headers().get_all(header::TRANSFER_ENCODING);
-    let codings: Vec<&str> =
-        values.iter().flat_map(|value| value.to_str().unwrap_or("?").split(',')).map(str::trim).collect();
-    let clear = codings.is_empty() || (codings.len() == 1 && codings[0].eq_ignore_ascii_case("chunked"));
-    (!clear).then(|| ApiError::bad_request("the only transfer coding is chunked, once"))
+    let mut codings = values.iter().flat_map(|value| value.to_str().unwrap_or("?").split(',')).map(str::trim);
+    codings.next().is_some_and(|only| !only.eq_ignore_ascii_case("chunked") || codings.next().is_some())
+}
+
+/// Returns the error for such a request.
+fn unclear() -> ApiError {
+    ApiError::bad_request("the only transfer coding is chunked, once")
 }
 
 /// Prevents caches from storing a response without permission, and browsers from guessing its type.

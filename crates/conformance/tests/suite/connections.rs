@@ -179,6 +179,25 @@ fn connections_beyond_the_bound_wait_until_one_ends() {
 }
 
 #[test]
+fn silent_connections_make_room_for_those_that_ask() {
+    let service =
+        service(&[("CAUSERIE_LIMITS_CONNECTIONS_MAX", "4"), ("CAUSERIE_LIMITS_HEADER_TIMEOUT", "10m")]);
+    let mut silent: Vec<_> = (0..4).map(|_| connected(&service)).collect();
+    silent[1].write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-slow: ").expect("it is open");
+    let mut asking: Vec<_> = (0..4).map(|_| connected(&service)).collect();
+    for stream in &mut asking {
+        assert_eq!(asked(stream), "HTTP/1.1 200");
+    }
+    // The silent ones were closed, those that had asked were not.
+    for stream in &mut silent {
+        assert_eq!(status(stream), None);
+    }
+    for stream in &mut asking {
+        assert_eq!(asked(stream), "HTTP/1.1 200");
+    }
+}
+
+#[test]
 fn every_answer_names_its_request_and_the_log_has_a_line_of_it() {
     let service = service(&[("CAUSERIE_LOG_FORMAT", "json"), ("CAUSERIE_LOG_LEVEL", "info")]);
     let account = service.account();
