@@ -8,6 +8,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use control::credentials::CredentialsError;
+use control::passwords::Standing;
 use control::sessions::OpenSession;
 use control::{Conversations, Credentials, Environment, PublicCode, Sessions, UseCaseError};
 use domain::id::SessionId;
@@ -150,7 +151,9 @@ pub(crate) async fn change_password(
     }
     let mut response = Redirect::to("/account?done=password").into_response();
     // Without a session, the visitor signs in with the new password.
-    if let Ok(secret) = pages.sessions.sign_in(&user.signed_in.email, &form.new, browser).await {
+    if let Ok(secret) =
+        pages.sessions.sign_in(&user.signed_in.email, &form.new, browser, Standing::Known).await
+    {
         let kept = session_cookie::keep(&secret, user.visitor.https);
         response.headers_mut().append(header::SET_COOKIE, kept);
     }
@@ -202,10 +205,10 @@ pub(crate) async fn sign_out_everywhere(
 }
 
 impl CredentialPages {
-    /// Counts an attempt with a password, as signing in does: whoever has a session may not know the password. Returns the
-    /// response to an attempt beyond the limits.
+    /// Counts an attempt with a password, as signing in does: whoever has a session may not know the password. Those of others do not
+    /// count. Returns the response to an attempt beyond the limits.
     fn throttled(&self, user: &User) -> Option<Response> {
-        let wait = self.sign_in_limits.take(&user.visitor, &user.signed_in.email).err()?;
+        let wait = self.sign_in_limits.take_known(&user.signed_in.email).err()?;
         let (texts, seconds) = (user.visitor.texts, wait.as_secs() + 1);
         let text = texts.with("sign-in-throttled", "seconds", seconds);
         let mut response = error::page(texts, StatusCode::TOO_MANY_REQUESTS, &text);

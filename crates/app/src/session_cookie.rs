@@ -6,10 +6,16 @@
 
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
+use control::known_browser::KnownBrowser;
 use control::sessions::{AGE_MAX, SessionSecret};
 
 /// The cookie over HTTPS.
 const SECURE: &str = "__Host-causerie";
+/// The cookies of a browser in which its owner has signed in before, over HTTPS and plain HTTP. They stay when the session ends.
+const SECURE_KNOWN: &str = "__Host-causerie-known";
+const PLAIN_KNOWN: &str = "causerie-known";
+/// The time for which they are kept.
+const KNOWN_SECONDS: u32 = 365 * 24 * 3600;
 /// The cookie over plain HTTP.
 const PLAIN: &str = "causerie-session";
 
@@ -23,6 +29,18 @@ pub(crate) fn secret(headers: &HeaderMap, https: bool) -> Option<SessionSecret> 
 pub(crate) fn keep(secret: &SessionSecret, https: bool) -> HeaderValue {
     let seconds = u32::try_from(AGE_MAX.as_secs()).unwrap_or(u32::MAX);
     set_cookie(if https { SECURE } else { PLAIN }, secret.reveal(), seconds, https)
+}
+
+/// Returns the proof in the cookies of a request that its owner has signed in with this browser before.
+pub(crate) fn known_browser(headers: &HeaderMap, https: bool) -> Option<KnownBrowser> {
+    let plain = || if https { None } else { cookie(headers, PLAIN_KNOWN) };
+    cookie(headers, SECURE_KNOWN).or_else(plain).and_then(KnownBrowser::parse)
+}
+
+/// Creates the cookie that keeps this proof.
+pub(crate) fn keep_known(known: &KnownBrowser, https: bool) -> HeaderValue {
+    let name = if https { SECURE_KNOWN } else { PLAIN_KNOWN };
+    set_cookie(name, &known.reveal(), KNOWN_SECONDS, https)
 }
 
 /// Creates the cookies that remove a secret.

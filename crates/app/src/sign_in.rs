@@ -1,20 +1,24 @@
 //! Signing in and out.
 //!
-//! Guessing passwords is throttled for each address, for each email from one address, and, less, for each email, so that nobody
-//! keeps its owner out from one address. An attempt counts before the password is compared,
-//! so that attempts at the same time count, too.
+//! Guessing passwords is throttled for each address, for the networks around an address of IPv6, for each email from one address,
+//! and, less, for each email, so that nobody keeps its owner out from one address. An attempt counts before the password is compared,
+//! so that attempts at the same time count, too. A browser in which the owner has signed in before counts by itself, so that no
+//! number of addresses keeps the owner out.
 
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
 use axum::Form;
 use axum::extract::{self, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
+use control::known_browser::KnownBrowser;
+use control::passwords::Standing;
 use control::sessions::SignInError;
-use control::{Sessions, SingleSignOn};
-use http_common::GcraLimiter;
+use control::{ErrorKind, Sessions, SingleSignOn, UseCaseError};
+use http_common::{GcraLimiter, IPV6_WIDER_BITS, wider_networks};
 use serde::Deserialize;
 
 use crate::assets::Addresses;
@@ -28,26 +32,35 @@ use crate::{error, paths, session_cookie};
 /// The attempts of one address: one in this time after a burst. Many people may share an address.
 const ADDRESS_INTERVAL: Duration = Duration::from_secs(10);
 const ADDRESS_BURST: u32 = 20;
-/// The attempts for one email from one address.
+/// The attempts of a wider network of IPv6, in addresses, for each of [`IPV6_WIDER_BITS`].
+const NETWORK_ADDRESSES: [u32; IPV6_WIDER_BITS.len()] = [4, 16];
+/// The attempts for one email from one address, and of one known browser.
 const PAIR_INTERVAL: Duration = Duration::from_secs(30);
 const PAIR_BURST: u32 = 10;
 /// The attempts for one email from any address.
 const EMAIL_INTERVAL: Duration = Duration::from_secs(5);
 const EMAIL_BURST: u32 = 60;
+/// The time after which an attempt is worth repeating when too many passwords are compared.
+const BUSY_RETRY: Duration = Duration::from_secs(2);
 
 /// Limits the attempts to sign in.
 pub(crate) struct SignInLimits {
     addresses: GcraLimiter,
+    networks: [GcraLimiter; IPV6_WIDER_BITS.len()],
     pairs: GcraLimiter,
     emails: GcraLimiter,
+    known: GcraLimiter,
 }
 
 impl Default for SignInLimits {
     fn default() -> Self {
         Self {
             addresses: GcraLimiter::every(ADDRESS_INTERVAL, ADDRESS_BURST),
+            networks: NETWORK_ADDRESSES
+                .map(|addresses| GcraLimiter::every(ADDRESS_INTERVAL / addresses, ADDRESS_BURST * addresses)),
             pairs: GcraLimiter::every(PAIR_INTERVAL, PAIR_BURST),
             emails: GcraLimiter::every(EMAIL_INTERVAL, EMAIL_BURST),
+            known: GcraLimiter::every(PAIR_INTERVAL, PAIR_BURST),
         }
     }
 }
@@ -55,7 +68,14 @@ impl Default for SignInLimits {
 impl SignInLimits {
     /// Takes an attempt without an email, or returns the time to wait for one.
     pub(crate) fn take_address(&self, visitor: &Visitor) -> Result<(), Duration> {
-        self.addresses.take(&visitor.address)
+        self.addresses.take(&visitor.address)?;
+        let networks = visitor.address.map(wider_networks).unwrap_or_default();
+        networks.iter().zip(&self.networks).try_for_each(|(network, limiter)| limiter.take(network))
+    }
+
+    /// Takes an attempt of somebody who is known, or returns the time to wait for one.
+    pub(crate) fn take_known(&self, who: &impl Hash) -> Result<(), Duration> {
+        self.known.take(who)
     }
 
     /// Takes an attempt, or returns the time to wait for one.
@@ -135,28 +155,45 @@ pub(crate) async fn show(
 pub(crate) async fn sign_in(
     State(pages): State<SignInPages>,
     visitor: Visitor,
+    headers: HeaderMap,
     Browser(browser): Browser,
     Form(given): Form<Credentials>,
 ) -> Response {
     let texts = visitor.texts;
+    let kept = session_cookie::known_browser(&headers, visitor.https);
+    let (standing, taken) = match pages.take(&visitor, &given.email, kept.as_ref()).await {
+        Ok(taken) => taken,
+        Err(error) => return visitor.failed(&error),
+    };
     let refused = |status: StatusCode, error: String| {
         let page = pages.form(&visitor, &given.email, &given.next, None, Some(error));
         (status, page).into_response()
     };
-    if let Err(wait) = pages.sign_in_limits.take(&visitor, &given.email) {
+    let later = |status: StatusCode, error: String, seconds: u64| {
+        let mut response = refused(status, error);
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        response
+    };
+    if let Err(wait) = taken {
         let seconds = wait.as_secs() + 1;
         let text = texts.with("sign-in-throttled", "seconds", seconds);
-        let mut response = refused(StatusCode::TOO_MANY_REQUESTS, text);
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        return response;
+        return later(StatusCode::TOO_MANY_REQUESTS, text, seconds);
     }
-    match pages.sessions.sign_in(&given.email, &given.password, browser).await {
+    match pages.sessions.sign_in(&given.email, &given.password, browser, standing).await {
         Ok(secret) => {
             let next = paths::own(&given.next).unwrap_or(paths::HOME);
             let mut response = Redirect::to(next).into_response();
-            let kept = session_cookie::keep(&secret, visitor.https);
-            response.headers_mut().append(header::SET_COOKIE, kept);
+            let session = session_cookie::keep(&secret, visitor.https);
+            response.headers_mut().append(header::SET_COOKIE, session);
+            // Without it, the next attempt is that of anybody.
+            if let Ok(Some(known)) = pages.sessions.proof_of_browser(&given.email).await {
+                let known = session_cookie::keep_known(&known, visitor.https);
+                response.headers_mut().append(header::SET_COOKIE, known);
+            }
             response
+        }
+        Err(SignInError::Failed(error)) if error.kind() == ErrorKind::Unavailable => {
+            later(error::status(error.kind()), error::text(texts, &error), BUSY_RETRY.as_secs())
         }
         Err(SignInError::Denied) => refused(StatusCode::UNAUTHORIZED, texts.get("sign-in-denied")),
         Err(SignInError::NoLicence) => refused(StatusCode::FORBIDDEN, texts.get("sign-in-no-licence")),
@@ -172,6 +209,22 @@ pub(crate) async fn sign_out(State(sessions): State<Sessions>, user: User) -> Re
 }
 
 impl SignInPages {
+    /// Takes an attempt to sign in with this email. Returns whose it is, and the time to wait if there are too many.
+    async fn take(
+        &self,
+        visitor: &Visitor,
+        email: &str,
+        kept: Option<&KnownBrowser>,
+    ) -> Result<(Standing, Result<(), Duration>), UseCaseError> {
+        if let Some(kept) = kept
+            && self.sessions.standing(email, kept).await? == Standing::Known
+        {
+            let taken = self.sign_in_limits.take_known(&(kept.nonce(), email.trim().to_lowercase()));
+            return Ok((Standing::Known, taken));
+        }
+        Ok((Standing::Stranger, self.sign_in_limits.take(visitor, email)))
+    }
+
     /// Creates the page with the form.
     pub(crate) fn form(
         &self,

@@ -7,6 +7,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use control::admin::AdminError;
 use control::first_owner::FirstOwnerError;
+use control::passwords::Standing;
 use control::{FirstOwner, Sessions, UseCaseError};
 use serde::Deserialize;
 
@@ -87,7 +88,7 @@ impl Welcome {
     async fn sign_in(&self, visitor: &Visitor, new: &NewOwner, browser: String) -> Response {
         let mut response = Redirect::to(paths::HOME).into_response();
         // Without a session, the first page leads to signing in.
-        if let Ok(secret) = self.sessions.sign_in(&new.email, &new.password, browser).await {
+        if let Ok(secret) = self.sessions.sign_in(&new.email, &new.password, browser, Standing::Known).await {
             let kept = session_cookie::keep(&secret, visitor.https);
             response.headers_mut().append(header::SET_COOKIE, kept);
         }

@@ -8,7 +8,7 @@ use store::{Store, StoreError, sessions};
 use crate::Environment;
 use crate::account_deletion::AccountDeletion;
 use crate::error::UseCaseError;
-use crate::passwords::{InvalidPassword, Password, PasswordError, Passwords, Verified};
+use crate::passwords::{InvalidPassword, Password, PasswordError, Passwords, Standing, Verified};
 use crate::principal::Principal;
 use crate::sessions::no_session;
 
@@ -170,7 +170,8 @@ impl Credentials {
     async fn verified(&self, principal: &Principal, present: &str) -> Result<Verified, CredentialsError> {
         let account = self.account(principal).await?;
         let present = Password::parse(present).map_err(|_| CredentialsError::WrongPassword)?;
-        let verified = self.passwords.verify(&account.email, present).await.map_err(failed)?;
+        let verified =
+            self.passwords.verify(&account.email, present, Standing::Known).await.map_err(failed)?;
         verified.filter(|verified| verified.account.id == account.id).ok_or(CredentialsError::WrongPassword)
     }
 
@@ -198,7 +199,9 @@ fn failed(error: PasswordError) -> CredentialsError {
     CredentialsError::Failed(match error {
         PasswordError::Replaced => return CredentialsError::WrongPassword,
         PasswordError::Store(error) => error.into(),
-        PasswordError::Ending => UseCaseError::new(crate::PublicCode::Unavailable, error),
+        PasswordError::Busy | PasswordError::Ending => {
+            UseCaseError::new(crate::PublicCode::Unavailable, error)
+        }
         PasswordError::NoSuchAccount | PasswordError::Hash(_) => UseCaseError::internal(error),
     })
 }

@@ -27,6 +27,7 @@ mod found_passage;
 pub mod health;
 pub mod history;
 mod jobs;
+pub mod known_browser;
 mod machine_lease;
 pub mod operators;
 mod orphans;

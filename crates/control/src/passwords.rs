@@ -22,6 +22,11 @@ pub const PASSWORD_MIN_BYTES: usize = 8;
 pub const PASSWORD_MAX_BYTES: usize = 1024;
 /// The most concurrent hashes, each of which takes 19 MiB and a core. Others wait.
 const HASHED_AT_ONCE_MAX: usize = 4;
+/// The most hashes that wait for others; further ones are refused.
+const WAITING_MAX: usize = 32;
+/// The same for users who are known: who guesses passwords does not make them wait.
+const HASHED_AT_ONCE_KNOWN_MAX: usize = 1;
+const WAITING_KNOWN_MAX: usize = 16;
 
 /// A password in clear text. It exists only while it is hashed or compared, is never stored, and does not print
 /// itself.
@@ -54,6 +59,9 @@ pub enum PasswordError {
     /// The hash could not be computed.
     #[error("the password could not be hashed: {0}")]
     Hash(argon2::password_hash::Error),
+    /// Too many others wait.
+    #[error("too many passwords are being compared")]
+    Busy,
     /// The shutdown of the service interrupted the computation.
     #[error("the service is ending")]
     Ending,
@@ -125,10 +133,54 @@ impl PasswordHash {
         Argon2::default().verify_password(password.0.as_bytes(), self.0.as_str()).is_ok()
     }
 
+    /// Takes the stored form.
+    pub(crate) const fn from_stored(stored: String) -> Self {
+        Self(stored)
+    }
+
     /// Returns the stored form.
     #[must_use]
     pub fn stored(&self) -> &str {
         &self.0
+    }
+}
+
+/// Whoever gives a password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Anybody.
+    Stranger,
+    /// A signed-in user, an operator, or the user of a [known browser](crate::known_browser).
+    Known,
+}
+
+/// Bounds the hashes that are computed at once, and those that wait.
+struct HashQueue {
+    hashing: Arc<Semaphore>,
+    /// One for each hash that is computed or waits.
+    places: Arc<Semaphore>,
+}
+
+impl HashQueue {
+    fn new(at_once_max: usize, waiting_max: usize) -> Arc<Self> {
+        let hashing = Arc::new(Semaphore::new(at_once_max));
+        Arc::new(Self { hashing, places: Arc::new(Semaphore::new(at_once_max + waiting_max)) })
+    }
+
+    /// Runs `work` on a thread for blocking work.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, PasswordError> {
+        let place = self.places.clone().try_acquire_owned().map_err(|_| PasswordError::Busy)?;
+        let permit = self.hashing.clone().acquire_owned().await.map_err(|_| PasswordError::Ending)?;
+        // The work itself holds the permits, because it continues when the caller is dropped.
+        let done = tokio::task::spawn_blocking(move || {
+            let done = work();
+            drop((permit, place));
+            done
+        });
+        done.await.map_err(|_| PasswordError::Ending)
     }
 }
 
@@ -137,7 +189,8 @@ impl PasswordHash {
 pub struct Passwords {
     store: Store,
     environment: Environment,
-    hashing: Arc<Semaphore>,
+    strangers: Arc<HashQueue>,
+    known: Arc<HashQueue>,
     /// A hash of no account, for comparisons on behalf of unknown emails.
     nobody: Arc<OnceLock<PasswordHash>>,
 }
@@ -146,17 +199,18 @@ impl Passwords {
     /// Creates the passwords of this store.
     #[must_use]
     pub fn new(store: Store, environment: Environment) -> Self {
-        let hashing = Arc::new(Semaphore::new(HASHED_AT_ONCE_MAX));
-        Self { store, environment, hashing, nobody: Arc::default() }
+        let strangers = HashQueue::new(HASHED_AT_ONCE_MAX, WAITING_MAX);
+        let known = HashQueue::new(HASHED_AT_ONCE_KNOWN_MAX, WAITING_KNOWN_MAX);
+        Self { store, environment, strangers, known, nobody: Arc::default() }
     }
 
     /// Hashes a password for storage.
     ///
     /// # Errors
-    /// [`PasswordError::Hash`], [`PasswordError::Ending`].
+    /// [`PasswordError::Hash`], [`PasswordError::Busy`], [`PasswordError::Ending`].
     pub async fn hash(&self, password: Password) -> Result<PasswordHash, PasswordError> {
         let salt = self.environment.bytes();
-        self.bounded(move || PasswordHash::of(&password, salt)).await?
+        self.known.run(move || PasswordHash::of(&password, salt)).await?
     }
 
     /// Replaces the password of a user, whose sessions end, and records it in the audit log. With `verified`, only if the
@@ -195,18 +249,21 @@ impl Passwords {
     /// unknown email or an owner without a password, so that the time reveals nothing.
     ///
     /// # Errors
-    /// [`PasswordError::Store`], [`PasswordError::Ending`].
-    pub async fn verify(&self, email: &str, password: Password) -> Result<Option<Verified>, PasswordError> {
-        let email = email.to_owned();
-        let found = self.store.read(move |tx| {
-            let Some(account) = accounts::by_email(tx, &email)? else { return Ok::<_, StoreError>(None) };
-            let hash = accounts::password(tx, account.user)?;
-            Ok(hash.map(|hash| Verified { account, hash: PasswordHash(hash) }))
-        });
-        let found = found.await?;
-        let hash = found.as_ref().map(|found| found.hash.clone());
+    /// [`PasswordError::Store`], [`PasswordError::Busy`], [`PasswordError::Ending`].
+    pub async fn verify(
+        &self,
+        email: &str,
+        password: Password,
+        standing: Standing,
+    ) -> Result<Option<Verified>, PasswordError> {
+        let found = self.of_email(email).await?;
+        let hash = found.as_ref().map(|(_, hash)| hash.clone());
         let (salt, nobody) = (self.environment.bytes(), self.nobody.clone());
-        let same = self.bounded(move || {
+        let queue = match standing {
+            Standing::Stranger => &self.strangers,
+            Standing::Known => &self.known,
+        };
+        let same = queue.run(move || {
             if let Some(hash) = hash {
                 return Ok(hash.is_of(&password));
             }
@@ -218,22 +275,19 @@ impl Passwords {
             }
             Ok::<_, PasswordError>(false)
         });
-        Ok(if same.await?? { found } else { None })
+        let is_same = same.await??;
+        Ok(found.filter(|_| is_same).map(|(account, hash)| Verified { account, hash }))
     }
 
-    /// Runs `work` on a thread for blocking work, with bounded concurrency.
-    async fn bounded<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, PasswordError> {
-        // The work itself holds the permit, because it continues when the caller is dropped.
-        let permit = self.hashing.clone().acquire_owned().await.map_err(|_| PasswordError::Ending)?;
-        let done = tokio::task::spawn_blocking(move || {
-            let done = work();
-            drop(permit);
-            done
+    /// Returns the account with this email and the hash of its owner's password, if there are both.
+    pub(crate) async fn of_email(&self, email: &str) -> Result<Option<(Account, PasswordHash)>, StoreError> {
+        let email = email.to_owned();
+        let found = self.store.read(move |tx| {
+            let Some(account) = accounts::by_email(tx, &email)? else { return Ok::<_, StoreError>(None) };
+            let hash = accounts::password(tx, account.user)?;
+            Ok(hash.map(|hash| (account, PasswordHash(hash))))
         });
-        done.await.map_err(|_| PasswordError::Ending)
+        found.await
     }
 }
 
@@ -264,6 +318,23 @@ mod tests {
         let again = PasswordHash::of(&password, [8; 16]).expect("a hash");
         assert_ne!(hash.stored(), again.stored(), "equal passwords do not show");
         assert!(!PasswordHash("no hash".to_owned()).is_of(&password));
+    }
+
+    #[tokio::test]
+    async fn guesses_beyond_the_queue_are_refused_and_keep_no_known_user_waiting() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::open(&folder.path().join("causerie.db")).expect("a database");
+        let passwords = Passwords::new(store, Environment::system());
+        let password = || Password::parse("correct horse").expect("a password");
+        let most = u32::try_from(HASHED_AT_ONCE_MAX + WAITING_MAX).expect("a small number");
+        let others = passwords.strangers.places.clone().try_acquire_many_owned(most).expect("all places");
+        let guessed = passwords.verify("a@example.test", password(), Standing::Stranger).await;
+        assert!(matches!(guessed, Err(PasswordError::Busy)), "{guessed:?}");
+        let known = passwords.verify("a@example.test", password(), Standing::Known).await;
+        assert!(matches!(known, Ok(None)), "{known:?}");
+        drop(others);
+        let later = passwords.verify("a@example.test", password(), Standing::Stranger).await;
+        assert!(matches!(later, Ok(None)), "{later:?}");
     }
 
     #[test]

@@ -19,7 +19,8 @@ use store::{Store, StoreError};
 use workspace::Workspaces;
 
 use crate::error::{PublicCode, UseCaseError};
-use crate::passwords::{Password, PasswordError, Passwords, Verified};
+use crate::known_browser::KnownBrowser;
+use crate::passwords::{Password, PasswordError, Passwords, Standing, Verified};
 use crate::principal::Principal;
 use crate::{Environment, provisioning};
 
@@ -126,6 +127,7 @@ impl Sessions {
     }
 
     /// Signs a user in and opens a session of this browser. Callers bound how often an email and an address may try.
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if too many others wait.
     ///
     /// # Errors
     /// [`SignInError`].
@@ -134,12 +136,33 @@ impl Sessions {
         email: &str,
         password: &str,
         browser: String,
+        standing: Standing,
     ) -> Result<SessionSecret, SignInError> {
         // A text that cannot be a password is nobody's.
         let password = Password::parse(password).map_err(|_| SignInError::Denied)?;
-        let verified = self.passwords.verify(email, password).await.map_err(unverified)?;
+        let verified = self.passwords.verify(email, password, standing).await.map_err(unverified)?;
         let verified = verified.ok_or(SignInError::Denied)?;
         self.open(&verified.account.clone(), "password", Some(verified), browser).await
+    }
+
+    /// Returns the proof that the owner of the account with this email has signed in, for the browser to keep; `None` if there is
+    /// no such owner.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn proof_of_browser(&self, email: &str) -> Result<Option<KnownBrowser>, UseCaseError> {
+        let found = self.passwords.of_email(email).await?;
+        Ok(found.map(|(account, hash)| KnownBrowser::of(self.environment.bytes(), account.user, &hash)))
+    }
+
+    /// Returns the standing of a browser with this proof, for the account with this email.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn standing(&self, email: &str, kept: &KnownBrowser) -> Result<Standing, UseCaseError> {
+        let found = self.passwords.of_email(email).await?;
+        let is_known = found.is_some_and(|(account, hash)| kept.is_of(account.user, &hash));
+        Ok(if is_known { Standing::Known } else { Standing::Stranger })
     }
 
     /// Opens a session of the owner of an account, who has proved who they are at the identity provider.
@@ -281,7 +304,7 @@ impl Sessions {
 fn unverified(error: PasswordError) -> SignInError {
     SignInError::Failed(match error {
         PasswordError::Store(error) => error.into(),
-        PasswordError::Ending => UseCaseError::new(PublicCode::Unavailable, error),
+        PasswordError::Busy | PasswordError::Ending => UseCaseError::new(PublicCode::Unavailable, error),
         PasswordError::NoSuchAccount | PasswordError::Replaced | PasswordError::Hash(_) => {
             UseCaseError::internal(error)
         }
@@ -348,7 +371,11 @@ mod tests {
         let audited = || entry(&found, now, AuditAction::SetPassword, SessionId::from_random(1));
         passwords.set(user, password("correct horse"), None, audited()).await.expect("it is set");
         let compared = async || {
-            passwords.verify(EMAIL, password("correct horse")).await.expect("it is compared").expect("right")
+            passwords
+                .verify(EMAIL, password("correct horse"), Standing::Known)
+                .await
+                .expect("it is compared")
+                .expect("right")
         };
         let (late, other) = (compared().await, compared().await);
         let early = sessions.open(&found, "password", Some(compared().await), String::new()).await;
@@ -359,6 +386,7 @@ mod tests {
         assert!(matches!(opened, Err(SignInError::Denied)), "{:?}", opened.err());
         let replaced = passwords.set(user, password("a third horse"), Some(other), audited()).await;
         assert!(matches!(replaced, Err(PasswordError::Replaced)), "{replaced:?}");
-        assert!(passwords.verify(EMAIL, password("another horse")).await.expect("it is compared").is_some());
+        let verified = passwords.verify(EMAIL, password("another horse"), Standing::Known).await;
+        assert!(verified.expect("it is compared").is_some());
     }
 }

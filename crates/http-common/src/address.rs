@@ -13,6 +13,8 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const HOPS_MAX: usize = 32;
 /// The prefix that is assigned to one customer, whose addresses count as one.
 const IPV6_PREFIX_BITS: u32 = 64;
+/// The prefixes that one customer may have all of, too.
+pub const IPV6_WIDER_BITS: [u32; 2] = [56, 48];
 
 /// The remote address of a request's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,12 +81,24 @@ pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) ->
 #[must_use]
 pub fn counted(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let host = (1_u128 << (128 - IPV6_PREFIX_BITS)) - 1;
-            IpAddr::V6(Ipv6Addr::from(u128::from(address) & !host))
-        }
+        IpAddr::V6(address) => prefix(address, IPV6_PREFIX_BITS).into(),
         v4 @ IpAddr::V4(_) => v4,
     }
+}
+
+/// Returns the networks with the address that a single customer may have, too, the smallest first: providers assign from a /64 up
+/// to a /48. Empty for IPv4.
+#[must_use]
+pub fn wider_networks(address: IpAddr) -> Vec<(u32, IpAddr)> {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IPV6_WIDER_BITS.map(|bits| (bits, prefix(address, bits).into())).to_vec(),
+        IpAddr::V4(_) => Vec::new(),
+    }
+}
+
+fn prefix(address: Ipv6Addr, bits: u32) -> Ipv6Addr {
+    let host = (1_u128 << (128 - bits)) - 1;
+    Ipv6Addr::from(u128::from(address) & !host)
 }
 
 /// Returns the entries of the forwarding headers, nearest last; `None` for an invalid address.
@@ -183,5 +197,14 @@ mod tests {
         assert_eq!(of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
         assert_eq!(of("192.0.2.1"), "192.0.2.1");
         assert_eq!(of("::ffff:192.0.2.1"), "192.0.2.1");
+    }
+
+    #[test]
+    fn wider_networks_are_those_of_ipv6_alone() {
+        let of = |text: &str| wider_networks(text.parse().expect("an address"));
+        let network = |text: &str| text.parse::<IpAddr>().expect("a network");
+        let expected = [(56, network("2001:db8:1:200::")), (48, network("2001:db8:1::"))];
+        assert_eq!(of("2001:db8:1:2ff:3:4:5:6"), expected);
+        assert!(of("192.0.2.1").is_empty() && of("::ffff:192.0.2.1").is_empty());
     }
 }

@@ -30,7 +30,9 @@ mod segments;
 mod upload;
 mod upload_many;
 
-pub use address::{InvalidNetwork, Network, Peer, client_address, counted};
+pub use address::{
+    IPV6_WIDER_BITS, InvalidNetwork, Network, Peer, client_address, counted, wider_networks,
+};
 pub use body::{BodyError, limited_json_body};
 pub use boolean::boolean;
 pub use budget::{BUDGET_RETRY_AFTER, Budget, BudgetExceeded, BudgetLimits, Budgets, Share};

@@ -99,6 +99,44 @@ fn guesses_are_throttled_for_an_email_and_for_an_address() {
 }
 
 #[test]
+fn owners_sign_in_with_their_browser_while_others_guess() {
+    let trust = ("CAUSERIE_RATE_TRUSTED_PROXIES".to_owned(), "127.0.0.1".to_owned());
+    let service = Service::start(Options { environment: vec![trust], ..Options::default() });
+    let victim = account_with_password(&service);
+    let owner = Browser::new(&service).with("x-forwarded-for", "192.0.2.250");
+    owner.sign_in(&victim.email, PASSWORD).expect_redirect("/");
+    owner.post("/sign-out", &[]).expect_redirect("/sign-in");
+    assert!(owner.cookie("causerie-known").is_some(), "it stays when the session ends");
+    let from = |number: u32| Browser::new(&service).with("x-forwarded-for", &format!("198.51.100.{number}"));
+    let guesses: Vec<_> =
+        (0..120).map(|number| from(number).sign_in(&victim.email, "wrong").status).collect();
+    assert!(guesses.contains(&429), "{guesses:?}");
+    from(250).sign_in(&victim.email, PASSWORD).expect_page(429);
+    owner.sign_in(&victim.email, PASSWORD).expect_redirect("/");
+    // What the browser keeps opens nothing, and is good for its own account only.
+    let other = account_with_password(&service);
+    assert_eq!(owner.sign_in(&other.email, "wrong").status, 401);
+    let guesses: Vec<_> = (0..11).map(|_| owner.sign_in(&victim.email, "wrong").status).collect();
+    assert!(guesses.contains(&401) && guesses.contains(&429), "{guesses:?}");
+}
+
+#[test]
+fn networks_of_one_customer_share_their_guesses() {
+    let trust = ("CAUSERIE_RATE_TRUSTED_PROXIES".to_owned(), "127.0.0.1".to_owned());
+    let service = Service::start(Options { environment: vec![trust], ..Options::default() });
+    let from = |network: u32, number: u32| {
+        let address = format!("2001:db8:{network:x}:{number:x}::1");
+        let email = format!("{network}-{number}@example.test");
+        Browser::new(&service).with("x-forwarded-for", &address).sign_in(&email, "wrong").status
+    };
+    // Each guess comes from another /64 of one /56.
+    let guesses: Vec<_> = (0..200).map(|number| from(1, number)).collect();
+    assert!(guesses[..80].iter().all(|status| *status == 401), "{guesses:?}");
+    assert!(guesses.contains(&429), "{guesses:?}");
+    assert_eq!(from(2, 0), 401, "another customer is not concerned");
+}
+
+#[test]
 fn a_form_of_another_site_changes_nothing() {
     let stage = Stage::new();
     let browser = stage.signed_in();
