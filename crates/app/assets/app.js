@@ -55,6 +55,9 @@ const afterFrames = (count, task) => requestAnimationFrame(count > 1 ? () => aft
 // The time of the main thread that events take in one turn, unless a single one takes longer, in milliseconds.
 const TURN_MS = 8;
 
+// The time within which an answer that is whole after its first text has come at once: its reader begins at its beginning.
+const AT_ONCE_MS = 1000;
+
 // Says that the connection is lost, until it is there again.
 const connection = new EventTarget();
 const tellLost = (isLost) => {
@@ -84,7 +87,11 @@ const follow = (article) => {
   let follows = isNearEnd();
   let top = window.scrollY;
   let steered = -STEERED_MS;
-  const steer = (isUp) => { steered = isUp ? performance.now() : -STEERED_MS; };
+  let isSteered = false;
+  const steer = (isUp) => {
+    steered = isUp ? performance.now() : -STEERED_MS;
+    isSteered ||= isUp;
+  };
   const shown = new AbortController();
   const quiet = { passive: true, signal: shown.signal };
   document.addEventListener("wheel", ({ deltaY }) => steer(deltaY < 0), quiet);
@@ -113,12 +120,26 @@ const follow = (article) => {
   // What comes into view takes its real height only then, and the end moves again.
   const growth = new ResizeObserver(keepEndInView);
   growth.observe(main);
+  // The time of the first text, unless the page was loaded with some.
+  const hasText = () => article.querySelector(".prose") !== null;
+  let begun = hasText() ? -Infinity : null;
   const show = (data) => {
     keepEndInView();
     const page = new DOMParser().parseFromString(JSON.parse(data).html, "text/html");
     const fresh = page.querySelector("article");
     syncAttributes(article, fresh);
     sync(article, fresh);
+    if (begun === null && hasText()) begun = performance.now();
+  };
+  // An answer that has come at once is read from its question on.
+  const showBeginning = () => {
+    const isAtOnce = performance.now() - (begun ?? -Infinity) < AT_ONCE_MS;
+    if (!isAtOnce || isSteered || article.offsetHeight < window.innerHeight) return;
+    follows = false;
+    requestAnimationFrame(() => {
+      (article.closest(".exchange") ?? article).scrollIntoView();
+      top = window.scrollY;
+    });
   };
   // Many events may arrive at once. They are shown in turns, between which the page is painted and hears its visitor.
   const waiting = [];
@@ -136,6 +157,7 @@ const follow = (article) => {
     source.close();
     later(() => {
       show(data);
+      showBeginning();
       main.dataset.state = "idle";
       const status = document.querySelector("[data-complete]");
       if (status) status.textContent = status.dataset.complete;

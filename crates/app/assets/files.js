@@ -122,6 +122,8 @@ const uploadHere = (form) => {
     status.classList.toggle("hidden", !text);
   };
   let isWhole = true;
+  // The lines of files that are among the entries once those are shown again.
+  const stored = [];
   const noteCancelled = () => {
     isWhole = false;
     say(form.dataset.cancelled);
@@ -160,6 +162,7 @@ const uploadHere = (form) => {
         await send(file, { destination: within(destination, folders) }, form.dataset, ...sending);
         // Of those that failed, no full bar stays.
         end({ isStored: true, keepsBar: true });
+        stored.push(line);
       } catch (reason) {
         if (reason === CANCELLED) {
           leave();
@@ -189,6 +192,9 @@ const uploadHere = (form) => {
     if (queue.isRunning()) return;
     if (isWhole) say(form.dataset.done);
     await showEntries();
+    // They would push the folder away. Those that failed stay.
+    stored.splice(0).forEach((line) => line.remove());
+    list.hidden = list.children.length === 0;
   };
   takeChosen(picker, (files) => take(files.map((file) => placed(file))));
   takeChosen(document.querySelector("[data-folder]"), (files) => take(folderFiles(files)));

@@ -67,7 +67,7 @@ use control::{
 use http_common::{Budgets, RateLimiter};
 use tokio_util::sync::CancellationToken;
 
-pub use crate::no_such_page::no_such_page;
+pub use crate::no_such_page::{no_such_page, without_slash};
 pub use crate::operator::SettingInForce;
 pub use crate::visit::signed_in;
 

@@ -1,11 +1,11 @@
 //! The page for a path that nothing serves, for visitors with a browser.
 
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use axum::response::Response;
+use axum::response::{IntoResponse, Redirect, Response};
 
 use crate::language::Language;
 use crate::texts::Texts;
-use crate::{error, headers};
+use crate::{error, headers, paths};
 
 /// The path of the interface, which programs use.
 const INTERFACE: &str = "/api";
@@ -25,6 +25,19 @@ pub fn no_such_page(method: &Method, path: &str, requested: &HeaderMap) -> Optio
     headers::harden(response.headers_mut());
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept, Accept-Language, Cookie"));
     Some(response)
+}
+
+/// Leads a browser from a path with a slash at its end to the one without, as `/files/` to `/files`; `None` for other requests.
+#[must_use]
+pub fn without_slash(method: &Method, path: &str, requested: &HeaderMap) -> Option<Response> {
+    let shorter = path.trim_end_matches('/');
+    let is_interface = shorter == INTERFACE || shorter.starts_with("/api/");
+    let shown = matches!(*method, Method::GET | Method::HEAD) && accepts_html(requested);
+    if shorter.len() == path.len() || is_interface || !shown {
+        return None;
+    }
+    // One that another host could be meant by is not followed.
+    Some(Redirect::permanent(paths::own(shorter)?).into_response())
 }
 
 /// Returns true if `Accept` names HTML, as that of every browser does. Wildcards are those of programs.
@@ -58,6 +71,17 @@ mod tests {
             for accept in ["*/*", "application/json", "", "text/*", "text/html;q=0, */*"] {
                 assert!(!is_page(&Method::GET, path, accept), "{path} {accept}");
             }
+        }
+        let led = |path: &str| {
+            let accept = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(BROWSER))]);
+            let response = without_slash(&Method::GET, path, &accept)?;
+            response.headers().get(header::LOCATION)?.to_str().map(str::to_owned).ok()
+        };
+        for (path, to) in [("/files/", "/files"), ("/docs//", "/docs"), ("/files/a%20b/", "/files/a%20b")] {
+            assert_eq!(led(path).as_deref(), Some(to));
+        }
+        for path in ["/", "//", "/files", "/api/", "/api/v1/", "//x.test/", "/\\x.test/"] {
+            assert_eq!(led(path), None, "{path}");
         }
         for path in ["/api", "/api/", "/api/v1/x", "/api/v2"] {
             assert!(!is_page(&Method::GET, path, BROWSER), "{path}");

@@ -379,7 +379,9 @@ fn setting_in_force(setting: &Effective) -> SettingInForce {
 
 /// Answers a path that nothing serves: with a page to browsers, otherwise with an error of the interface.
 async fn no_such_path(method: Method, uri: Uri, headers: HeaderMap) -> Response {
-    match app::no_such_page(&method, uri.path(), &headers) {
+    let page = app::without_slash(&method, uri.path(), &headers)
+        .or_else(|| app::no_such_page(&method, uri.path(), &headers));
+    match page {
         Some(page) => page,
         None => api::no_such_path().await.into_response(),
     }

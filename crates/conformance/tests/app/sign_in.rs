@@ -229,6 +229,10 @@ fn an_unknown_path_is_a_page_to_browsers_and_json_to_programs() {
         let page = browser.with("accept-language", language).get("/no/such/page").expect_page(404);
         assert!(page.contains(text) && page.contains(&format!("lang=\"{language}\"")), "{page}");
     }
+    for (path, to) in [("/files/", "/files"), ("/keys/", "/keys"), ("/docs/", "/docs")] {
+        let led = browser.get(path);
+        assert_eq!((led.status, led.header("location")), (308, Some(to)), "a slash at the end is no matter");
+    }
     let program = Browser::new(&stage.service);
     for (path, accept) in
         [("/no/such/page", "*/*"), ("/no/such/page", "application/json"), ("/api", "text/html")]

@@ -178,6 +178,22 @@ fn the_page_follows_the_end_of_an_answer_until_its_visitor_scrolls_up() {
 }
 
 #[test]
+fn an_answer_that_comes_at_once_is_read_from_its_beginning() {
+    let stage = Stage::signed_in(phone(false, "en"));
+    let browser = &stage.browser;
+    let paragraph = "It goes on and on, in sentences that nobody needs. ".repeat(8);
+    let text: String = (1..40).map(|number| format!("Point {number}: {paragraph}\n\n")).collect();
+    stage.vendor.will([Say::text(&text)]);
+    browser.write(&browser.find("textarea"), "Go on");
+    browser.press(Key::Enter);
+    let _ = browser.find(".conversation[data-state=idle] .answer .prose");
+    let begins = "const { top } = document.querySelector('.answer .prose').getBoundingClientRect();
+        return top >= 0 && top < window.innerHeight";
+    conformance::poll::until("its beginning is in view", || (browser.run(begins, &[]) == true).then_some(()));
+    stage.assert_quiet();
+}
+
+#[test]
 fn an_answer_is_copied_without_its_steps() {
     in_each_view(|stage| {
         let browser = &stage.browser;
