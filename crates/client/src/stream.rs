@@ -13,7 +13,7 @@ const ATTEMPTS_MAX: u32 = 8;
 /// The wait before a second attempt, unless the service requests another; doubled for each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The end of the path of a stream, after the path of its answer or conversation.
-pub(crate) const EVENTS: &str = "/events";
+const EVENTS: &str = "/events";
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
 

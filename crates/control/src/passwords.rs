@@ -285,7 +285,7 @@ impl Passwords {
         let found = self.store.read(move |tx| {
             let Some(account) = accounts::by_email(tx, &email)? else { return Ok::<_, StoreError>(None) };
             let hash = accounts::password(tx, account.user)?;
-            Ok(hash.map(|hash| (account, PasswordHash(hash))))
+            Ok(hash.map(|hash| (account, PasswordHash::from_stored(hash))))
         });
         found.await
     }

@@ -106,7 +106,6 @@ impl IdleConnections {
     /// Adds a connection, which waits from now on.
     pub(super) fn enter(self: &Arc<Self>) -> IdleEntry {
         let clock = Arc::new(IdleClock::since(self.origin));
-        clock.since.store(milliseconds(self.origin.elapsed()), Ordering::Relaxed);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.clocks.lock().unwrap_or_else(PoisonError::into_inner).insert(number, clock.clone());
         IdleEntry { all: self.clone(), number, clock }
@@ -117,14 +116,17 @@ impl IdleConnections {
         let now = milliseconds(self.origin.elapsed());
         let clocks = self.clocks.lock().unwrap_or_else(PoisonError::into_inner);
         let most = (clocks.len() / CLOSED_AT_ONCE_PART).max(1);
-        let mut ranked: Vec<_> =
-            clocks.values().filter_map(|clock| Some((clock.rank(now)?, clock.clone()))).collect();
+        let mut ranked: Vec<_> = clocks
+            .iter()
+            .filter_map(|(number, clock)| Some((clock.rank(now)?, *number, clock.clone())))
+            .collect();
         drop(clocks);
         if ranked.len() > most {
-            ranked.select_nth_unstable_by_key(most, |(rank, _)| *rank);
+            // Of those that have waited equally long, the one that came first.
+            ranked.select_nth_unstable_by_key(most, |(rank, number, _)| (*rank, *number));
             ranked.truncate(most);
         }
-        for ((_, since), clock) in &ranked {
+        for ((_, since), _, clock) in &ranked {
             clock.close(*since);
         }
         ranked.len()

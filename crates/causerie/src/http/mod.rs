@@ -109,7 +109,6 @@ impl Server {
         let places = Arc::new(Semaphore::new(self.shared.limits.connections_max));
         let gentle_closes = Arc::new(Semaphore::new(GENTLE_CLOSES_MAX));
         loop {
-            let Some(place) = self.place(&places).await else { return };
             let accepted = loop {
                 tokio::select! {
                     accepted = self.listener.accept() => break accepted,
@@ -140,6 +139,8 @@ impl Server {
                 }
                 continue;
             };
+            // A connection is accepted before it has a place, so that others are closed only for somebody.
+            let Some(place) = self.place(&places).await else { return };
             let entry = self.idle.enter();
             let guest = ConnectionContext { peer: Peer(peer.ip()), idle: entry.clock.clone(), late };
             let (shared, tls) = (self.shared.clone(), self.tls.clone());

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
-use conformance::{Api, Connection, Service, caller};
+use conformance::{Api, Connection, Expect, Service, caller};
 
 /// More than all buffers between a client and the service.
 const LARGE_BYTES: usize = 40 << 20;
