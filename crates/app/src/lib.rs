@@ -285,10 +285,13 @@ fn operator_routes() -> Router<State> {
         .route(paths::OPERATOR_AUDIT, get(operator::show_audit))
         .route(paths::OPERATOR_PLUGINS, get(operator::show_plugins))
         .route(paths::OPERATOR_SETTINGS, get(operator::show_settings))
+        .route(paths::OPERATOR_ACCOUNTS, post(operator::create))
         .route(paths::OPERATOR_ACCOUNT, get(operator::show_account))
         .route(paths::OPERATOR_LICENCE, post(operator::change_licence))
         .route(paths::OPERATOR_CREDITS, post(operator::grant))
         .route(paths::OPERATOR_MACHINE, post(operator::change_machine))
+        .route(paths::OPERATOR_PASSWORD, post(operator::set_password))
+        .route(paths::OPERATOR_ROLE, post(operator::set_role))
         .route(paths::OPERATOR_DELETE, post(operator::delete))
 }
 

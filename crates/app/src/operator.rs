@@ -2,6 +2,7 @@
 
 mod account;
 mod audit;
+mod people;
 mod plugins;
 mod settings;
 
@@ -11,11 +12,13 @@ use askama::Template;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use control::admin::AdminError;
+use control::passwords::PasswordError;
 use control::{Conversations, Environment, Operators, PublicCode, UseCaseError};
 use serde::Deserialize;
 
 pub(crate) use self::account::{change_licence, change_machine, delete, grant, show as show_account};
 pub(crate) use self::audit::show as show_audit;
+pub(crate) use self::people::{create, set_password, set_role};
 pub(crate) use self::plugins::show as show_plugins;
 pub use self::settings::SettingInForce;
 pub(crate) use self::settings::show as show_settings;
@@ -120,6 +123,7 @@ pub(crate) async fn show(
 fn failed(user: &User, error: AdminError) -> Response {
     user.failed(match error {
         AdminError::NoSuchAccount(_) => UseCaseError::new(PublicCode::NotFound, error),
+        AdminError::Password(PasswordError::Busy) => UseCaseError::new(PublicCode::Unavailable, error),
         AdminError::NotAnAmount | AdminError::Past | AdminError::Machine(_) => {
             UseCaseError::new(PublicCode::BadRequest, error)
         }

@@ -60,10 +60,13 @@ pub(crate) const OPERATOR: &str = "/operator";
 pub(crate) const OPERATOR_AUDIT: &str = "/operator/audit";
 pub(crate) const OPERATOR_PLUGINS: &str = "/operator/plugins";
 pub(crate) const OPERATOR_SETTINGS: &str = "/operator/settings";
+pub(crate) const OPERATOR_ACCOUNTS: &str = "/operator/accounts";
 pub(crate) const OPERATOR_ACCOUNT: &str = "/operator/accounts/{account}";
 pub(crate) const OPERATOR_LICENCE: &str = "/operator/accounts/{account}/licence";
 pub(crate) const OPERATOR_CREDITS: &str = "/operator/accounts/{account}/credits";
 pub(crate) const OPERATOR_MACHINE: &str = "/operator/accounts/{account}/machine/{change}";
+pub(crate) const OPERATOR_PASSWORD: &str = "/operator/accounts/{account}/password";
+pub(crate) const OPERATOR_ROLE: &str = "/operator/accounts/{account}/role";
 pub(crate) const OPERATOR_DELETE: &str = "/operator/accounts/{account}/delete";
 #[cfg(debug_assertions)]
 pub(crate) const DESIGN: &str = "/design";
@@ -134,6 +137,7 @@ pub(crate) fn page_of(path: &str) -> &str {
         NEW_FOLDER | DELETE_FILE | UPLOAD => FILES,
         CHANGE_EMAIL | CHANGE_PASSWORD | DELETE_ACCOUNT | SIGN_OUT_EVERYWHERE => ACCOUNT,
         START_MACHINE | STOP_MACHINE => MACHINE,
+        OPERATOR_ACCOUNTS => OPERATOR,
         _ if path.starts_with("/account/sessions/") => ACCOUNT,
         _ if path.starts_with("/keys/") => KEYS,
         _ => path,
@@ -184,6 +188,7 @@ mod tests {
             (DELETE_ACCOUNT, ACCOUNT),
             ("/c/0190c8a0", "/c/0190c8a0"),
             ("/operator/accounts/0190c8a0/machine/start", "/operator/accounts/0190c8a0"),
+            (OPERATOR_ACCOUNTS, OPERATOR),
             ("/keys/0190c8a0/revoke", KEYS),
             ("/files/ask", "/files/ask"),
         ] {

@@ -177,7 +177,11 @@ pub(crate) async fn change_machine(
 
 /// Returns the operations and the account of a path.
 #[expect(clippy::result_large_err, reason = "every failure becomes a response at once")]
-fn operation(pages: &OperatorPages, user: &User, account: &str) -> Result<(Admin, AccountId), Response> {
+pub(super) fn operation(
+    pages: &OperatorPages,
+    user: &User,
+    account: &str,
+) -> Result<(Admin, AccountId), Response> {
     let admin = pages.operators.admin(&user.signed_in).map_err(|error| user.failed(error))?;
     Ok((admin, account.parse().map_err(|_| not_found(user))?))
 }
@@ -186,13 +190,13 @@ fn not_found(user: &User) -> Response {
     user.failed(control::UseCaseError::new(control::PublicCode::NotFound, "no such account"))
 }
 
-fn refused(user: &User, key: &str) -> Response {
+pub(super) fn refused(user: &User, key: &str) -> Response {
     let texts = user.visitor.texts;
     error::page(texts, axum::http::StatusCode::BAD_REQUEST, &texts.get(key))
 }
 
 /// Returns the end of a day in UTC, such as that of `2027-12-31`.
-fn end_of_day(text: &str) -> Option<Timestamp> {
+pub(super) fn end_of_day(text: &str) -> Option<Timestamp> {
     let day = text.trim().parse::<jiff::civil::Date>().ok()?;
     let end = day.tomorrow().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
     Some(Timestamp::from_micros(end.timestamp().as_microsecond()))

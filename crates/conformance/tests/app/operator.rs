@@ -65,6 +65,52 @@ fn operators_see_all_accounts_and_vendors_and_change_licence_and_credits() {
 }
 
 #[test]
+fn operators_create_accounts_and_set_passwords_and_roles() {
+    let (stage, browser, other) = stage();
+    let new =
+        [("email", "new@example.test"), ("until", "2098-01-31"), ("credits", "700"), ("password", PASSWORD)];
+    let made = browser.post("/operator/accounts", &new);
+    let path = made.header("location").expect("its page").to_owned();
+    let page = browser.get(&path).expect_page(200);
+    assert!(page.contains("new@example.test") && page.contains(">700<"), "{page}");
+    browser.post("/operator/accounts", &new).expect_page(409);
+    for (field, value) in [("email", "nobody"), ("until", "soon"), ("credits", "many"), ("password", "short")]
+    {
+        let wrong = new.map(|(name, right)| match name {
+            "email" if field != name => (name, "newer@example.test"),
+            name if name == field => (name, value),
+            _ => (name, right),
+        });
+        browser.post("/operator/accounts", &wrong).expect_page(400);
+    }
+    let owner = Browser::new(&stage.service);
+    owner.sign_in("new@example.test", PASSWORD).expect_redirect("/");
+    owner.get("/operator").expect_page(404);
+    owner.post("/operator/accounts", &new).expect_page(404);
+
+    browser.post(&format!("{path}/role"), &[("role", "operator")]).expect_redirect(&path);
+    owner.get("/operator").expect_page(200);
+    browser.post(&format!("{path}/role"), &[("role", "owner")]).expect_redirect(&path);
+    owner.get("/operator").expect_page(404);
+    browser.post(&format!("{path}/password"), &[("password", "another horse")]).expect_redirect(&path);
+    owner.get("/").expect_redirect("/sign-in");
+    owner.sign_in("new@example.test", "another horse").expect_redirect("/");
+
+    // A session alone changes neither the password nor the role of its own account.
+    let own = format!("/operator/accounts/{}", stage.account.id);
+    browser.post(&format!("{own}/password"), &[("password", "another horse")]).expect_page(400);
+    browser.post(&format!("{own}/role"), &[("role", "owner")]).expect_page(400);
+    browser.post(&format!("{path}/role"), &[("role", "king")]).expect_page(400);
+    let noted = stage.service.admin(&["audit", "list"]);
+    let entries = noted["entries"].as_array().expect("entries");
+    for action in ["create account", "set password", "set role"] {
+        let entry = entries.iter().find(|entry| entry["action"] == action).expect("an entry");
+        assert_eq!(entry["actor"], stage.account.email, "in the operator's name");
+    }
+    assert_eq!(stage.service.credits(&other).0, 10_000);
+}
+
+#[test]
 fn operators_start_and_stop_machines() {
     let (_stage, browser, other) = stage();
     let path = format!("/operator/accounts/{}", other.id);
