@@ -218,6 +218,12 @@ impl Response {
         find(&self.headers, name)
     }
 
+    /// Returns the values of a header that may occur several times.
+    pub fn header_values(&self, name: &str) -> impl Iterator<Item = &str> {
+        let named = self.headers.iter().filter(move |(header, _)| header.eq_ignore_ascii_case(name));
+        named.map(|(_, value)| value.as_str())
+    }
+
     /// Parses the body as JSON.
     ///
     /// # Panics

@@ -143,12 +143,12 @@ impl Browser {
     }
 
     fn keep(&self, response: Response) -> Response {
-        if let Some((name, rest)) = response.header("set-cookie").and_then(|set| set.split_once('=')) {
+        let set = response.header_values("set-cookie").filter_map(|set| set.split_once('='));
+        for (name, rest) in set {
             let value = rest.split(';').next().unwrap_or_default();
             let mut cookies = self.cookies.borrow_mut();
             if rest.contains("Max-Age=0") {
-                // The application removes the cookies of both protocols, of which the client shows the first.
-                cookies.retain(|name, _| name == "causerie-language");
+                cookies.remove(name);
             } else {
                 cookies.insert(name.to_owned(), value.to_owned());
             }
