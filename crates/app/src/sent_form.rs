@@ -1,4 +1,4 @@
-//! What identifies a form as it was sent: the token of the page and everything that the form says. A form that is sent twice does
+//! Identifies a form as it was sent: by the token of the page and everything that the form says. A form that is sent twice does
 //! its work once; one that was changed and sent again, such as after going back, does it anew.
 
 use sha2::{Digest, Sha256};

@@ -115,6 +115,10 @@ impl<C: AsyncRead + Unpin> AsyncRead for Wire<C> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        // What has arrived is for the connection that takes over: a head that was begun here would be lost with its response.
+        if self.activity.crowded.load(Ordering::Relaxed) {
+            return Poll::Pending;
+        }
         if self.in_turn && self.activity.clogged.load(Ordering::Relaxed) {
             self.reader = Some(context.waker().clone());
             return Poll::Pending;
@@ -176,5 +180,34 @@ impl<C: AsyncWrite + Unpin> AsyncWrite for Wire<C> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.connection).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use http_common::Bounds;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_that_another_connection_serves_are_kept_for_it() {
+        let activity = Arc::new(Activity::default());
+        let holder = Holder::Address([192, 0, 2, 1].into());
+        let heads = PartialHead::new(Budget::new(Bounds { each: 1, all: 1 }), holder, 2);
+        let sent: &[u8] = b"GET / HTTP/1.1\r\na: b\r\nc: d\r\n\r\n";
+        let timeout = Duration::from_secs(60);
+        let mut wire = Wire::new(sent, Bytes::new(), activity.clone(), timeout, true, heads);
+        // The HTTP library may read again before it gives the connection back.
+        for _ in 0..2 {
+            let mut memory = [0; 64];
+            let mut buffer = ReadBuf::new(&mut memory);
+            let polled = poll_fn(|context| Poll::Ready(Pin::new(&mut wire).poll_read(context, &mut buffer)));
+            assert!(polled.await.is_pending());
+            assert!(buffer.filled().is_empty());
+        }
+        assert!(activity.crowded.load(Ordering::Relaxed));
+        assert_eq!(wire.into_parts().1, sent);
     }
 }
