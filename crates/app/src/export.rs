@@ -12,7 +12,7 @@ use bytes::Bytes;
 use control::conversations::{ConversationSummary, Message, Question, ShownBranch};
 use control::live::{PartKind, Snapshot};
 use control::{Answers, Conversations, Principal, UseCaseError};
-use domain::citation::{Place, marks};
+use domain::citation::{Place, cited_numbers};
 use domain::id::ConversationId;
 use futures_util::stream;
 use http_common::{Budgets, Holder, Share, Until, attachment};
@@ -267,7 +267,8 @@ fn question_markdown(question: &Question) -> String {
 /// Returns an answer with its marks, and the places that they cite. A list would number them anew.
 fn answer_markdown(texts: Texts, text: &str, sources: &[(u32, Place)]) -> String {
     let mut whole = format!("\n{}\n", make_inert(text.trim()));
-    let numbers: BTreeSet<u32> = marks(text).map(|mark| mark.number).collect();
+    let is_source = |number| sources.iter().any(|(known, _)| *known == number);
+    let numbers: BTreeSet<u32> = cited_numbers(text, is_source).collect();
     let mut marked = sources.iter().filter(|(number, _)| numbers.contains(number)).peekable();
     if marked.peek().is_none() {
         return whole;

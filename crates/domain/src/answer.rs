@@ -7,18 +7,19 @@
 mod error;
 mod notes;
 mod passages;
+mod sources;
 mod unread_files;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use error::{AnswerError, ErrorCode};
 use notes::Notes;
 use passages::Passages;
 use sha2::{Digest, Sha256};
+use sources::Cited;
 use unread_files::UnreadFiles;
 
-use crate::citation::{self, CitationMarkers, Place};
+use crate::citation::{self, Place};
 use crate::id::{MessageId, PartId};
 use crate::limits::FILE_PARTS_MAX;
 use crate::step::{Block, Call, CallResult, Purpose, Step, StepOutcome};
@@ -217,19 +218,6 @@ pub struct Answer {
     passages: Passages,
 }
 
-/// Citations by vendors: steps and numbers, and the marks in the current step. Derived data: any two are equal.
-#[derive(Debug, Clone, Default)]
-struct Cited {
-    numbers: Vec<(u32, u32)>,
-    marks: BTreeMap<u32, CitationMarkers>,
-}
-
-impl PartialEq for Cited {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
 /// The position of the block that grew last: the step, the block, the index among the parts. Derived data:
 /// any two are equal.
 #[derive(Debug, Clone, Copy, Default)]
@@ -338,11 +326,10 @@ impl Answer {
     /// Returns the finished text so far: Markdown without marks. Empty at the start.
     #[must_use]
     pub fn text(&self) -> String {
-        let last = self.last_mark();
         let mut out = String::new();
         for part in &self.parts {
             if let Body::Text(markdown) = &part.body {
-                let piece = citation::strip_up_to(markdown, last);
+                let piece = citation::strip(markdown, |number| self.source_of(part, number).is_some());
                 let piece = piece.trim_matches('\n');
                 if !out.is_empty() && !piece.is_empty() {
                     out.push_str("\n\n");
@@ -351,24 +338,6 @@ impl Answer {
             }
         }
         out
-    }
-
-    /// Returns the greatest number that can be cited; 0 if there is none.
-    #[must_use]
-    pub fn last_source(&self) -> u32 {
-        self.sources.iter().map(|source| source.number).max().unwrap_or(0)
-    }
-
-    /// Returns the greatest number of a citation mark: 0 in an answer without sources, in which numbers in brackets are text.
-    #[must_use]
-    pub fn last_mark(&self) -> u32 {
-        if self.sources.is_empty() { 0 } else { citation::MARK_MAX }
-    }
-
-    /// Returns the place that a number cites.
-    #[must_use]
-    pub fn source(&self, number: u32) -> Option<&Place> {
-        self.sources.iter().find(|source| source.number == number).map(|source| &source.place)
     }
 
     fn apply(&mut self, change: Change) {
@@ -427,31 +396,6 @@ impl Answer {
         &mut self.parts[at].body
     }
 
-    fn cite(&mut self, block: u32, at: usize, number: u32, place: Place) {
-        let mut marks = self.cited.marks.remove(&block).unwrap_or_default();
-        if let Body::Text(markdown) = self.block(block, Body::Text(String::new())) {
-            marks.put(markdown, at, number);
-        }
-        self.cited.marks.insert(block, marks);
-        if self.source(number).is_none() {
-            self.cited.numbers.push((self.step.unwrap_or(0), number));
-            self.sources.push(Source { number, place });
-        }
-    }
-
-    /// Removes the citations of this step and later ones, because it is generated again.
-    fn forget_cited(&mut self, step: u32) {
-        self.cited.marks.clear();
-        let Self { sources, cited, .. } = self;
-        cited.numbers.retain(|(of, number)| {
-            let stands = *of < step;
-            if !stands {
-                sources.retain(|source| source.number != *number);
-            }
-            stands
-        });
-    }
-
     /// Returns the paths that the user attached.
     fn attached(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match &part.body {
@@ -467,6 +411,7 @@ impl Answer {
         for passage in &result.passages {
             if self.source(passage.number).is_none() {
                 self.sources.push(Source { number: passage.number, place: passage.place.clone() });
+                self.cited.since.insert(passage.number, self.step.map_or(0, |step| step + 1));
             }
         }
         self.passages.add(&result.passages);

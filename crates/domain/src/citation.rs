@@ -7,7 +7,8 @@ pub mod mark;
 
 pub use cited::{CITED_MAX, Citation, CitationMarkers, Cited, marker_position};
 pub use mark::{
-    MARK_MAX, Mark, Piece, Stripper, decided_pieces, marks, pieces, renumber, strip, strip_up_to,
+    MARK_MAX, MARK_NUMBERS_MAX, Mark, Piece, Renumbered, Stripper, cited_numbers, decided_pieces, marks,
+    pieces, renumber, strip,
 };
 
 /// The place of a passage.

@@ -23,13 +23,14 @@ const CLAIM_WORDS_MIN: usize = 3;
 /// not. Numbers without a passage are left out, and those of a claim that was not checked, unless another one is unproven.
 pub(crate) fn prove_citations<'a>(
     markdown: &str,
+    is_source: impl Fn(u32) -> bool,
     passage: impl Fn(u32) -> Option<&'a str>,
 ) -> BTreeMap<u32, Result<(), Unproven>> {
     let mut proofs: BTreeMap<u32, Result<(), Unproven>> = BTreeMap::new();
     let mut begin = 0;
     let mut compared = 0;
     let mut unchecked = BTreeSet::new();
-    for (index, (numbers, range)) in clusters(markdown).into_iter().enumerate() {
+    for (index, (numbers, range)) in clusters(markdown, &is_source).into_iter().enumerate() {
         let before = &markdown[begin..range.start];
         begin = range.end;
         if index >= CLAIMS_MAX || numbers.len() > PASSAGES_OF_CLAIM_MAX {
@@ -47,7 +48,7 @@ pub(crate) fn prove_citations<'a>(
         if passages.is_empty() {
             continue;
         }
-        let proof = prove(&claim(before), &passages);
+        let proof = prove(&claim(before, &is_source), &passages);
         for (number, _) in known {
             let so_far = proofs.entry(number).or_insert(Ok(()));
             if so_far.is_ok() {
@@ -60,25 +61,25 @@ pub(crate) fn prove_citations<'a>(
 }
 
 /// Returns the numbers of marks that follow one another, with the range that the marks take up.
-fn clusters(markdown: &str) -> Vec<(BTreeSet<u32>, Range<usize>)> {
+fn clusters(markdown: &str, is_source: impl Fn(u32) -> bool) -> Vec<(BTreeSet<u32>, Range<usize>)> {
     let mut found: Vec<(BTreeSet<u32>, Range<usize>)> = Vec::new();
-    for Mark { brackets, number, .. } in marks(markdown) {
+    for Mark { brackets, numbers: own, .. } in marks(markdown).filter(|mark| mark.is_known(&is_source)) {
         match found.last_mut() {
             Some((numbers, range))
                 if markdown[range.end..brackets.start].trim_matches([',', ' ']).is_empty() =>
             {
-                numbers.insert(number);
+                numbers.extend(own);
                 range.end = brackets.end;
             }
-            _ => found.push((BTreeSet::from([number]), brackets)),
+            _ => found.push((own.into_iter().collect(), brackets)),
         }
     }
     found
 }
 
 /// Returns the claim at the end of a text.
-fn claim(before: &str) -> String {
-    let before = strip(before);
+fn claim(before: &str, is_source: impl Fn(u32) -> bool) -> String {
+    let before = strip(before, is_source);
     let (rest, last) = before.trim_end().rsplit_once("\n\n").unwrap_or(("", before.trim_end()));
     let is_attribution = last.trim_start().starts_with(['—', '–']);
     let above = rest.trim_end().rsplit("\n\n").next().unwrap_or_default();
@@ -108,7 +109,7 @@ mod tests {
 
     fn verified(markdown: &str) -> Vec<(u32, bool)> {
         let passage = |number| [RENT, NOTICE].get(number as usize - 1).copied();
-        prove_citations(markdown, passage)
+        prove_citations(markdown, |number| passage(number).is_some(), passage)
             .into_iter()
             .map(|(number, proof)| (number, proof.is_ok()))
             .collect()
@@ -140,7 +141,7 @@ mod tests {
     #[test]
     fn a_mark_that_is_repeated_is_checked_once() {
         let repeated = "[1]".repeat(50_000);
-        let (numbers, range) = clusters(&repeated).remove(0);
+        let (numbers, range) = clusters(&repeated, |_| true).remove(0);
         assert_eq!((numbers, range), (BTreeSet::from([1]), 0..repeated.len()));
         assert_eq!(verified(&format!("The rent is 18,500 crowns {repeated}.")), [(1, true)]);
     }
@@ -150,13 +151,13 @@ mod tests {
         let long = RENT.repeat(COMPARED_MAX_BYTES / RENT.len() + 1);
         let said = "The rent is 18,500 crowns";
         let passage = |number| Some(if number == 2 { long.as_str() } else { RENT });
-        let proven = prove_citations(&format!("{said} [1]. {said} [2]. {said} [3]."), passage);
+        let proven = prove_citations(&format!("{said} [1]. {said} [2]. {said} [3]."), |_| true, passage);
         assert_eq!(proven.into_keys().collect::<Vec<_>>(), [1]);
         let many: String = (1..=PASSAGES_OF_CLAIM_MAX + 1).map(|number| format!("[{number}]")).collect();
         let checked = "The rent is 18,500 crowns [1]. ";
         for (before, expected) in [("", None), (checked, None), ("It is 1 crown [1]. ", Some((1, false)))] {
             let markdown = format!("{before}The rent is 18,500 crowns {many}.");
-            let first = prove_citations(&markdown, |_| Some(RENT)).into_iter().next();
+            let first = prove_citations(&markdown, |_| true, |_| Some(RENT)).into_iter().next();
             assert_eq!(first.map(|(number, proof)| (number, proof.is_ok())), expected, "{before}");
         }
     }

@@ -7,11 +7,11 @@ use crate::proof::prove_citations;
 use bytes::Bytes;
 use domain::agent::AgentName;
 use domain::answer::{Answer, Body, Ending, Part, Run, RunState, Stamp};
-use domain::citation::{Place, Stripper, strip_up_to};
+use domain::citation::{Place, Stripper, strip};
 use domain::id::PartId;
 use domain::skill::SkillName;
 use domain::step::Purpose;
-use render::Renderer;
+use render::{Renderer, Sources, SourcesOf};
 use text_analysis::proof::Unproven;
 
 use crate::Meta;
@@ -197,10 +197,11 @@ impl RenderCache {
     fn part(&mut self, part: &Part, last: Option<PartId>, answer: &Answer, text: &mut Rope) -> SnapshotPart {
         let mut shown = |markdown: &str| {
             let piece = self.texts.entry(part.id).or_default();
+            let cited = CitedPassages::of(answer, part);
             if Some(part.id) == last {
-                piece.growing(markdown, answer)
+                piece.growing(markdown, cited)
             } else {
-                piece.settled(markdown, answer)
+                piece.settled(markdown, cited)
             }
         };
         let shape = match &part.body {
@@ -213,7 +214,7 @@ impl RenderCache {
                 PartKind::Text { html, citations }
             }
             Body::Reasoning(markdown) => PartKind::Reasoning { html: shown(markdown).html },
-            Body::Run(run) => self.run(part.id, run, answer),
+            Body::Run(run) => self.run(part, run, answer),
             Body::File { path } => PartKind::File { path: path.clone() },
         };
         SnapshotPart { id: part.id, shape }
@@ -221,7 +222,7 @@ impl RenderCache {
 }
 
 impl RenderCache {
-    fn run(&mut self, id: PartId, run: &Run, answer: &Answer) -> PartKind {
+    fn run(&mut self, part: &Part, run: &Run, answer: &Answer) -> PartKind {
         let Run { call, tool, purpose, state, sources, report } = run;
         match purpose {
             Purpose::Tool => PartKind::Tool {
@@ -238,13 +239,12 @@ impl RenderCache {
             },
             Purpose::Skill(skill) => PartKind::Skill { skill: skill.clone(), state: *state },
             Purpose::Agent(agent) => {
-                let piece = self.texts.entry(id).or_default();
+                let piece = self.texts.entry(part.id).or_default();
                 // Its marks use its own numbers, which match the answer's sources only once it is finished.
-                let unnumbered = Answer::new(answer.id, &[]);
                 let Shown { html, citations, .. } = match state {
-                    RunState::Pending => piece.growing(report, &unnumbered),
-                    RunState::Complete => piece.settled(report, answer),
-                    RunState::Error => piece.settled(report, &unnumbered),
+                    RunState::Pending => piece.growing(report, CitedPassages::default()),
+                    RunState::Complete => piece.settled(report, CitedPassages::of(answer, part)),
+                    RunState::Error => piece.settled(report, CitedPassages::default()),
                 };
                 PartKind::Agent { agent: agent.clone(), state: *state, html, citations }
             }
@@ -260,27 +260,49 @@ struct Shown {
     citations: Vec<Citation>,
 }
 
-fn citations(markdown: &str, answer: &Answer) -> Vec<Citation> {
-    let cited = render::cited(markdown, answer).into_iter();
-    cited
-        .filter_map(|number| {
-            let place = answer.source(number)?.clone();
-            let passage = answer.shared_passage(number);
-            Some(Citation { number, place, verified: None, reason: None, passage })
-        })
-        .collect()
+/// What a text may cite: the sources and passages of its part. By default nothing.
+#[derive(Clone, Copy, Default)]
+struct CitedPassages<'a>(Option<(&'a Answer, SourcesOf<'a>)>);
+
+impl<'a> CitedPassages<'a> {
+    const fn of(answer: &'a Answer, part: &'a Part) -> Self {
+        Self(Some((answer, SourcesOf(answer, part))))
+    }
+
+    fn knows(self, number: u32) -> bool {
+        self.place(number).is_some()
+    }
+
+    /// Returns the citations of a text.
+    fn citations(self, markdown: &str) -> Vec<Citation> {
+        let cited = render::cited(markdown, &self).into_iter();
+        cited
+            .filter_map(|number| {
+                let place = self.place(number)?.clone();
+                let passage = self.0.and_then(|(answer, _)| answer.shared_passage(number));
+                Some(Citation { number, place, verified: None, reason: None, passage })
+            })
+            .collect()
+    }
+
+    /// Returns the citations of a finished text, checked against their passages.
+    fn checked_citations(self, markdown: &str) -> Vec<Citation> {
+        let mut found = self.citations(markdown);
+        let knows = |number| self.knows(number);
+        let proofs = prove_citations(markdown, knows, |number| self.0?.0.passage(number));
+        for citation in &mut found {
+            let Some(proof) = proofs.get(&citation.number) else { continue };
+            citation.verified = Some(proof.is_ok());
+            citation.reason = proof.as_ref().err().cloned();
+        }
+        found
+    }
 }
 
-/// Returns the citations of a finished text, checked against their passages.
-fn checked_citations(markdown: &str, answer: &Answer) -> Vec<Citation> {
-    let mut found = citations(markdown, answer);
-    let proofs = prove_citations(markdown, |number| answer.passage(number));
-    for citation in &mut found {
-        let Some(proof) = proofs.get(&citation.number) else { continue };
-        citation.verified = Some(proof.is_ok());
-        citation.reason = proof.as_ref().err().cloned();
+impl Sources for CitedPassages<'_> {
+    fn place(&self, number: u32) -> Option<&Place> {
+        self.0.as_ref()?.1.place(number)
     }
-    found
 }
 
 /// A growing text with its stripped and rendered prefix.
@@ -305,35 +327,35 @@ struct Piece {
 
 impl Piece {
     /// Renders a text that may still grow.
-    fn growing(&mut self, markdown: &str, answer: &Answer) -> Shown {
-        self.take(markdown, answer);
-        Shown { text: self.text.rope(), html: self.html(answer), citations: self.citations.clone() }
+    fn growing(&mut self, markdown: &str, cited: CitedPassages<'_>) -> Shown {
+        self.take(markdown, cited);
+        Shown { text: self.text.rope(), html: self.html(cited), citations: self.citations.clone() }
     }
 
     /// Renders a finished text as a whole, once.
-    fn settled(&mut self, markdown: &str, answer: &Answer) -> Shown {
+    fn settled(&mut self, markdown: &str, cited: CitedPassages<'_>) -> Shown {
         let whole = || Shown {
-            text: Rope::of(strip_up_to(markdown, answer.last_mark()).trim_matches('\n')),
-            html: Rope::of(render::whole(markdown, answer)),
-            citations: checked_citations(markdown, answer),
+            text: Rope::of(strip(markdown, |number| cited.knows(number)).trim_matches('\n')),
+            html: Rope::of(render::whole(markdown, &cited)),
+            citations: cited.checked_citations(markdown),
         };
         self.whole.get_or_insert_with(whole).clone()
     }
 
-    fn take(&mut self, markdown: &str, answer: &Answer) {
+    fn take(&mut self, markdown: &str, cited: CitedPassages<'_>) {
         let new = &markdown[self.processed..];
         if new.is_empty() {
             return;
         }
         self.processed = markdown.len();
         self.marked |= new.contains(']');
-        self.stripper.push(new, answer.last_mark());
-        self.renderer.push(new, answer);
+        self.stripper.push(new, |number| cited.knows(number));
+        self.renderer.push(new, &cited);
         let stripped = self.stripper.text()[self.stripped..].to_owned();
         self.stripped += stripped.len();
         self.grow(&stripped);
         if self.marked {
-            self.citations = citations(markdown, answer);
+            self.citations = cited.citations(markdown);
             self.marked = false;
         }
     }
@@ -351,12 +373,12 @@ impl Piece {
         }
     }
 
-    fn html(&mut self, answer: &Answer) -> Rope {
+    fn html(&mut self, cited: CitedPassages<'_>) -> Rope {
         for block in &self.renderer.finished()[self.finished.segments().len()..] {
             self.finished.push(Arc::new(Segment::new(block.clone())));
         }
         let mut html = self.finished.clone();
-        html.append(&Rope::of(self.renderer.tail(answer)));
+        html.append(&Rope::of(self.renderer.tail(&cited)));
         html
     }
 }

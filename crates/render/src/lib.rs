@@ -21,8 +21,8 @@ mod renderer;
 mod sanitize;
 mod split;
 
-use domain::answer::{Answer, Source};
-use domain::citation::{MARK_MAX, Place};
+use domain::answer::{Answer, Part, Source};
+use domain::citation::Place;
 
 use crate::emit::RawHtml;
 
@@ -32,20 +32,17 @@ pub use renderer::Renderer;
 
 /// Resolves the numbers of marks to sources.
 pub trait Sources {
-    /// Returns the place of the passage with this number; `None` drops the mark.
+    /// Returns the place of the passage with this number; a mark without one is text.
     fn place(&self, number: u32) -> Option<&Place>;
-
-    /// Returns the greatest number of a mark: 0 without sources, where numbers in brackets are text.
-    fn last_mark(&self) -> u32;
 }
 
-impl Sources for Answer {
-    fn place(&self, number: u32) -> Option<&Place> {
-        self.source(number)
-    }
+/// The sources that a part of an answer may cite.
+#[derive(Debug, Clone, Copy)]
+pub struct SourcesOf<'a>(pub &'a Answer, pub &'a Part);
 
-    fn last_mark(&self) -> u32 {
-        self.last_mark()
+impl Sources for SourcesOf<'_> {
+    fn place(&self, number: u32) -> Option<&Place> {
+        self.0.source_of(self.1, number)
     }
 }
 
@@ -53,19 +50,11 @@ impl Sources for [Source] {
     fn place(&self, number: u32) -> Option<&Place> {
         self.iter().find(|source| source.number == number).map(|source| &source.place)
     }
-
-    fn last_mark(&self) -> u32 {
-        if self.is_empty() { 0 } else { MARK_MAX }
-    }
 }
 
 impl<S: Sources + ?Sized> Sources for &S {
     fn place(&self, number: u32) -> Option<&Place> {
         (**self).place(number)
-    }
-
-    fn last_mark(&self) -> u32 {
-        (**self).last_mark()
     }
 }
 
@@ -90,9 +79,9 @@ pub fn whole(markdown: &str, sources: &dyn Sources) -> String {
 #[must_use]
 pub fn cited(markdown: &str, sources: &dyn Sources) -> Vec<u32> {
     let mut numbers = Vec::new();
-    for mark in domain::citation::marks(markdown) {
-        if !numbers.contains(&mark.number) && sources.place(mark.number).is_some() {
-            numbers.push(mark.number);
+    for number in domain::citation::cited_numbers(markdown, |number| sources.place(number).is_some()) {
+        if !numbers.contains(&number) {
+            numbers.push(number);
         }
     }
     numbers

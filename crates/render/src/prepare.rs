@@ -1,7 +1,8 @@
-//! Prepares Markdown for the parser: moves marks to places where other syntax cannot split them, removes unknown marks,
-//! and escapes reference definitions.
+//! Prepares Markdown for the parser: puts marks where other syntax cannot split them, one for each number, and escapes
+//! formulas and reference definitions.
 
 use std::borrow::Cow;
+use std::fmt::Write;
 
 use domain::citation::{Piece, decided_pieces, pieces};
 
@@ -23,7 +24,6 @@ pub(crate) fn normalize(markdown: &str) -> Cow<'_, str> {
 /// Prepares normalized text for the parser. Unfinished text is limited to its unambiguous part.
 pub(crate) fn prepare(markdown: &str, sources: &dyn Sources, finished: bool) -> String {
     let mut out = String::with_capacity(markdown.len() + 64);
-    let sources = (sources, sources.last_mark());
     // Texts that follow one another, in which a formula may be.
     let mut text = 0..0;
     let mut take = |piece: Piece| match piece {
@@ -55,23 +55,21 @@ pub(crate) fn prepare(markdown: &str, sources: &dyn Sources, finished: bool) -> 
     out
 }
 
-fn push(markdown: &str, piece: Piece, (sources, last): (&dyn Sources, u32), out: &mut String) {
+fn push(markdown: &str, piece: Piece, sources: &dyn Sources, out: &mut String) {
     match piece {
         Piece::Text(range) | Piece::Code(range) => out.push_str(&markdown[range]),
-        Piece::Mark(mark) if sources.place(mark.number).is_some() => {
+        Piece::Mark(mark) if mark.is_known(|number| sources.place(number).is_some()) => {
             out.push_str(&markdown[mark.whole.start..mark.brackets.start]);
             if ends_with_address(out) {
                 out.push(' ');
             }
-            out.push('[');
-            out.push(MARK_OPEN);
-            out.push_str(&markdown[mark.brackets.start + 1..mark.brackets.end - 1]);
-            out.push(MARK_CLOSE);
-            out.push(']');
+            for number in &mark.numbers {
+                // Writing to a string cannot fail.
+                let _written = write!(out, "[{MARK_OPEN}{number}{MARK_CLOSE}]");
+            }
             out.push_str(&markdown[mark.brackets.end..mark.whole.end]);
         }
-        Piece::Mark(mark) if mark.number > last => out.push_str(&markdown[mark.whole]),
-        Piece::Mark(_) => {}
+        Piece::Mark(mark) => out.push_str(&markdown[mark.whole]),
     }
 }
 

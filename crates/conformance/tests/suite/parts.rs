@@ -40,6 +40,31 @@ fn reasoning_text_and_tools_stand_in_the_order_in_which_they_came() {
 }
 
 #[test]
+fn numbers_in_brackets_are_marks_only_where_they_cite() {
+    const SAID: &str = "It is due on the fifth [1]. Options: [8] yes, [9] no. The root is $\\sqrt[1]{27}$, the cell A[1][1], \
+        see https://x.test/a[1] and <code>c[1]</code>, for a month[1].";
+    let Stage { vendor, api, service: _service, .. } = stage();
+    api.upload("lease.txt", LEASE.as_bytes()).expect_status(201);
+    let search = Say::Call { tool: "search".to_owned(), arguments: json!({ "query": "monthly rent" }) };
+    vendor.will([Say::text("First [1] of two."), search]);
+    let halves = [SAID.split_at(SAID.find("1]. Options").expect("a mark"))];
+    let [(begun, rest)] = halves;
+    vendor.will([Say::text(begun), Say::Hold, Say::text(rest)]);
+    let answer = api.ask("How much is the rent?");
+    let mut events = api.events_of(&answer);
+    shows(&mut events, "First [1] of two.\n\nIt is due on the fifth");
+    vendor.release();
+    let events = events.rest();
+    let whole = &events.last().expect("a completion").data;
+    let expected = SAID.replacen(" [1]", "", 1).replace("month[1]", "month");
+    assert_eq!(whole["text"], format!("First [1] of two.\n\n{expected}"));
+    let parts = whole["parts"].as_array().expect("parts");
+    let html = parts.last().and_then(|part| part["content"].as_str()).expect("HTML");
+    assert_eq!(html.matches("data-citation=\"c1\"").count(), 2, "{html}");
+    assert!(parts[0]["content"].as_str().is_some_and(|html| !html.contains("data-citation")), "{whole}");
+}
+
+#[test]
 fn a_tool_that_fails_is_an_error_and_the_answer_goes_on() {
     let Stage { vendor, api, service: _service, .. } = stage();
     let read = |path: &str| Say::Call { tool: "read".to_owned(), arguments: json!({ "path": path }) };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Answer, Body};
-use crate::citation::{NumberedPassage, marks};
+use crate::citation::{NumberedPassage, cited_numbers};
 use crate::limits::PASSAGES_MAX_BYTES;
 
 /// Texts by the number of their passage, together at most [`PASSAGES_MAX_BYTES`]. Derived data: any two are equal.
@@ -57,12 +57,14 @@ impl Answer {
     /// Returns the passages that its texts and reports cite, by number, as far as it has their text.
     #[must_use]
     pub fn cited_passages(&self) -> BTreeMap<u32, &str> {
-        let texts = self.parts.iter().filter_map(|part| match &part.body {
-            Body::Text(markdown) => Some(markdown),
-            Body::Run(run) => Some(&run.report),
-            Body::Reasoning(_) | Body::File { .. } => None,
+        let cited = self.parts.iter().flat_map(|part| {
+            let markdown = match &part.body {
+                Body::Text(markdown) => markdown,
+                Body::Run(run) => &run.report,
+                Body::Reasoning(_) | Body::File { .. } => "",
+            };
+            cited_numbers(markdown, |number| self.source_of(part, number).is_some())
         });
-        let cited = texts.flat_map(|markdown| marks(markdown)).map(|mark| mark.number);
         cited.filter_map(|number| Some((number, self.passage(number)?))).collect()
     }
 

@@ -1,6 +1,7 @@
 //! Tests of the fold.
 
 use super::*;
+use crate::citation::NumberedPassage;
 use crate::id::InstanceId;
 use crate::image::{ImageKind, ImageRef};
 use crate::step::StopReason;
@@ -176,4 +177,31 @@ fn a_file_of_which_a_part_was_read_is_named() {
     assert!(
         after(&["/a.pdf"], &[("attached_files", &partly), ("search", &[])]).text().contains("only in part")
     );
+}
+
+#[test]
+fn a_text_cites_only_what_was_found_before_it() {
+    let mut answer = Answer::new(MessageId::from_random(1), &[]);
+    let text = |text: &str| Change::TextGrew { block: 0, text: text.into() };
+    let place = |page| Place::File { path: "/a.pdf".into(), page, lines: None, page_name: None };
+    let passage = |number| NumberedPassage { number, place: place(Some(number)), text: "rent".into() };
+    let found = CallResult { passages: vec![passage(1), passage(2)], ..report("search", &[]) };
+    let changes = [
+        Change::StepBegan { number: 0 },
+        text("Options: [1] yes [2] no."),
+        Change::Resulted { result: found.into() },
+        Change::StepBegan { number: 1 },
+        text("It is due [1, 2], not [3] or A[1]."),
+    ];
+    for (change, revision) in changes.into_iter().zip(1..) {
+        assert!(answer.fold(Stamp { epoch: 1, revision }, change));
+    }
+    let said = "Options: [1] yes [2] no.\n\nIt is due, not [3] or A[1].";
+    assert_eq!(answer.text(), said);
+    assert_eq!(answer.cited_passages().into_keys().collect::<Vec<_>>(), [1, 2]);
+    let since = |source: &Source| (source.clone(), answer.citable_since(source.number));
+    let sources: Vec<_> = answer.sources.iter().map(since).collect();
+    let mut stored = Answer::new(answer.id, &[]).with_sources(sources);
+    stored.parts = answer.parts.clone();
+    assert_eq!(stored.text(), said, "as stored");
 }

@@ -1,25 +1,36 @@
-//! The citation marks of an answer: `[12]` in its Markdown.
+//! The citation marks of an answer: `[12]`, `[1, 2]`, `[1; 2]` or `[1-3]` in its Markdown. This is the only parser of them.
 //!
-//! A mark is a number from 1 to [`MARK_MAX`] in square brackets that is not code (fenced, indented, or in backticks),
-//! not a link's text or address, and not a definition at the beginning of a line. A growing answer is shown without its
-//! marks, and shown text must not change: the scanner decides from left to right, and waits where the next bytes could
-//! still change the meaning of earlier ones. The wait is bounded, and the bounds are part of the grammar: the result
-//! does not depend on the chunks of the text.
+//! A mark has numbers from 1 to [`MARK_MAX`] in square brackets. It is no code (fenced, indented, in backticks or in HTML), no part of a
+//! formula, of a link or of a URL, and no definition at the beginning of a line. Behind a digit, a bracket, a single letter,
+//! a TeX command or a name of a program it is an index ([`Word`] decides). The scanner knows the form only: a mark counts if all
+//! its numbers have sources, which those who read it look up ([`Mark::is_known`]); any other one is text.
+//!
+//! A growing answer is shown without its marks, and shown text must not change: the scanner decides from left to right, and
+//! waits where the next bytes could still change the meaning of earlier ones. The wait is bounded, and the bounds are part
+//! of the grammar: the result does not depend on the chunks of the text.
 
+mod enclosure;
+mod numbers;
 mod syntax;
 #[cfg(test)]
 mod tests;
+mod word;
 
 use std::ops::Range;
 
+use enclosure::{Enclosures, html_code_tag};
+use numbers::numbers;
 use syntax::{
-    CONTAINERS_MAX, Fence, Meets, SPACES_MAX, Search, address, code_span, columns, container, opens_fence,
-    run,
+    CONTAINERS_MAX, Fence, Meets, SPACES_MAX, Search, address, code_span, columns, container, ends_paragraph,
+    opens_fence, run,
 };
+use word::{Admits, Word, ends_word};
 
 /// The greatest number of a mark. Three digits, so that the year of a reported case, `[2019] UKSC 5`, is not
 /// a mark.
 pub const MARK_MAX: u32 = 999;
+/// Bounds the numbers of one mark; what names more is text.
+pub const MARK_NUMBERS_MAX: usize = 16;
 /// The most delimiters of an emphasis that are removed with a mark.
 const EMPHASIS_MAX: usize = 3;
 
@@ -35,12 +46,12 @@ pub enum Piece {
 }
 
 impl Piece {
-    /// Returns the range that stays where marks with numbers up to `last` are removed.
-    fn kept(self, last: u32) -> Range<usize> {
+    /// Returns the range that stays where marks of known numbers are removed.
+    fn kept(self, known: &impl Fn(u32) -> bool) -> Range<usize> {
         match self {
             Self::Text(range) | Self::Code(range) => range,
-            Self::Mark(mark) if mark.number > last => mark.whole,
-            Self::Mark(mark) => mark.whole.start..mark.whole.start,
+            Self::Mark(mark) if mark.is_known(known) => mark.whole.start..mark.whole.start,
+            Self::Mark(mark) => mark.whole,
         }
     }
 }
@@ -51,10 +62,18 @@ pub struct Mark {
     /// The range that is removed with the mark: with the white space before it, or after it at the beginning of a line, and with the
     /// delimiters that emphasize it alone.
     pub whole: Range<usize>,
-    /// The brackets and the number.
+    /// The brackets and what stands in them.
     pub brackets: Range<usize>,
-    /// The number.
-    pub number: u32,
+    /// The numbers, at least one and at most [`MARK_NUMBERS_MAX`]; those of a range one by one.
+    pub numbers: Vec<u32>,
+}
+
+impl Mark {
+    /// Returns true if all its numbers are known. Otherwise it is text.
+    #[must_use]
+    pub fn is_known(&self, known: impl Fn(u32) -> bool) -> bool {
+        self.numbers.iter().all(|number| known(*number))
+    }
 }
 
 /// Splits finished Markdown into pieces, in order and without gaps. Linear in its length.
@@ -74,10 +93,11 @@ pub fn decided_pieces(markdown: &str) -> impl Iterator<Item = Piece> + '_ {
 /// Returns true if unfinished Markdown keeps its meaning after `place` when `mark_bytes` of a mark are inserted there:
 /// the scanner continues in the same state. False while that is undecided.
 pub(super) fn meaning_stays(unmarked: &str, marked: &str, place: usize, mark_bytes: usize) -> bool {
-    let Some((end, inside_text, before)) = scan_to(unmarked, place) else { return false };
-    inside_text
-        && scan_to(marked, end + mark_bytes)
-            .is_some_and(|(at, _, after)| at == end + mark_bytes && after == before)
+    let Some((end, inside_text, mut before)) = scan_to(unmarked, place) else { return false };
+    let Some((at, _, after)) = scan_to(marked, end + mark_bytes) else { return false };
+    // At a mark it is decided that nothing encloses it.
+    before.enclosures.retain_of(&after.enclosures);
+    inside_text && at == end + mark_bytes && Scanner { after_mark: before.after_mark, ..after } == before
 }
 
 /// Scans unfinished Markdown to the first token that ends at `place` or later. Returns its end, whether `place` is
@@ -93,7 +113,7 @@ fn scan_to(markdown: &str, place: usize) -> Option<(usize, bool, Scanner)> {
     }
 }
 
-/// Returns the marks of finished Markdown, in order.
+/// Returns what has the form of a mark in finished Markdown, in order.
 pub fn marks(markdown: &str) -> impl Iterator<Item = Mark> + '_ {
     pieces(markdown).filter_map(|piece| match piece {
         Piece::Mark(mark) => Some(mark),
@@ -101,57 +121,82 @@ pub fn marks(markdown: &str) -> impl Iterator<Item = Mark> + '_ {
     })
 }
 
-/// Removes the marks from finished Markdown.
-#[must_use]
-pub fn strip(markdown: &str) -> String {
-    strip_up_to(markdown, MARK_MAX)
+/// Returns the numbers that finished Markdown cites and that are known, in the order of its marks, with repetitions.
+pub fn cited_numbers<'t>(
+    markdown: &'t str,
+    known: impl Fn(u32) -> bool + 't,
+) -> impl Iterator<Item = u32> + 't {
+    marks(markdown).filter(move |mark| mark.is_known(&known)).flat_map(|mark| mark.numbers)
 }
 
-/// Removes the marks with numbers up to `last` from finished Markdown; greater numbers in brackets are text.
+/// Removes the marks of known numbers from finished Markdown. Other numbers in brackets are text.
 #[must_use]
-pub fn strip_up_to(markdown: &str, last: u32) -> String {
+pub fn strip(markdown: &str, known: impl Fn(u32) -> bool) -> String {
     let mut out = String::with_capacity(markdown.len());
     for piece in pieces(markdown) {
-        out.push_str(&markdown[piece.kept(last)]);
+        out.push_str(&markdown[piece.kept(&known)]);
     }
     out
 }
 
-/// Changes the numbers of the marks in finished Markdown; removes a mark without a new number.
+/// A number in a text whose marks are numbered anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Renumbered {
+    To(u32),
+    /// It has a source, which is not handed on: it goes.
+    Dropped,
+    /// It has no source: its mark is text, and stays.
+    Unknown,
+}
+
+/// Changes the numbers of the marks in finished Markdown. What has the form of a mark and is none is escaped, so that it is none
+/// among the new numbers either.
 #[must_use]
-pub fn renumber(markdown: &str, number: impl Fn(u32) -> Option<u32>) -> String {
+pub fn renumber(markdown: &str, number: impl Fn(u32) -> Renumbered) -> String {
     let mut out = String::with_capacity(markdown.len());
     for piece in pieces(markdown) {
-        match piece {
-            Piece::Text(range) | Piece::Code(range) => out.push_str(&markdown[range]),
-            Piece::Mark(mark) => {
-                if let Some(number) = number(mark.number) {
-                    out.push_str(&markdown[mark.whole.start..mark.brackets.start]);
-                    out.push_str(&format!("[{number}]"));
-                    out.push_str(&markdown[mark.brackets.end..mark.whole.end]);
-                }
+        let mark = match piece {
+            Piece::Text(range) | Piece::Code(range) => {
+                out.push_str(&markdown[range]);
+                continue;
             }
+            Piece::Mark(mark) => mark,
+        };
+        let Mark { whole, brackets, .. } = mark.clone();
+        if !mark.is_known(|of| number(of) != Renumbered::Unknown) {
+            out.push_str(&markdown[whole.start..brackets.start]);
+            out.push('\\');
+            out.push_str(&markdown[brackets.start..whole.end]);
+            continue;
+        }
+        let to = mark.numbers.into_iter().filter_map(|of| match number(of) {
+            Renumbered::To(number) => Some(format!("[{number}]")),
+            Renumbered::Dropped | Renumbered::Unknown => None,
+        });
+        let to: String = to.collect();
+        if !to.is_empty() {
+            out.push_str(&markdown[whole.start..brackets.start]);
+            out.push_str(&to);
+            out.push_str(&markdown[brackets.end..whole.end]);
         }
     }
     out
 }
 
 /// Removes the marks from Markdown that is still being written. [`Stripper::text`] is always a prefix of its
-/// later values, and of [`strip_up_to`] of the complete text if the last number stays. Each byte is scanned a bounded number of times.
+/// later values, and of [`strip`] of the complete text if the same numbers are known. Each byte is scanned a bounded number of times.
 #[derive(Debug, Clone, Default)]
 pub struct Stripper {
     scanner: Scanner,
-    last: u32,
     pending: String,
     out: String,
 }
 
 impl Stripper {
-    /// Appends text. Marks with numbers up to `last` are removed.
-    pub fn push(&mut self, markdown: &str, last: u32) {
-        self.last = last;
+    /// Appends text. Marks of known numbers are removed.
+    pub fn push(&mut self, markdown: &str, known: impl Fn(u32) -> bool) {
         self.pending.push_str(markdown);
-        self.advance(false);
+        self.advance(known, false);
     }
 
     /// Returns the text without marks, as far as it is decided.
@@ -162,15 +207,15 @@ impl Stripper {
 
     /// Returns the complete text without marks.
     #[must_use]
-    pub fn finish(mut self) -> String {
-        self.advance(true);
+    pub fn finish(mut self, known: impl Fn(u32) -> bool) -> String {
+        self.advance(known, true);
         self.out
     }
 
-    fn advance(&mut self, ended: bool) {
+    fn advance(&mut self, known: impl Fn(u32) -> bool, ended: bool) {
         let mut at = 0;
         while let Some(piece) = self.scanner.piece(&self.pending, &mut at, ended) {
-            self.out.push_str(&self.pending[piece.kept(self.last)]);
+            self.out.push_str(&self.pending[piece.kept(&known)]);
         }
         self.pending.drain(..at);
     }
@@ -180,10 +225,12 @@ impl Stripper {
 enum Found {
     /// Bytes of text without a mark.
     Text(usize),
+    /// Bytes of text that is closed: a link's address, the rest of what encloses no mark. A mark may follow.
+    Closed(usize),
     /// Bytes of code.
     Code(usize),
-    /// The bytes of white space, brackets and white space, and the number.
-    Mark { before: usize, brackets: usize, after: usize, number: u32 },
+    /// The bytes of white space, brackets and white space, and the numbers.
+    Mark { before: usize, brackets: usize, after: usize, numbers: Vec<u32> },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -210,15 +257,19 @@ struct Scanner {
     after_bracket: bool,
     /// True after a letter or digit, where no emphasis of a mark begins.
     after_word: bool,
+    after_mark: bool,
+    /// What stands before in the line.
+    word: Word,
+    enclosures: Enclosures,
     started: bool,
 }
 
 impl Scanner {
     fn piece(&mut self, text: &str, at: &mut usize, ended: bool) -> Option<Piece> {
         let start = *at;
-        let found = self.next(text.get(start..)?.as_bytes(), ended)?;
+        let found = self.next(text.get(start..)?, ended)?;
         Some(match found {
-            Found::Text(length) => {
+            Found::Text(length) | Found::Closed(length) => {
                 *at = start + length;
                 Piece::Text(start..*at)
             }
@@ -226,58 +277,90 @@ impl Scanner {
                 *at = start + length;
                 Piece::Code(start..*at)
             }
-            Found::Mark { before, brackets, after, number } => {
+            Found::Mark { before, brackets, after, numbers } => {
                 *at = start + before + brackets + after;
                 let brackets = start + before..start + before + brackets;
-                Piece::Mark(Mark { whole: start..*at, brackets, number })
+                Piece::Mark(Mark { whole: start..*at, brackets, numbers })
             }
         })
     }
 
     /// Returns the next token; `None` at the end, or when more text is needed.
-    fn next(&mut self, text: &[u8], ended: bool) -> Option<Found> {
+    fn next(&mut self, text: &str, ended: bool) -> Option<Found> {
         if text.is_empty() {
             return None;
         }
         match self.position {
             Position::LineStart => {
-                let prefix = self.open_line(text, ended)?;
+                let prefix = self.open_line(text.as_bytes(), ended)?;
                 if prefix > 0 { Some(Found::Text(prefix)) } else { self.next(text, ended) }
             }
             Position::Code => {
-                let line = text.iter().position(|byte| *byte == b'\n');
+                let line = text.find('\n');
                 if line.is_some() {
                     self.position = Position::LineStart;
                 }
                 Some(Found::Code(line.map_or(text.len(), |end| end + 1)))
             }
             Position::ContentStart | Position::Content => {
-                let found = self.content(text, ended)?;
-                if let Found::Text(length) = found {
-                    let last = text[length - 1];
-                    self.after_bracket = last == b'[';
-                    // A run of delimiters has the place of its beginning, in whatever pieces it comes.
-                    if !matches!(last, b'*' | b'_' | b'~') {
-                        self.after_word = last.is_ascii_alphanumeric() || !last.is_ascii();
+                let mut found = self.content(text, ended)?;
+                if let Found::Mark { brackets, before, .. } = found {
+                    match self.enclosures.around(text, before + brackets, ended) {
+                        Search::Found(end) => found = Found::Closed(end),
+                        Search::Absent => self.enclosures.clear(),
+                        Search::Undecided => return None,
                     }
                 }
-                if self.position == Position::ContentStart {
-                    self.position = Position::Content;
-                }
+                self.advance(text, &found);
                 Some(found)
             }
         }
     }
 
-    fn content(&mut self, text: &[u8], ended: bool) -> Option<Found> {
-        match text[0] {
-            b'\n' => {
-                self.position = Position::LineStart;
-                Some(Found::Text(1))
+    /// Moves the state over a token of a line's content.
+    fn advance(&mut self, text: &str, found: &Found) {
+        self.after_mark = matches!(found, Found::Mark { .. });
+        match found {
+            Found::Text(length) => {
+                let token = &text[..*length];
+                let last = token.as_bytes()[length - 1];
+                self.after_bracket = last == b'[';
+                // A run of delimiters has the place of its beginning, in whatever pieces it comes.
+                if !matches!(last, b'*' | b'_' | b'~') {
+                    self.after_word = last.is_ascii_alphanumeric() || !last.is_ascii();
+                }
+                let next = text[*length..].chars().next();
+                if self.enclosures.pass(token, self.word.last(), next) {
+                    self.word = Word::closed();
+                } else {
+                    token.chars().for_each(|character| self.word.pass(character));
+                }
             }
+            Found::Closed(length) => {
+                self.after_bracket = false;
+                self.after_word = false;
+                self.enclosures.close(&text[..*length]);
+                self.word = Word::closed();
+            }
+            Found::Code(_) => {
+                self.enclosures.clear();
+                self.word = Word::closed();
+            }
+            Found::Mark { .. } => {}
+        }
+        match text.as_bytes()[0] {
+            b'\n' if matches!(found, Found::Text(1)) => self.position = Position::LineStart,
+            _ => self.position = Position::Content,
+        }
+    }
+
+    fn content(&self, text: &str, ended: bool) -> Option<Found> {
+        let bytes = text.as_bytes();
+        match bytes[0] {
+            b'\n' => Some(Found::Text(1)),
             b' ' | b'\t' => {
-                let spaces = run(text, |byte| matches!(byte, b' ' | b'\t')).min(SPACES_MAX);
-                match text.get(spaces) {
+                let spaces = run(bytes, |byte| matches!(byte, b' ' | b'\t')).min(SPACES_MAX);
+                match bytes.get(spaces) {
                     None if !ended && spaces < SPACES_MAX => None,
                     Some(b'[') => self.bracket(text, spaces, ended),
                     Some(b'*' | b'_' | b'~') => self.emphasis(text, spaces, ended),
@@ -286,89 +369,100 @@ impl Scanner {
             }
             b'[' => self.bracket(text, 0, ended),
             b'*' | b'_' | b'~' if !self.after_word => self.emphasis(text, 0, ended),
-            delimiter @ (b'*' | b'_' | b'~') => Some(Found::Text(run(text, |byte| byte == delimiter))),
-            b'\\' => match text.get(1) {
+            delimiter @ (b'*' | b'_' | b'~') => Some(Found::Text(run(bytes, |byte| byte == delimiter))),
+            b'\\' => match bytes.get(1) {
                 None if !ended => None,
                 Some(next) if next.is_ascii_punctuation() => Some(Found::Text(2)),
                 _ => Some(Found::Text(1)),
             },
+            b'$' => {
+                let signs = if bytes.starts_with(b"$$") { 2 } else { 1 };
+                // What follows decides whether a formula begins or ends.
+                (ended || bytes.len() > signs).then_some(Found::Text(signs))
+            }
+            b'<' => html_code_tag(text, ended).map(Found::Text),
             b'`' => {
-                let opening = run(text, |byte| byte == b'`');
-                match code_span(text, opening, ended) {
+                let opening = run(bytes, |byte| byte == b'`');
+                match code_span(bytes, opening, ended) {
                     Search::Found(end) => Some(Found::Code(end)),
                     Search::Absent => Some(Found::Text(opening)),
                     Search::Undecided => None,
                 }
             }
-            b']' => match text.get(1) {
+            b']' => match bytes.get(1) {
                 None if !ended => None,
-                Some(b'(') => match address(text, ended) {
-                    Search::Found(end) => Some(Found::Text(end)),
+                Some(b'(') => match address(bytes, ended) {
+                    Search::Found(end) => Some(Found::Closed(end)),
                     Search::Absent => Some(Found::Text(1)),
                     Search::Undecided => None,
                 },
                 _ => Some(Found::Text(1)),
             },
-            _ => Some(Found::Text(run(text, |byte| {
-                !matches!(byte, b'\n' | b' ' | b'\t' | b'[' | b'\\' | b'`' | b']' | b'*' | b'_' | b'~')
+            _ => Some(Found::Text(run(bytes, |byte| {
+                !matches!(
+                    byte,
+                    b'\n' | b' ' | b'\t' | b'[' | b'\\' | b'`' | b']' | b'*' | b'_' | b'~' | b'$' | b'<'
+                )
             }))),
         }
     }
 
     /// Scans the delimiters of an emphasis after `before` bytes of white space. What emphasizes a mark alone is removed with it.
-    fn emphasis(&self, text: &[u8], before: usize, ended: bool) -> Option<Found> {
-        let delimiter = text[before];
-        let length = run(&text[before..], |byte| byte == delimiter);
+    fn emphasis(&self, text: &str, before: usize, ended: bool) -> Option<Found> {
+        let bytes = text.as_bytes();
+        let delimiter = bytes[before];
+        // Of a longer run it does not matter how long it is.
+        let most = (before + EMPHASIS_MAX + 1).min(bytes.len());
+        let length = run(&bytes[before..most], |byte| byte == delimiter);
         let no_mark = Some(Found::Text(before + length.min(EMPHASIS_MAX)));
         if length > EMPHASIS_MAX {
             return no_mark;
         }
         let inside = before + length;
-        match text.get(inside) {
+        match bytes.get(inside) {
             None if !ended => return None,
             Some(b'[') => {}
             _ => return no_mark,
         }
-        let Found::Mark { brackets, number, .. } = self.bracket(&text[inside..], 0, ended)? else {
+        let Found::Mark { brackets, numbers, .. } = self.bracket(&text[inside..], 0, ended)? else {
             return no_mark;
         };
-        let rest = &text[inside + brackets..];
-        let closing = run(rest, |byte| byte == delimiter);
+        let rest = &bytes[inside + brackets..];
+        let closing = run(&rest[..rest.len().min(EMPHASIS_MAX + 1)], |byte| byte == delimiter);
         match rest.get(closing) {
             None if !ended && closing <= length => None,
             _ if closing != length => no_mark,
             next => {
                 let at_start = before == 0 && self.position == Position::ContentStart;
                 let space = usize::from(at_start && matches!(next, Some(b' ' | b'\t')));
-                Some(Found::Mark { before: inside, brackets, after: closing + space, number })
+                Some(Found::Mark { before: inside, brackets, after: closing + space, numbers })
             }
         }
     }
 
     /// Scans a bracket after `before` bytes of white space.
-    fn bracket(&self, text: &[u8], before: usize, ended: bool) -> Option<Found> {
+    fn bracket(&self, text: &str, before: usize, ended: bool) -> Option<Found> {
         let no_mark = Some(Found::Text(before + 1));
-        let rest = &text[before + 1..];
-        let digits = run(rest, |byte| byte.is_ascii_digit());
-        if digits > 3 || rest.first() == Some(&b'0') {
+        let admits = if before > 0 || self.after_mark { Admits::Mark } else { self.word.admits() };
+        if admits == Admits::Nothing {
             return no_mark;
         }
-        match rest.get(digits) {
-            None if !ended => return None,
-            Some(b']') if digits > 0 => {}
-            _ => return no_mark,
-        }
+        let Some((length, numbers)) = numbers(&text[before + 1..], ended)? else { return no_mark };
+        let brackets = length + 2;
+        let rest = &text[before + brackets..];
         let at_start = before == 0 && self.position == Position::ContentStart;
-        match rest.get(digits + 1) {
+        match rest.as_bytes().first() {
             None if !ended => return None,
             Some(b'(') => return no_mark,
             Some(b':') if at_start => return no_mark,
             Some(b']') if before == 0 && self.after_bracket => return no_mark,
             _ => {}
         }
-        let number = rest[..digits].iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0'));
-        let after = usize::from(at_start && matches!(rest.get(digits + 1), Some(b' ' | b'\t')));
-        Some(Found::Mark { before, brackets: digits + 2, after, number })
+        if admits == Admits::MarkAtEndOfWord && !ends_word(rest, ended)? {
+            return no_mark;
+        }
+        let after = usize::from(at_start && rest.starts_with([' ', '\t']));
+        Some(Found::Mark { before, brackets, after, numbers })
     }
 
     /// Scans the beginning of a line and returns the number of bytes before its content.
@@ -389,10 +483,12 @@ impl Scanner {
             None if !ended && indent < SPACES_MAX => return None,
             Some(b'\n') => {
                 self.after_blank = true;
+                self.enclosures.clear();
                 return Some(indent + 1);
             }
             _ => {}
         }
+        let is_new = ends_paragraph(text, ended)?;
         let deep = columns(&text[..indent]);
         let fresh = self.after_blank || self.in_indented_code || !self.started;
         let within = self.items.iter().rev().find(|item| **item <= deep).copied().unwrap_or(0);
@@ -417,6 +513,12 @@ impl Scanner {
         self.after_blank = false;
         self.after_bracket = false;
         self.after_word = false;
+        self.after_mark = false;
+        self.word = Word::default();
+        if is_new && !(quoted && self.enclosures.quoted) || fence.is_some() {
+            self.enclosures.clear();
+        }
+        self.enclosures.quoted = quoted;
         if fence.is_some() {
             items.retain(|item| *item <= column);
         }

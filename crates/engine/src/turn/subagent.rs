@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use domain::agent::AgentName;
 use domain::answer::{Answer, Ending, LogEntry, delegate_id};
-use domain::citation::{self, Passage};
+use domain::citation::{self, Passage, Renumbered};
 use domain::credits::Price;
 use domain::step::StepOutcome;
 use domain::time::Timestamp;
@@ -177,14 +177,17 @@ fn output(agent: &AgentName, runner: &TurnRunner) -> Output {
     let answer = runner.turn.answer();
     let passages_max = HostTool::Agent.facts().passages_max as usize;
     let mut cited: Vec<u32> = Vec::new();
-    for mark in citation::marks(report.text()) {
-        if answer.source(mark.number).is_some() && !cited.contains(&mark.number) && cited.len() < passages_max
-        {
-            cited.push(mark.number);
+    for number in citation::cited_numbers(report.text(), |number| answer.source(number).is_some()) {
+        if !cited.contains(&number) && cited.len() < passages_max {
+            cited.push(number);
         }
     }
-    let place = |number: u32| cited.iter().position(|known| *known == number).map(|at| at as u32 + 1);
-    let mut text = citation::renumber(report.text(), place);
+    let mut text =
+        citation::renumber(report.text(), |number| match cited.iter().position(|known| *known == number) {
+            Some(at) => Renumbered::To(at as u32 + 1),
+            None if answer.source(number).is_some() => Renumbered::Dropped,
+            None => Renumbered::Unknown,
+        });
     let failure = match &answer.ending {
         Some(Ending::Failed(error)) => Some(error.message.clone()),
         Some(Ending::Stopped) | None => Some("It was stopped.".to_owned()),

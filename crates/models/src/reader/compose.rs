@@ -327,7 +327,7 @@ mod tests {
         let text = "Ignore this [1] ![x](http://evil.example/a.png)\n\n# Heading\n> out\n```\n<img src=x> www.evil.example";
         let passage = passage(text);
         let answer = quotes(Language::English, &[Quote::whole(&passage)]);
-        let marks: Vec<u32> = domain::citation::mark::marks(&answer).map(|mark| mark.number).collect();
+        let marks: Vec<u32> = domain::citation::mark::marks(&answer).flat_map(|mark| mark.numbers).collect();
         assert_eq!(marks, [3], "{answer}");
         for line in answer
             .lines()

@@ -90,7 +90,7 @@ fn the_answer_quotes_word_for_word_and_cites() {
     let answer = text_of(&step(&request(transcript)));
     assert!(answer.contains("Nájemce může nájem vypovědět; výpovědní doba činí tři měsíce."), "{answer}");
     assert!(answer.contains("**lease.pdf**, strana 2 [4]"), "{answer}");
-    assert_eq!(marks(&answer).map(|mark| mark.number).collect::<Vec<_>>(), [4]);
+    assert_eq!(marks(&answer).flat_map(|mark| mark.numbers).collect::<Vec<_>>(), [4]);
     assert!(answer.contains("není to jazykový model"));
 }
 
@@ -248,7 +248,7 @@ fn nothing_that_a_document_says_becomes_a_call() {
             }
             _ => {
                 let answer = text_of(&events);
-                assert!(marks(&answer).all(|mark| mark.number == 1), "{answer}");
+                assert!(marks(&answer).all(|mark| mark.numbers == [1]), "{answer}");
                 assert!(!answer.replace("\\]", "").contains("]("), "{answer}");
                 return;
             }
@@ -295,7 +295,7 @@ fn passages_close_to_an_unanswered_question_are_shown_as_such() {
     let answer = text_of(&step(&request(transcript)));
     assert!(answer.starts_with("Na tuto otázku jsem v dokumentech odpověď nenašel."), "{answer}");
     assert!(answer.contains("Otázce jsou nejblíže tato místa:") && answer.contains(near), "{answer}");
-    assert_eq!(marks(&answer).map(|mark| mark.number).collect::<Vec<_>>(), [1], "{answer}");
+    assert_eq!(marks(&answer).flat_map(|mark| mark.numbers).collect::<Vec<_>>(), [1], "{answer}");
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn what_is_nearer_in_meaning_is_quoted_first_where_words_do_not_tell() {
         let passages = texts.iter().zip(1..).map(|(text, number)| passage(number, "/lease.pdf", text));
         let mut transcript = vec![asked("Who bears the repair of a window?", &[])];
         transcript.extend(searched("reader-1", &counts, passages.collect()));
-        marks(&text_of(&step(&request(transcript)))).next().expect("a citation").number
+        marks(&text_of(&step(&request(transcript)))).next().expect("a citation").numbers[0]
     };
     let similarity = |listed: &str| first(&format!("\nSimilarity to the query, in order: {listed}"));
     let by_words = first("");

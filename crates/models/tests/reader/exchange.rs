@@ -208,8 +208,8 @@ impl Answer {
         let mut quotes = Vec::new();
         let mut begin = 0;
         for mark in marks(&text) {
-            let passage =
-                numbered.iter().find(|passage| passage.number == mark.number).expect("a known number");
+            let [number] = mark.numbers[..] else { unreachable!("a mark has one number") };
+            let passage = numbered.iter().find(|passage| passage.number == number).expect("a known number");
             let Place::File { path, page, .. } = &passage.place else {
                 unreachable!("all places are in files")
             };
@@ -219,7 +219,7 @@ impl Answer {
                 .map(|line| line.trim_start_matches("> ").trim_end())
                 .collect();
             begin = mark.brackets.end;
-            let cited = Cited { number: mark.number, path: path.clone(), page: *page };
+            let cited = Cited { number, path: path.clone(), page: *page };
             quotes.push((cited, quoted.join(" ").replace(['\\', '*'], "")));
         }
         let (first, quote) = quotes.first().cloned().unzip();

@@ -4,7 +4,7 @@ use crate::{REL, html, incremental};
 
 #[test]
 fn formulas_stay_as_they_are_written() {
-    assert_eq!(html(r"It is \(a_1^2\) [7]."), "<p>It is \\(a_1^2\\).</p>\n");
+    assert_eq!(html(r"It is \(a_1^2\) [7]."), "<p>It is \\(a_1^2\\) [7].</p>\n");
     assert_eq!(
         html("\\[\n\\frac{a}{b}\n= c_1 * d_1 * e\n\\]"),
         "<p>\\[\n\\frac{a}{b}\n= c_1 * d_1 * e\n\\]</p>\n"

@@ -38,15 +38,20 @@ fn marks_become_links_to_their_sources() {
     );
     assert!(html("x [2]").contains("href=\"https://example.org/a?b&amp;c\" data-citation=\"c2\""));
     assert!(html("x [12]").contains("href=\"/api/v1/files/uploads/a%22b%20%3Cc%3E.txt\""));
-    assert_eq!(html("Known not [7], unsafe [3]."), "<p>Known not, unsafe [3].</p>\n");
+    assert_eq!(html("Known not [7], unsafe [3]."), "<p>Known not [7], unsafe [3].</p>\n");
     assert_eq!(html("**bold.**[1]").matches("<strong>bold.</strong><a").count(), 1);
-    let cells = html("| a [1] | b |\n|---|---|\n| c | d[2] |\n");
+    let cells = html("| a [1] | b |\n|---|---|\n| c | due[2] |\n");
     assert_eq!(cells.matches("data-citation").count(), 2, "{cells}");
-    let address = html("https://example.org/x[1]");
-    assert!(
-        address.contains("href=\"https://example.org/x\"") && address.contains("data-citation=\"c1\""),
-        "{address}"
-    );
+    let address = html("https://example.org/x [1] and https://example.org/a[1]");
+    assert_eq!(address.matches("data-citation=\"c1\"").count(), 1, "{address}");
+    assert!(address.contains("href=\"https://example.org/x\""), "{address}");
+    let several = html("as agreed [1-2, 12], not [2, 7]");
+    for number in [1, 2, 12] {
+        let link = format!("data-citation=\"c{number}\" {REL}>[{number}]</a>");
+        assert_eq!(several.matches(&link).count(), 1, "{several}");
+    }
+    assert!(several.ends_with("not [2, 7]</p>\n"), "{several}");
+    assert_eq!(cited("a [2, 1] b [1-2] c [1-3] d [2, 7]", &sources().as_slice()), [2, 1, 3]);
     assert_eq!(cited("a [2][1] `[12]` [2] [7]", &sources().as_slice()), [2, 1]);
 }
 
@@ -58,6 +63,10 @@ fn what_is_no_mark_stays() {
         html("[1](https://example.org)"),
         format!("<p><a href=\"https://example.org\" {REL}>1</a></p>\n")
     );
+    for text in ["A[2][1]", "f(x)[1]", "$\\sqrt[1]{27}$", "\\(A [2] = b_1\\)", "the interval $[1, 2]$"] {
+        assert_eq!(html(text), format!("<p>{text}</p>\n"));
+    }
+    assert!(!html("<code>c[1] and [2]</code>").contains("data-citation"));
     let linked = html("[see [1] there](https://example.org/)");
     assert!(!linked.contains("data-citation") && linked.contains("see [1] there"), "{linked}");
 }
@@ -244,6 +253,11 @@ fn heavy(size: usize) -> Vec<(&'static str, String)> {
         ),
         ("marks", repeat("[1] ")),
         ("unknown marks", repeat("[7]")),
+        ("marks in begun links", repeat("[a [1] ")),
+        ("marks in begun formulas", repeat("\\(a [1] $b [2] $$ ")),
+        ("marks in begun code", repeat("<code>a [1] ")),
+        ("dollars", repeat("$")),
+        ("ranges", repeat("[1, 2] ")),
         ("tags", repeat("<a ")),
         ("comments", repeat("<!-- ")),
         ("entities", repeat("&amp;&#x")),

@@ -97,6 +97,14 @@ impl From<StateForm> for RunState {
 struct SourceForm<'a> {
     n: u32,
     place: PlaceForm<'a>,
+    /// Absent in answers of versions in which all texts of an answer could cite it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    since: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Encodes the parts, sources and cited passages of an answer in at most `max_bytes`. Drops the passages, then parts at the
@@ -113,7 +121,11 @@ pub(crate) fn write_answer(answer: &Answer, max_bytes: usize) -> Result<String> 
             sources: answer
                 .sources
                 .iter()
-                .map(|source| SourceForm { n: source.number, place: (&source.place).into() })
+                .map(|source| SourceForm {
+                    n: source.number,
+                    place: (&source.place).into(),
+                    since: answer.citable_since(source.number),
+                })
                 .collect(),
             passages: passages.iter().map(|(n, text)| PassageForm { n: *n, text: (*text).into() }).collect(),
         })?;
@@ -133,14 +145,12 @@ pub(crate) fn read_answer(json: &str, id: MessageId, ending: Ending) -> Result<A
     let mut answer = Answer::new(id, &[]);
     answer.stamp = Stamp { epoch: form.epoch, revision: form.revision };
     answer.parts = form.parts.into_iter().map(|part| part_of(part, id)).collect::<Result<_>>()?;
-    answer.sources = form
-        .sources
-        .into_iter()
-        .map(|source| Source { number: source.n, place: source.place.into() })
-        .collect();
     answer.ending = Some(ending);
+    let sources = form.sources.into_iter();
+    let sources =
+        sources.map(|source| (Source { number: source.n, place: source.place.into() }, source.since));
     let passages = form.passages.into_iter().map(|passage| (passage.n, passage.text.into()));
-    Ok(answer.with_passages(passages))
+    Ok(answer.with_sources(sources).with_passages(passages))
 }
 
 fn part_form(part: &Part) -> PartForm<'_> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Effect, Turn};
 use crate::answer::{Change, LogEntry};
-use crate::citation::{self, NumberedPassage, Place};
+use crate::citation::{self, NumberedPassage, Place, Renumbered};
 use crate::id::InstanceId;
 use crate::image::ImageRef;
 use crate::limits::SOURCES_MAX;
@@ -126,7 +126,8 @@ impl Turn {
         let text = match call.purpose {
             // Its marks are indexes into its own passages.
             Purpose::Agent(_) => citation::renumber(&output.text, |place| {
-                Some(passages.get((place as usize).checked_sub(1)?)?.number)
+                let passage = (place as usize).checked_sub(1).and_then(|index| passages.get(index));
+                passage.map_or(Renumbered::Dropped, |passage| Renumbered::To(passage.number))
             }),
             Purpose::Tool | Purpose::Skill(_) | Purpose::WebSearch { .. } => output.text,
         };

@@ -120,7 +120,7 @@ impl Draft {
     /// are not reported.
     pub(super) fn has_mark(&self, number: u32) -> bool {
         self.blocks.iter().any(|block| match block {
-            Block::Text(text) => citation::marks(text).any(|mark| mark.number == number),
+            Block::Text(text) => citation::marks(text).any(|mark| mark.numbers.contains(&number)),
             Block::Reasoning(_) | Block::Call(_) | Block::Opaque { .. } => false,
         })
     }
