@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use terminal::{AskOptions, ChatOptions, Connection, Error};
+use terminal::{AskOptions, ChatOptions, Choices, Connection, Error};
 
 use crate::error::CliError;
 use crate::{failed, refused};
@@ -22,9 +22,8 @@ pub(crate) enum ClientCommand {
         /// A file to upload and attach
         #[arg(long = "file", value_name = "PATH")]
         files: Vec<PathBuf>,
-        /// The model
-        #[arg(long, value_name = "ID")]
-        model: Option<String>,
+        #[command(flatten)]
+        choices: AnsweredWith,
         /// The conversation to continue
         #[arg(long, value_name = "ID")]
         chat: Option<String>,
@@ -35,9 +34,8 @@ pub(crate) enum ClientCommand {
     },
     /// Hold a conversation
     Chat {
-        /// The model
-        #[arg(long, value_name = "ID")]
-        model: Option<String>,
+        #[command(flatten)]
+        choices: AnsweredWith,
         /// The conversation to continue
         #[arg(long, value_name = "ID")]
         chat: Option<String>,
@@ -76,8 +74,12 @@ pub(crate) enum ClientCommand {
         causerie cp lease.pdf :/uploads\n  \
         causerie cp *.pdf :/contracts\n  \
         causerie cp :/report.docx .\n  \
+        causerie cp -r case :/\n  \
         causerie cp :/notes.txt - | less")]
     Cp {
+        /// Copy folders with all that is in them
+        #[arg(short, long)]
+        recursive: bool,
         /// The files; a path of the workspace has a colon before it
         #[arg(required = true)]
         from: Vec<String>,
@@ -85,6 +87,28 @@ pub(crate) enum ClientCommand {
         to: String,
         #[command(flatten)]
         service: Service,
+    },
+    /// Make folders in the workspace
+    Mkdir {
+        /// The folders
+        #[arg(required = true, value_name = "FOLDER")]
+        folders: Vec<String>,
+        /// Make the folders above, too, and accept those that exist
+        #[arg(short, long)]
+        parents: bool,
+        #[command(flatten)]
+        to: Service,
+    },
+    /// Remove files and empty folders of the workspace
+    Rm {
+        /// The files
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<String>,
+        /// Remove folders with all that is in them
+        #[arg(short, long)]
+        recursive: bool,
+        #[command(flatten)]
+        to: Service,
     },
     /// Stop the answer of a conversation
     Stop {
@@ -94,6 +118,33 @@ pub(crate) enum ClientCommand {
         #[command(flatten)]
         to: Service,
     },
+}
+
+/// What a question is answered with.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct AnsweredWith {
+    /// The model
+    #[arg(long, value_name = "ID")]
+    model: Option<String>,
+    /// Allow web search; a continued conversation keeps its own
+    #[arg(long, conflicts_with = "chat")]
+    web: bool,
+    /// The agent, by its name or identifier
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+    /// A skill, by its name or identifier; may be given again
+    #[arg(long = "skill", value_name = "NAME")]
+    skills: Vec<String>,
+    /// A jurisdiction, by its identifier; may be given again
+    #[arg(long = "jurisdiction", value_name = "ID", conflicts_with = "chat")]
+    jurisdictions: Vec<String>,
+}
+
+impl From<AnsweredWith> for Choices {
+    fn from(with: AnsweredWith) -> Self {
+        let AnsweredWith { model, web, agent, skills, jurisdictions } = with;
+        Self { model, web, agent, skills, jurisdictions }
+    }
 }
 
 /// The form of the output.
@@ -138,7 +189,11 @@ impl ClientCommand {
         match self {
             Self::Ask { output, .. } | Self::Show { output, .. } => output.json,
             Self::Ls { json, .. } => *json,
-            Self::Chat { .. } | Self::Cp { .. } | Self::Stop { .. } => false,
+            Self::Chat { .. }
+            | Self::Cp { .. }
+            | Self::Mkdir { .. }
+            | Self::Rm { .. }
+            | Self::Stop { .. } => false,
         }
     }
 }
@@ -163,15 +218,16 @@ pub(crate) async fn run(command: ClientCommand) -> ExitCode {
 
 async fn execute(command: ClientCommand) -> Result<u8, Error> {
     match command {
-        ClientCommand::Ask { text, files, model, chat, output: Output { json, plain }, to } => {
+        ClientCommand::Ask { text, files, choices, chat, output: Output { json, plain }, to } => {
             let connection = to.try_into()?;
             let text = terminal::question_text(text)?;
-            let asked = AskOptions { connection, text, files, model, chat, json, plain, grows: false };
+            let choices = choices.into();
+            let asked = AskOptions { connection, text, files, choices, chat, json, plain, grows: false };
             return Ok(terminal::ask(asked).await?.exit_code());
         }
-        ClientCommand::Chat { model, chat, plain, to } => {
+        ClientCommand::Chat { choices, chat, plain, to } => {
             let connection = to.try_into()?;
-            return terminal::chat(ChatOptions { connection, model, chat, plain }).await;
+            return terminal::chat(ChatOptions { connection, choices: choices.into(), chat, plain }).await;
         }
         ClientCommand::Ls { chats: true, json, to, .. } => {
             terminal::list_conversations(&to.try_into()?, json).await
@@ -182,7 +238,15 @@ async fn execute(command: ClientCommand) -> Result<u8, Error> {
         ClientCommand::Show { chat, output: Output { json, plain }, to } => {
             terminal::show_conversation(&to.try_into()?, &chat, json, plain).await
         }
-        ClientCommand::Cp { from, to, service } => terminal::copy(&service.try_into()?, &from, &to).await,
+        ClientCommand::Cp { from, to, recursive, service } => {
+            terminal::copy(&service.try_into()?, &from, &to, recursive).await
+        }
+        ClientCommand::Mkdir { folders, parents, to } => {
+            terminal::make_folders(&to.try_into()?, &folders, parents).await
+        }
+        ClientCommand::Rm { files, recursive, to } => {
+            terminal::remove_files(&to.try_into()?, &files, recursive).await
+        }
         ClientCommand::Stop { chat, to } => terminal::stop_answer(&to.try_into()?, &chat).await,
     }?;
     Ok(0)

@@ -32,8 +32,8 @@ use tokio::io::AsyncReadExt;
 pub use crate::error::Error;
 pub use crate::stream::States;
 pub use crate::types::{
-    Answer, Chat, ChatDetail, Chats, Citation, CreatedFolder, Entry, Failure, Listing, Machine, Message,
-    Model, Part, PartState, PartType, Question, SettingValue, Source, Status, UploadedFile,
+    Answer, Chat, ChatDetail, Chats, Citation, CreatedFolder, Entry, Failure, Indexing, Listing, Machine,
+    Message, Model, Part, PartState, PartType, Question, SettingValue, Source, Status, UploadedFile,
 };
 
 /// The timeout for connecting.

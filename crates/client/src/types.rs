@@ -267,6 +267,26 @@ pub struct Entry {
     pub modified_time: String,
     /// Its media type.
     pub mime_type: String,
+    /// How far its indexing has come; of files only.
+    #[serde(default)]
+    pub indexing: Option<Indexing>,
+}
+
+/// How far the indexing of a file has come.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Indexing {
+    /// `pending`, `indexing`, `indexed`, `partial` or `unreadable`.
+    pub state: String,
+    /// Why not everything of it can be read.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// The pages that were read.
+    #[serde(default)]
+    pub pages_read: Option<u64>,
+    /// All pages.
+    #[serde(default)]
+    pub pages: Option<u64>,
 }
 
 /// A new folder (section 2.7).

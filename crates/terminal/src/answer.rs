@@ -1,13 +1,16 @@
 //! An answer on a terminal: prints it while it grows, the tools that it uses, and its sources.
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use client::{Answer, Part, PartState, PartType, Source};
-use domain::citation::PageKind;
+use client::{Answer, Part, PartState, PartType};
 
+use crate::labels::{Label, Language};
 use crate::markdown::Markdown;
+use crate::marks::{Mark, marks, push_mark, write_marked};
+use crate::sources::sources;
 use crate::text::{neutral, one_line, size};
 
 /// When the text of an answer is printed.
@@ -30,6 +33,8 @@ pub(crate) struct Style {
     pub(crate) markdown: bool,
     /// Notes are dim.
     pub(crate) colours: bool,
+    /// The language of the labels where the answer does not tell it.
+    pub(crate) language: Language,
 }
 
 impl Style {
@@ -38,7 +43,13 @@ impl Style {
         let (out, err) = (io::stdout().is_terminal(), io::stderr().is_terminal());
         let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let text = if out { AnswerText::Growing } else { AnswerText::Complete };
-        Self { text, shared: out && err, markdown: out && colours && !plain, colours: err && colours }
+        Self {
+            text,
+            shared: out && err,
+            markdown: out && colours && !plain,
+            colours: err && colours,
+            language: Language::of_locale(),
+        }
     }
 }
 
@@ -47,8 +58,13 @@ pub(crate) struct Printer<O, E> {
     out: O,
     err: E,
     style: Style,
-    /// The raw text that has been printed.
+    /// The raw text that has been printed, without marks.
     written: String,
+    /// The marks that have been printed.
+    marked: BTreeSet<Mark>,
+    language: Language,
+    /// True while a line of progress stands on the terminal.
+    has_status: bool,
     markdown: Markdown,
     mid_line: bool,
     /// The parts that were announced, by id, and whether their failure was, too.
@@ -57,31 +73,47 @@ pub(crate) struct Printer<O, E> {
 
 impl<O: Write, E: Write> Printer<O, E> {
     pub(crate) fn new(out: O, err: E, style: Style) -> Self {
-        let (written, markdown) = (String::new(), Markdown::default());
-        Self { out, err, style, written, markdown, mid_line: false, noted: Vec::new() }
+        let (written, markdown, marked) = (String::new(), Markdown::default(), BTreeSet::new());
+        let (language, has_status, mid_line, noted) = (style.language, false, false, Vec::new());
+        Self { out, err, style, written, marked, language, has_status, markdown, mid_line, noted }
     }
 
     /// Begins another answer.
     pub(crate) fn begin(&mut self) {
         self.written.clear();
+        self.marked.clear();
         self.noted.clear();
+        self.language = self.style.language;
+    }
+
+    /// Returns a label in the language of the answer.
+    pub(crate) const fn label(&self, label: Label) -> &'static str {
+        self.language.label(label)
+    }
+
+    pub(crate) const fn language(&self) -> Language {
+        self.language
     }
 
     /// Prints what is new in this state.
     pub(crate) fn show(&mut self, answer: &Answer) -> io::Result<()> {
+        self.language = Language::of_text(&answer.text, self.style.language);
         for part in &answer.parts {
             self.note_part(part)?;
         }
-        match (self.style.text, answer.is_completed()) {
-            (AnswerText::Growing | AnswerText::Complete, true) => self.grow(&answer.text),
-            (AnswerText::Growing, false) => self.grow(settled(&answer.text)),
+        let is_completed = answer.is_completed();
+        let text = if is_completed { answer.text.as_str() } else { settled(&answer.text) };
+        match (self.style.text, is_completed) {
+            (AnswerText::Growing | AnswerText::Complete, true) | (AnswerText::Growing, false) => {
+                self.grow(text, &marks(&answer.text, &answer.parts), is_completed)
+            }
             (AnswerText::Complete, false) | (AnswerText::Absent, _) => Ok(()),
         }
     }
 
-    /// Prints the new end of `text`. If the text differs from what was printed, an attempt was repeated: a note
+    /// Prints the new end of `text` with its marks. If the text differs from what was printed, an attempt was repeated: a note
     /// says so on its own line, and printing resumes at the start of the line that differs.
-    fn grow(&mut self, text: &str) -> io::Result<()> {
+    fn grow(&mut self, text: &str, marks: &[Mark], is_completed: bool) -> io::Result<()> {
         let same = common_prefix(&self.written, text);
         let mut from = same;
         if same < self.written.len() {
@@ -90,42 +122,75 @@ impl<O: Write, E: Write> Printer<O, E> {
             }
             from = text[..same].rfind('\n').map_or(0, |at| at + 1);
             self.end_line()?;
-            writeln!(self.out, "[the attempt was interrupted; repeated from here]")?;
+            writeln!(self.out, "{}", self.label(Label::Repeated))?;
             self.markdown = Markdown::default();
+            self.marked.retain(|mark| mark.at < from);
             // What was printed before decides whether this is inside a block of code.
             let _ = self.markdown.push(&text[..from]);
         }
         text.clone_into(&mut self.written);
-        let fresh = neutral(&text[from..]);
+        let fresh = self.with_marks(text, from, marks, is_completed);
         if fresh.is_empty() {
             return Ok(());
         }
+        self.clear_status()?;
         self.mid_line = !fresh.ends_with('\n');
         let printed = if self.style.markdown { self.markdown.push(&fresh) } else { fresh };
         self.out.write_all(printed.as_bytes())?;
         self.out.flush()
     }
 
+    /// Returns the end of a text from a place on, with its marks. Marks of what was printed before, which a vendor reported late,
+    /// stand at the end of its line.
+    fn with_marks(&mut self, text: &str, from: usize, marks: &[Mark], is_completed: bool) -> String {
+        let is_new = |mark: &&Mark| mark.at <= text.len() && !self.marked.contains(mark);
+        let (late, mut new): (Vec<Mark>, Vec<Mark>) =
+            marks.iter().filter(is_new).partition(|mark| mark.at < from);
+        let line_end = text[from..].find('\n').map(|at| from + at);
+        let place = line_end.or_else(|| is_completed.then_some(text.len()));
+        self.marked.extend(new.iter());
+        if let Some(at) = place {
+            self.marked.extend(late.iter());
+            new.extend(late.into_iter().map(|mark| Mark { at, ..mark }));
+            new.sort_by_key(|mark| mark.at);
+        }
+        let mut fresh = String::new();
+        // A mark right behind what was printed.
+        let at_once = new.iter().take_while(|mark| mark.at == from).count();
+        if from > 0 {
+            fresh.extend(text[..from].chars().next_back());
+            new.drain(..at_once).for_each(|mark| push_mark(mark.number, &mut fresh));
+            fresh.remove(0);
+        }
+        fresh.push_str(&write_marked(&text[from..], from, &new));
+        neutral(&fresh)
+    }
+
     fn note_part(&mut self, part: &Part) -> io::Result<()> {
         let what = match part.kind {
-            PartType::Tool => part.tool_name.as_deref().unwrap_or("tool").to_owned(),
-            PartType::WebSearch => format!("web search: {}", part.query.as_deref().unwrap_or("")),
-            PartType::Skill => format!("skill {}", part.full_name.as_deref().unwrap_or("")),
-            PartType::Agent => format!("agent {}", part.name.as_deref().unwrap_or("")),
-            PartType::File => format!("file {}", part.path.as_deref().unwrap_or("")),
+            PartType::Tool => part.tool_name.clone().unwrap_or_else(|| self.label(Label::Tool).to_owned()),
+            PartType::WebSearch => {
+                format!("{}: {}", self.label(Label::WebSearch), part.query.as_deref().unwrap_or(""))
+            }
+            PartType::Skill => {
+                format!("{} {}", self.label(Label::Skill), part.full_name.as_deref().unwrap_or(""))
+            }
+            PartType::Agent => format!("{} {}", self.label(Label::Agent), part.name.as_deref().unwrap_or("")),
+            PartType::File => format!("{} {}", self.label(Label::File), part.path.as_deref().unwrap_or("")),
             PartType::Text | PartType::Reasoning | PartType::Unknown => return Ok(()),
         };
         let what = what.trim_end();
         let failed = part.state == Some(PartState::Error);
+        let failure = self.label(Label::Failed);
         let known = self.noted.iter_mut().find(|(id, _)| *id == part.part_id);
         let line = match known {
             None => {
                 self.noted.push((part.part_id.clone(), failed));
-                if failed { format!("{what} failed") } else { what.to_owned() }
+                if failed { format!("{what} {failure}") } else { what.to_owned() }
             }
             Some((_, noted)) if failed && !*noted => {
                 *noted = true;
-                format!("{what} failed")
+                format!("{what} {failure}")
             }
             Some(_) => return Ok(()),
         };
@@ -137,15 +202,40 @@ impl<O: Write, E: Write> Printer<O, E> {
         if self.style.shared {
             self.end_line()?;
         }
+        self.clear_status()?;
         let (dim, plain) = if self.style.colours { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
         writeln!(self.err, "{dim}· {}{plain}", one_line(text))
+    }
+
+    /// Shows what is waited for, on a terminal only and not within a line of the answer; what is printed next replaces it.
+    pub(crate) fn status(&mut self, text: &str) -> io::Result<()> {
+        if self.style.colours && !self.mid_line {
+            self.has_status = true;
+            write!(self.err, "\r\x1b[2K\x1b[2m· {}\x1b[0m", one_line(text))?;
+            self.err.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Returns true if [`Self::status`] would show something.
+    pub(crate) const fn shows_status(&self) -> bool {
+        self.style.colours && !self.mid_line
+    }
+
+    fn clear_status(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.has_status) {
+            write!(self.err, "\r\x1b[2K")?;
+            self.err.flush()?;
+        }
+        Ok(())
     }
 
     /// Returns what shows the progress of an upload, on a terminal only; the next note replaces it.
     pub(crate) fn progress(&self, file: &Path) -> Progress {
         let total = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
         let name = one_line(&file.file_name().unwrap_or_default().to_string_lossy());
-        Progress { shown: self.style.colours, name, total, last_percent: AtomicU64::new(u64::MAX) }
+        let label = self.label(Label::Uploading);
+        Progress { shown: self.style.colours, label, name, total, last_percent: AtomicU64::new(u64::MAX) }
     }
 
     /// Removes what the progress shows.
@@ -160,11 +250,12 @@ impl<O: Write, E: Write> Printer<O, E> {
     pub(crate) fn finish(&mut self, answer: &Answer) -> io::Result<()> {
         self.show(answer)?;
         self.end_line()?;
-        let sources = sources(&answer.parts);
+        self.clear_status()?;
+        let sources = sources(&answer.parts, self.language);
         if !sources.is_empty() {
-            writeln!(self.out, "\nSources:")?;
-            for (index, source) in sources.iter().enumerate() {
-                writeln!(self.out, "[{}] {}", index + 1, one_line(source))?;
+            writeln!(self.out, "\n{}", self.label(Label::Sources))?;
+            for (number, source) in &sources {
+                writeln!(self.out, "[{number}] {}", one_line(source))?;
             }
         }
         self.out.flush()?;
@@ -172,7 +263,7 @@ impl<O: Write, E: Write> Printer<O, E> {
             // The text of the answer usually ends with the message.
             let is_said = error.message.is_empty() || answer.text.contains(&error.message);
             let message = if is_said { String::new() } else { format!(": {}", error.message) };
-            self.note(&format!("the answer failed ({}){message}", error.code))?;
+            self.note(&format!("{} ({}){message}", self.label(Label::AnswerFailed), error.code))?;
         }
         Ok(())
     }
@@ -194,6 +285,7 @@ impl<O: Write, E: Write> Printer<O, E> {
 /// The progress of an upload.
 pub(crate) struct Progress {
     shown: bool,
+    label: &'static str,
     name: String,
     total: u64,
     last_percent: AtomicU64,
@@ -204,60 +296,11 @@ impl Progress {
     pub(crate) fn show(&self, sent: u64) {
         let percent = sent.saturating_mul(100).checked_div(self.total).unwrap_or(100).min(100);
         if self.shown && self.last_percent.swap(percent, Ordering::Relaxed) != percent {
-            let (name, total) = (&self.name, size(self.total));
+            let (label, name, total) = (self.label, &self.name, size(self.total));
             // The upload goes on, also if nobody can see it.
-            let _ = write!(io::stderr(), "\r\x1b[2K\x1b[2m· uploading {name}: {percent} % of {total}\x1b[0m");
+            let _ = write!(io::stderr(), "\r\x1b[2K\x1b[2m· {label} {name}: {percent} % of {total}\x1b[0m");
         }
     }
-}
-
-/// Lists the sources that an answer cites, in order, without duplicates.
-fn sources(parts: &[Part]) -> Vec<String> {
-    let mut out: Vec<String> = Vec::new();
-    for citation in parts.iter().flat_map(|part| &part.citations) {
-        let mut place = place(&citation.source);
-        if citation.verified == Some(false) {
-            let reason = citation.reason.as_deref().unwrap_or("the passage does not say it");
-            place.push_str(&format!(" (not proven: {reason})"));
-        }
-        if !out.contains(&place) {
-            out.push(place);
-        }
-    }
-    out
-}
-
-fn place(source: &Source) -> String {
-    let what = source.path.as_deref().or(source.url.as_deref()).unwrap_or(&source.kind);
-    match (source.page, source.lines, source.title.as_deref()) {
-        (Some(page), lines, _) => {
-            format!("{what}, {}", page_in_words(what, (page, source.page_name.as_deref()), lines))
-        }
-        (None, Some(lines), _) => format!("{what}, {}", counted("line", lines)),
-        (None, None, Some(title)) => format!("{title} <{what}>"),
-        (None, None, None) => what.to_owned(),
-    }
-}
-
-/// Names lines or rows: `lines 4–9`.
-fn counted(word: &str, (first, last): (u32, u32)) -> String {
-    if first == last { format!("{word} {first}") } else { format!("{word}s {first}–{last}") }
-}
-
-/// Names a page as its kind of file has it, with the rows of a sheet and the lines of a file in an archive.
-fn page_in_words(path: &str, (page, name): (u32, Option<&str>), lines: Option<(u32, u32)>) -> String {
-    let number = page.to_string();
-    let (place, line) = match PageKind::of(path) {
-        PageKind::Sheet => (format!("sheet {}", name.unwrap_or(&number)), "row"),
-        PageKind::File => (name.map_or_else(|| format!("file {page}"), str::to_owned), "line"),
-        PageKind::Slide => return format!("slide {page}"),
-        PageKind::Section => return format!("section {page}"),
-        PageKind::Page => {
-            return name
-                .map_or_else(|| format!("page {page}"), |attached| format!("page {page}, {attached}"));
-        }
-    };
-    lines.map_or_else(|| place.clone(), |lines| format!("{place}, {}", counted(line, lines)))
 }
 
 /// Returns the text without parts that the next state may change: trailing white space and an open citation mark.
@@ -275,11 +318,24 @@ fn common_prefix(one: &str, other: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::marks::tests::{linked, text_part};
+    use crate::sources::tests::{citation, source};
     use crate::text::commands;
 
-    const TERMINAL: Style =
-        Style { text: AnswerText::Growing, shared: true, markdown: false, colours: false };
-    const PIPE: Style = Style { text: AnswerText::Complete, shared: false, markdown: false, colours: false };
+    const TERMINAL: Style = Style {
+        text: AnswerText::Growing,
+        shared: true,
+        markdown: false,
+        colours: false,
+        language: Language::English,
+    };
+    const PIPE: Style = Style {
+        text: AnswerText::Complete,
+        shared: false,
+        markdown: false,
+        colours: false,
+        language: Language::English,
+    };
 
     fn state(text: &str, completed: bool) -> Answer {
         Answer {
@@ -393,44 +449,42 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_called_as_their_kind_of_file_has_them() {
-        assert_eq!(page_in_words("/a.xlsx", (2, None), Some((4, 6))), "sheet 2, rows 4–6");
-        assert_eq!(page_in_words("/a.XLS", (2, None), Some((4, 4))), "sheet 2, row 4");
-        assert_eq!(page_in_words("/a.ods", (2, Some("Leden")), None), "sheet Leden");
-        assert_eq!(page_in_words("/a.zip", (2, Some("b/c.txt")), Some((4, 6))), "b/c.txt, lines 4–6");
-        assert_eq!(page_in_words("/a.pptx", (2, None), None), "slide 2");
-        assert_eq!(page_in_words("/a.pdf", (2, None), None), "page 2");
+    fn marks_have_the_numbers_of_the_sources() {
+        let mut first = state("The rent is due", false);
+        first.parts.push(text_part(&linked("<p>The rent is due [3]</p>")));
+        let mut last = state("The rent is due. It ends in May.\n\nThen", true);
+        last.parts.push(text_part(&linked("<p>The rent is due [3]. It ends in May [5].</p><p>Then</p>")));
+        let marked = "The rent is due [3]. It ends in May [5].\n\nThen\n";
+        for style in [TERMINAL, PIPE] {
+            assert_eq!(printed(&[first.clone(), last.clone()], style).0, marked);
+        }
+        // A vendor reports a source after its sentence was printed.
+        let states = [state("The rent is due. It", false), last];
+        assert_eq!(printed(&states, TERMINAL).0, "The rent is due. It ends in May [5]. [3]\n\nThen\n");
+        assert_eq!(printed(&states, PIPE).0, marked);
     }
 
     #[test]
-    fn sources_are_numbered_and_listed_once() {
-        let source = |path: &str, page| Source {
-            kind: "FILE".to_owned(),
-            url: None,
-            path: Some(path.to_owned()),
-            page,
-            lines: page.is_none().then_some((3, 5)),
-            page_name: None,
-            title: None,
-        };
-        let citation = |id: &str, source| client::Citation {
-            citation_id: id.to_owned(),
-            source,
-            verified: None,
-            reason: None,
-        };
-        let mut answer = state("It ends in May.", true);
-        let mut part = tool("t", "", PartState::Complete);
-        part.kind = PartType::Text;
-        let lease = source("/uploads/lease.pdf", Some(3));
-        part.citations = vec![
-            citation("1", lease.clone()),
-            citation("2", source("/uploads/a.txt", None)),
-            citation("1", lease),
-        ];
+    fn labels_have_the_language_of_the_answer() {
+        let mut answer = state("Nájemné činí 18 500 Kč měsíčně.", true);
+        answer.parts.push(tool("p", "search", PartState::Error));
+        let mut part = text_part("");
+        part.citations = vec![citation("c2", source("/a.xlsx", Some(1)))];
         answer.parts.push(part);
-        let expected =
-            "It ends in May.\n\nSources:\n[1] /uploads/lease.pdf, page 3\n[2] /uploads/a.txt, lines 3–5\n";
-        assert_eq!(printed(&[answer], PIPE).0, expected);
+        let (out, err) = printed(&[answer], PIPE);
+        assert_eq!(out, "Nájemné činí 18 500 Kč měsíčně.\n\nZdroje:\n[2] /a.xlsx, list 1\n");
+        assert_eq!(err, "· search selhalo\n");
+    }
+
+    #[test]
+    fn progress_is_shown_on_a_terminal_until_the_next_line() {
+        let mut printer = Printer::new(Vec::new(), Vec::new(), Style { colours: true, ..TERMINAL });
+        printer.status("reading a.pdf").unwrap();
+        printer.note("search").unwrap();
+        let err = String::from_utf8(printer.err).unwrap();
+        assert_eq!(err, "\r\x1b[2K\x1b[2m· reading a.pdf\x1b[0m\r\x1b[2K\x1b[2m· search\x1b[0m\n");
+        let mut piped = Printer::new(Vec::new(), Vec::new(), PIPE);
+        piped.status("reading a.pdf").unwrap();
+        assert!(piped.err.is_empty());
     }
 }

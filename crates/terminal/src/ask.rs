@@ -8,8 +8,10 @@ use client::{Answer, Client, Question};
 use crate::answer::{AnswerText, Printer, Style};
 use crate::attach::upload;
 use crate::interrupt::Interrupts;
+use crate::labels::Label;
+use crate::reading::FilesBeingRead;
 use crate::text::size;
-use crate::{Connection, Error, check_uploadable};
+use crate::{Choices, Connection, Error, check_uploadable};
 
 /// The longest question that is read from standard input; the service may accept less.
 const QUESTION_MAX_BYTES: u64 = 1 << 20;
@@ -22,8 +24,8 @@ pub struct AskOptions {
     pub text: String,
     /// Local files to upload and attach.
     pub files: Vec<PathBuf>,
-    /// The model; the default if absent.
-    pub model: Option<String>,
+    /// What it is answered with.
+    pub choices: Choices,
     /// The conversation to continue.
     pub chat: Option<String>,
     /// Print the answer as the service's JSON object, when it is complete.
@@ -112,9 +114,7 @@ pub async fn ask(options: AskOptions) -> Result<AskSummary, Error> {
         check_uploadable(file)?;
     }
     let client = options.connection.client()?;
-    let mut question = Question::new(options.text);
-    question.chat_id = options.chat;
-    question.model = options.model;
+    let mut question = options.choices.question(options.text, options.chat);
     tokio::select! {
         uploaded = upload(&client, &options.files, &mut printer) => question.file_paths = uploaded?,
         () = interrupts.next() => return Err(Error::Interrupted),
@@ -150,16 +150,24 @@ impl<O: Write, E: Write> Exchange<'_, O, E> {
             }
         };
         if question.chat_id.is_none() {
-            self.printer.note(&format!("conversation {}", answer.chat_id))?;
+            let conversation = self.printer.label(Label::Conversation);
+            self.printer.note(&format!("{conversation} {}", answer.chat_id))?;
         }
         if interrupted {
             self.stop(&answer).await?;
         }
         self.printer.show(&answer)?;
         let mut states = self.client.stream(&answer);
+        let mut being_read = FilesBeingRead::new(&question.file_paths);
         loop {
             let state = tokio::select! {
                 state = states.next() => state?,
+                status = being_read.next(self.client), if answer.text.is_empty() && self.printer.shows_status() => {
+                    if let Some(status) = status {
+                        self.printer.status(&status.in_words(self.printer.language()))?;
+                    }
+                    continue;
+                }
                 () = self.interrupts.next() => {
                     self.interrupt(&mut interrupted)?;
                     self.stop(&answer).await?;
@@ -189,7 +197,7 @@ impl<O: Write, E: Write> Exchange<'_, O, E> {
             return Err(Error::Interrupted);
         }
         *interrupted = true;
-        Ok(self.printer.note("stopping the answer; press Ctrl-C again to leave at once")?)
+        Ok(self.printer.note(self.printer.label(Label::Stopping))?)
     }
 }
 

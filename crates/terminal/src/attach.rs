@@ -10,6 +10,7 @@ use client::Client;
 
 use crate::Error;
 use crate::answer::Printer;
+use crate::labels::Label;
 use crate::text::size;
 
 /// The folder of uploads.
@@ -48,7 +49,8 @@ pub(crate) async fn upload<O: Write, E: Write>(
         let uploaded = client.upload_as(file, &free, None, move |sent| progress.show(sent)).await;
         printer.end_progress()?;
         let uploaded = uploaded?;
-        printer.note(&format!("uploaded {} ({})", uploaded.path, size(uploaded.size)))?;
+        let label = printer.label(Label::Uploaded);
+        printer.note(&format!("{label} {} ({})", uploaded.path, size(uploaded.size)))?;
         taken.0.insert(free, Some(uploaded.size));
         paths.push(uploaded.path);
     }

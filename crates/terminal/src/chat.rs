@@ -1,6 +1,6 @@
 //! `causerie chat`: a dialogue in one conversation.
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
 use crate::answer::{Printer, Style};
@@ -8,12 +8,16 @@ use crate::ask::Exchange;
 use crate::attach::upload;
 use crate::interrupt::Interrupts;
 use crate::lines::Lines;
-use crate::{AskSummary, Connection, Error, check_uploadable};
+use crate::{AskSummary, Choices, Connection, Error, check_uploadable};
 use client::Question;
 
 const PROMPT: &str = "> ";
 const HELP: &str = "/file PATH   attach a file to the next question\n\
-                    /model ID    answer the following questions with another model\n\
+                    /model ID    answer new conversations with another model\n\
+                    /agent NAME  let another agent answer them; /agent alone the default one\n\
+                    /skill NAME  give them a skill; /skill alone takes all away\n\
+                    /jurisdiction ID  answer new conversations for a jurisdiction; /jurisdiction alone for none\n\
+                    /web on|off  allow web search in new conversations, or not\n\
                     /new         begin a new conversation\n\
                     /help        show this list\n\
                     /exit        leave, as Ctrl-D does";
@@ -22,8 +26,8 @@ const HELP: &str = "/file PATH   attach a file to the next question\n\
 #[derive(Debug, Clone, Default)]
 pub struct ChatOptions {
     pub connection: Connection,
-    /// The model; the default if absent.
-    pub model: Option<String>,
+    /// What the questions are answered with, at first.
+    pub choices: Choices,
     /// The conversation to continue.
     pub chat: Option<String>,
     /// Leave Markdown as it was written.
@@ -37,6 +41,13 @@ enum Input<'a> {
     Ask(&'a str),
     Attach(&'a str),
     Model(&'a str),
+    /// The default one if empty.
+    Agent(&'a str),
+    /// No more skills if empty.
+    Skill(&'a str),
+    /// No jurisdiction if empty.
+    Jurisdiction(&'a str),
+    Web(bool),
     New,
     Help,
     Exit,
@@ -53,6 +64,11 @@ impl<'a> Input<'a> {
         match (name, argument.trim()) {
             ("file", path) if !path.is_empty() => Self::Attach(path),
             ("model", id) if !id.is_empty() => Self::Model(id),
+            ("agent", name) => Self::Agent(name),
+            ("skill", name) => Self::Skill(name),
+            ("jurisdiction", id) => Self::Jurisdiction(id),
+            ("web", "on") => Self::Web(true),
+            ("web", "off") => Self::Web(false),
             ("new", "") => Self::New,
             ("help", "") => Self::Help,
             ("exit" | "quit", "") => Self::Exit,
@@ -89,7 +105,7 @@ pub async fn chat(options: ChatOptions) -> Result<u8, Error> {
     let client = options.connection.client()?;
     let mut printer = Printer::new(io::stdout(), io::stderr(), Style::of_process(options.plain));
     let mut lines = Lines::new()?;
-    let mut next = Question { model: options.model, chat_id: options.chat, ..Question::default() };
+    let mut next = options.choices.question(String::new(), options.chat);
     let mut files: Vec<PathBuf> = Vec::new();
     printer.note("Ctrl-D ends the conversation, Ctrl-C stops an answer, /help lists the commands")?;
     loop {
@@ -106,7 +122,20 @@ pub async fn chat(options: ChatOptions) -> Result<u8, Error> {
                 next.chat_id = None;
                 printer.note("the next question begins a new conversation")?;
             }
-            Input::Model(id) => next.model = Some(id.to_owned()),
+            Input::Model(id) => {
+                next.model = Some(id.to_owned());
+                note_if_kept(&mut printer, &next)?;
+            }
+            Input::Agent(name) => next.agent_id = (!name.is_empty()).then(|| name.to_owned()),
+            Input::Skill(name) => choose(&mut next.skill_ids, name),
+            Input::Jurisdiction(id) => {
+                choose(&mut next.jurisdictions, id);
+                note_if_kept(&mut printer, &next)?;
+            }
+            Input::Web(is_allowed) => {
+                next.web_search_enabled = is_allowed;
+                note_if_kept(&mut printer, &next)?;
+            }
             Input::Attach(path) => match check_uploadable(path.as_ref()) {
                 Ok(()) => files.push(path.into()),
                 Err(error) => {
@@ -152,6 +181,23 @@ pub async fn chat(options: ChatOptions) -> Result<u8, Error> {
     }
 }
 
+/// Says that a choice waits for a new conversation, if one is being held.
+fn note_if_kept<O: Write, E: Write>(printer: &mut Printer<O, E>, next: &Question) -> io::Result<()> {
+    if next.chat_id.is_none() {
+        return Ok(());
+    }
+    printer.note("a conversation keeps its model, jurisdictions and web search; /new begins another one")
+}
+
+/// Adds a choice to those for the following questions; an empty one takes them all away.
+fn choose(chosen: &mut Vec<String>, choice: &str) {
+    if choice.is_empty() {
+        chosen.clear();
+    } else if !chosen.iter().any(|known| known == choice) {
+        chosen.push(choice.to_owned());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,6 +211,11 @@ mod tests {
             ("/file", Input::Unknown("/file")),
             ("/model x-1", Input::Model("x-1")),
             ("/new", Input::New),
+            ("/agent Lease reviewer", Input::Agent("Lease reviewer")),
+            ("/skill", Input::Skill("")),
+            ("/jurisdiction cz", Input::Jurisdiction("cz")),
+            ("/web on", Input::Web(true)),
+            ("/web", Input::Unknown("/web")),
             ("/help", Input::Help),
             ("/quit", Input::Exit),
             ("/newer", Input::Unknown("/newer")),

@@ -5,15 +5,17 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use client::Entry;
+use client::{Client, Entry};
 
 use crate::answer::{Printer, Style};
+use crate::folders::{UploadPlan, download_folder, list_folder, make_folder};
 use crate::interrupt::Interrupts;
+use crate::labels::Label;
 use crate::text::{one_line, size};
-use crate::{Connection, Error, check_uploadable};
+use crate::{Connection, Error};
 
 /// The character that marks a path of the workspace among local ones, as in `scp`.
-const WORKSPACE_MARK: char = ':';
+pub(crate) const WORKSPACE_MARK: char = ':';
 
 /// Lists a folder of the workspace: size, time of the last change, name.
 ///
@@ -91,11 +93,12 @@ fn check_names(files: &[&Path]) -> Result<(), Error> {
 }
 
 /// Copies local files into a folder of the workspace, or files of the workspace to a local file or folder, or one to standard
-/// output. A path of the workspace has a colon before it. Existing local files are not replaced.
+/// output. A path of the workspace has a colon before it. Existing local files are not replaced. Folders are copied with all that
+/// is in them if `recursive`.
 ///
 /// # Errors
 /// As [`Error`] says. The files before the one that failed are copied.
-pub async fn copy(connection: &Connection, from: &[String], to: &str) -> Result<(), Error> {
+pub async fn copy(connection: &Connection, from: &[String], to: &str, recursive: bool) -> Result<(), Error> {
     let copy = Copy::parse(from, to)?;
     let client = connection.client()?;
     let mut interrupts = Interrupts::new()?;
@@ -103,25 +106,27 @@ pub async fn copy(connection: &Connection, from: &[String], to: &str) -> Result<
     let copied = async {
         match copy {
             Copy::Upload { files, folder } => {
-                files.iter().try_for_each(|file| check_uploadable(file))?;
                 check_names(&files)?;
                 let folder = if folder.is_empty() { "/" } else { folder };
-                for file in files {
-                    let progress = printer.progress(file);
-                    let uploaded =
-                        client.upload_observed(file, Some(folder), move |sent| progress.show(sent)).await;
-                    printer.end_progress()?;
-                    let uploaded = uploaded?;
-                    printer.note(&format!("uploaded {} ({})", uploaded.path, size(uploaded.size)))?;
+                let plan = UploadPlan::of(&files, folder, recursive)?;
+                for skipped in &plan.skipped {
+                    printer.note(skipped)?;
+                }
+                for folder in &plan.folders {
+                    make_folder(&client, folder).await?;
+                }
+                for (file, folder) in &plan.files {
+                    upload_file(&client, file, folder, &mut printer).await?;
                 }
             }
             Copy::Download { files, to } => {
                 for file in files {
                     let target = target(file, to);
-                    let mut download = Download::create(&target)?;
-                    let bytes = client.download(file, &mut download.file).await?;
-                    download.complete = true;
-                    printer.note(&format!("downloaded {} ({})", target.display(), size(bytes)))?;
+                    if recursive && let Some(entries) = list_folder(&client, file).await? {
+                        download_folder(&client, entries, &target, &mut printer).await?;
+                    } else {
+                        download_file(&client, file, &target, &mut printer).await?;
+                    }
                 }
             }
             Copy::Print { file } => {
@@ -141,9 +146,38 @@ pub async fn copy(connection: &Connection, from: &[String], to: &str) -> Result<
     }
 }
 
+/// Uploads a file into a folder of the workspace.
+async fn upload_file(
+    client: &Client,
+    file: &Path,
+    folder: &str,
+    printer: &mut Printer<io::Stdout, io::Stderr>,
+) -> Result<(), Error> {
+    let progress = printer.progress(file);
+    let uploaded = client.upload_observed(file, Some(folder), move |sent| progress.show(sent)).await;
+    printer.end_progress()?;
+    let uploaded = uploaded?;
+    let label = printer.label(Label::Uploaded);
+    Ok(printer.note(&format!("{label} {} ({})", uploaded.path, size(uploaded.size)))?)
+}
+
+/// Downloads a file of the workspace to a local one, which must not exist.
+pub(crate) async fn download_file(
+    client: &Client,
+    file: &str,
+    target: &Path,
+    printer: &mut Printer<io::Stdout, io::Stderr>,
+) -> Result<(), Error> {
+    let mut download = Download::create(target)?;
+    let bytes = client.download(file, &mut download.file).await?;
+    download.complete = true;
+    let label = printer.label(Label::Downloaded);
+    Ok(printer.note(&format!("{label} {} ({})", target.display(), size(bytes)))?)
+}
+
 /// Returns the local file that a download makes.
 fn target(file: &str, to: &Path) -> PathBuf {
-    let name = file.rsplit('/').next().unwrap_or(file);
+    let name = file.trim_end_matches('/').rsplit('/').next().unwrap_or(file);
     if to.is_dir() { to.join(name) } else { to.to_owned() }
 }
 

@@ -8,20 +8,26 @@ mod attach;
 mod chat;
 mod conversations;
 mod files;
+mod folders;
 mod interrupt;
+mod labels;
 mod lines;
 mod markdown;
+mod marks;
+mod reading;
+mod sources;
 mod text;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use client::Client;
+use client::{Client, Question};
 
 pub use self::ask::{AskOptions, AskSummary, ask, question_text};
 pub use self::chat::{ChatOptions, chat};
 pub use self::conversations::{list_conversations, show_conversation, stop_answer};
 pub use self::files::{copy, list_files};
+pub use self::folders::{make_folders, remove_files};
 pub use self::lines::Lines;
 
 /// The service to talk to.
@@ -33,6 +39,37 @@ pub struct Connection {
     pub key: String,
     /// A file with the certificates (PEM) to trust besides the system's.
     pub certificates: Option<PathBuf>,
+}
+
+/// What a question is answered with.
+#[derive(Debug, Clone, Default)]
+pub struct Choices {
+    /// The model; the default if absent.
+    pub model: Option<String>,
+    /// Allows web search.
+    pub web: bool,
+    /// The agent, by id, name or full name.
+    pub agent: Option<String>,
+    /// Skills, by id, name or full name.
+    pub skills: Vec<String>,
+    /// The ids of jurisdictions.
+    pub jurisdictions: Vec<String>,
+}
+
+impl Choices {
+    /// Returns a question with these choices.
+    fn question(self, text: String, chat: Option<String>) -> Question {
+        Question {
+            input: text,
+            chat_id: chat,
+            model: self.model,
+            web_search_enabled: self.web,
+            agent_id: self.agent,
+            skill_ids: self.skills,
+            jurisdictions: self.jurisdictions,
+            ..Question::default()
+        }
+    }
 }
 
 impl Connection {
@@ -152,7 +189,9 @@ fn check_uploadable(path: &Path) -> Result<(), Error> {
         std::fs::metadata(path).map_err(|source| Error::LocalFile { path: path.to_owned(), source })?;
     if metadata.is_dir() {
         let path = path.display();
-        return Err(Error::Usage(format!("{path} is a folder; name each file in it, as in {path}/NAME")));
+        return Err(Error::Usage(format!(
+            "{path} is a folder; name each file in it, as in {path}/NAME, or copy it with `causerie cp -r`"
+        )));
     }
     if !metadata.is_file() {
         let path = path.display();

@@ -47,8 +47,7 @@ fn numbers_in_brackets_are_marks_only_where_they_cite() {
     api.upload("lease.txt", LEASE.as_bytes()).expect_status(201);
     let search = Say::Call { tool: "search".to_owned(), arguments: json!({ "query": "monthly rent" }) };
     vendor.will([Say::text("First [1] of two."), search]);
-    let halves = [SAID.split_at(SAID.find("1]. Options").expect("a mark"))];
-    let [(begun, rest)] = halves;
+    let (begun, rest) = SAID.split_at(SAID.find("1]. Options").expect("a mark"));
     vendor.will([Say::text(begun), Say::Hold, Say::text(rest)]);
     let answer = api.ask("How much is the rent?");
     let mut events = api.events_of(&answer);

@@ -1,4 +1,4 @@
-//! The commands for those who ask: `ask`, `chat`, `ls`, `show`, `cp`, `stop`.
+//! The commands for those who ask: `ask`, `chat`, `ls`, `show`, `cp`, `mkdir`, `rm`, `stop`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Output, Stdio};
@@ -11,6 +11,7 @@ use crate::streams::{Stage, stage};
 fn command(service: &Service, api: &Api, arguments: &[&str]) -> Command {
     let mut command = service.command();
     command.env("CAUSERIE_URL", format!("http://{}", api.address)).env("CAUSERIE_API_KEY", &api.key);
+    command.env("LC_ALL", "C");
     command.args(arguments);
     command
 }
@@ -47,6 +48,73 @@ fn ask_prints_the_answer_and_its_sources() {
     assert!(out.contains("18,500") && out.contains("nájem.txt"), "{out}");
     assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "no colours without a terminal");
     assert_eq!(api.list("/uploads").json()["entries"][0]["name"], "nájem.txt");
+}
+
+#[test]
+fn the_marks_of_an_answer_have_the_numbers_of_its_sources() {
+    let service = Service::start(Options::default());
+    let api = service.api(&service.account());
+    let file = service.data().with_file_name("lease.txt");
+    std::fs::write(&file, "The monthly rent is 18,500 crowns.\n").expect("a file");
+    let path = file.to_str().expect("a path");
+    let asked = run(&service, &api, &["ask", "How much is the monthly rent?", "--file", path]);
+    let out = text(&asked.stdout);
+    let (answer, sources) = out.split_once("\nSources:\n").expect("sources");
+    let (number, _) = sources.split_once("] ").expect("a numbered source");
+    assert!(answer.contains(&format!("{number}]")), "{out}");
+}
+
+#[test]
+fn ask_passes_on_what_is_chosen() {
+    let Stage { api, service, .. } = stage();
+    let skill = api.catalog("skills", None).json().as_array().and_then(|skills| skills.last().cloned());
+    let skill = skill.expect("a skill")["fullName"].as_str().expect("a name").to_owned();
+    let chosen = ["--web", "--jurisdiction", "CZ", "--agent", "causerie:lawyer", "--skill", &skill];
+    let asked = run(&service, &api, &[&["ask", "Hello"][..], &chosen[..]].concat());
+    assert!(asked.status.success(), "{}", text(&asked.stderr));
+    let chat = api.chats("").json()["chats"][0].clone();
+    assert_eq!(
+        (&chat["webSearchEnabled"], &chat["jurisdictions"]),
+        (&true.into(), &serde_json::json!(["CZ"]))
+    );
+    let most_used = api.catalog("skills", None).json()[0]["fullName"].clone();
+    assert_eq!(most_used, skill.as_str(), "it is counted with the question");
+    let id = chat["chatId"].as_str().expect("an identifier");
+    let kept = run(&service, &api, &["ask", "And?", "--chat", id, "--web"]);
+    assert_eq!(kept.status.code(), Some(2), "a conversation keeps what it began with");
+    let unknown = run(&service, &api, &["ask", "Hello", "--jurisdiction", "no-such"]);
+    assert_eq!(unknown.status.code(), Some(3), "{}", text(&unknown.stderr));
+}
+
+#[test]
+fn folders_are_made_copied_and_removed() {
+    let service = Service::start(Options::default());
+    let api = service.api(&service.account());
+    let case = service.data().with_file_name("case");
+    std::fs::create_dir_all(case.join("annexes")).expect("a folder");
+    std::fs::write(case.join("lease.txt"), "rent").expect("a file");
+    std::fs::write(case.join("annexes/a.txt"), "keys").expect("a file");
+    let path = case.to_str().expect("a path");
+    let done = |arguments: &[&str]| {
+        let run = run(&service, &api, arguments);
+        assert!(run.status.success(), "{arguments:?}: {}", text(&run.stderr));
+        text(&run.stdout)
+    };
+    done(&["mkdir", ":/clients"]);
+    assert_eq!(run(&service, &api, &["mkdir", ":/clients"]).status.code(), Some(3), "it exists");
+    done(&["mkdir", "-p", ":/clients/ada/2026"]);
+    done(&["cp", "-r", path, ":/clients/ada"]);
+    let back = service.data().with_file_name("back");
+    std::fs::create_dir(&back).expect("a folder");
+    done(&["cp", "-r", ":/clients/ada", back.to_str().expect("a path")]);
+    for (file, content) in [("lease.txt", "rent"), ("annexes/a.txt", "keys")] {
+        let copied = std::fs::read_to_string(back.join("ada/case").join(file)).expect("it was copied");
+        assert_eq!(copied, content);
+    }
+    assert_eq!(run(&service, &api, &["rm", ":/clients"]).status.code(), Some(3), "it is not empty");
+    done(&["rm", "-r", ":/clients"]);
+    assert!(!done(&["ls"]).contains("clients"));
+    assert_eq!(run(&service, &api, &["rm", "-r", ":/"]).status.code(), Some(2));
 }
 
 #[test]
