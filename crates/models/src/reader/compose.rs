@@ -3,6 +3,7 @@
 //! The content of documents is untrusted. It is quoted verbatim, but every character with a meaning in Markdown is
 //! escaped, so that it cannot leave its quote or create links, images and citation marks.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::ops::Range;
 
@@ -30,8 +31,17 @@ impl<'a> Quote<'a> {
     }
 }
 
+/// What an answer does not contain.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LeftOut {
+    /// The passages that fit the question, quoted or not.
+    pub(super) fitting: usize,
+    /// The question asks for a sum.
+    pub(super) asks_total: bool,
+}
+
 /// Builds an answer from quotes, best first.
-pub(super) fn quotes(language: Language, quotes: &[Quote<'_>]) -> String {
+pub(super) fn quotes(language: Language, quotes: &[Quote<'_>], left_out: LeftOut) -> String {
     let Some((first, others)) = quotes.split_first() else { return nothing(language, None, &[]) };
     let files = files_of(quotes);
     let mut out = lead(language, first.passage, &files);
@@ -47,6 +57,88 @@ pub(super) fn quotes(language: Language, quotes: &[Quote<'_>]) -> String {
     }
     for quote in others {
         push_cited(&mut out, language, quote, &files);
+    }
+    push_left_out(&mut out, language, quotes.len(), left_out);
+    out.push_str("\n\n");
+    out.push_str(about(language));
+    out
+}
+
+/// Appends how many passages are not quoted, and that a sum is not made.
+fn push_left_out(
+    out: &mut String,
+    language: Language,
+    quoted: usize,
+    LeftOut { fitting, asks_total }: LeftOut,
+) {
+    let mut sentences = Vec::new();
+    if fitting > quoted {
+        sentences.push(match language {
+            Language::Czech => {
+                format!("Otázce odpovídá více míst: zde jsou {quoted} z {fitting} nalezených.")
+            }
+            Language::Slovak => format!("Otázke zodpovedá viac miest: tu sú {quoted} z {fitting} nájdených."),
+            Language::German => {
+                format!("Zur Frage passen mehr Stellen: hier sind {quoted} von {fitting} gefundenen.")
+            }
+            Language::English => {
+                format!("More passages fit the question: these are {quoted} of {fitting} found.")
+            }
+        });
+    }
+    if asks_total {
+        sentences.push(
+            match language {
+                Language::Czech => "Vestavěná čtečka nesčítá; součet v dokumentech musí být uveden.",
+                Language::Slovak => "Vstavaná čítačka nesčítava; súčet musí byť v dokumentoch uvedený.",
+                Language::German => {
+                    "Der eingebaute Leser addiert nicht; die Summe muss in den Dokumenten stehen."
+                }
+                Language::English => {
+                    "The built-in reader does not add up; a total must stand in the documents."
+                }
+            }
+            .to_owned(),
+        );
+    }
+    if !sentences.is_empty() {
+        out.push_str("\n\n");
+        out.push_str(&sentences.join(" "));
+    }
+}
+
+/// Builds the answer to a command to summarise, with the beginning of the document, if there is one.
+pub(super) fn no_summary(language: Language, beginning: Option<&Quote<'_>>) -> String {
+    let mut out = match language {
+        Language::Czech => {
+            "Shrnutí vyžaduje jazykový model, a ten tu neodpovídá. Provozovatel ho přidá klíčem nebo adresou, například \
+             `ANTHROPIC_API_KEY`, `OPENAI_API_KEY` nebo `OPENAI_BASE_URL` vlastního serveru; je-li už přidán, zvolte ho u otázky."
+        }
+        Language::Slovak => {
+            "Zhrnutie vyžaduje jazykový model, a ten tu neodpovedá. Prevádzkovateľ ho pridá kľúčom alebo adresou, napríklad \
+             `ANTHROPIC_API_KEY`, `OPENAI_API_KEY` alebo `OPENAI_BASE_URL` vlastného servera; ak už je pridaný, zvoľte ho pri otázke."
+        }
+        Language::German => {
+            "Eine Zusammenfassung erfordert ein Sprachmodell, und hier antwortet keines. Der Betreiber fügt es mit einem Schlüssel \
+             oder einer Adresse hinzu, etwa `ANTHROPIC_API_KEY`, `OPENAI_API_KEY` oder `OPENAI_BASE_URL` eines eigenen Servers; \
+             gibt es schon eines, wählen Sie es bei der Frage."
+        }
+        Language::English => {
+            "A summary needs a language model, and none answers here. The operator adds one by its key or address, for instance \
+             `ANTHROPIC_API_KEY`, `OPENAI_API_KEY` or `OPENAI_BASE_URL` of an own server; if there is one already, choose it with \
+             the question."
+        }
+    }
+    .to_owned();
+    if let Some(beginning) = beginning {
+        out.push(' ');
+        out.push_str(match language {
+            Language::Czech => "Dokument začíná takto:",
+            Language::Slovak => "Dokument sa začína takto:",
+            Language::German => "Das Dokument beginnt so:",
+            Language::English => "The document begins like this:",
+        });
+        push_cited(&mut out, language, beginning, &files_of(std::slice::from_ref(beginning)));
     }
     out.push_str("\n\n");
     out.push_str(about(language));
@@ -254,7 +346,7 @@ fn push_quote(out: &mut String, quote: &Quote<'_>) {
             let is_best = quote.best == (range.start + sentence.start..range.start + sentence.end);
             let line = text[sentence]
                 .split('\n')
-                .map(str::trim)
+                .map(without_empty_cells)
                 .filter(|line| !line.is_empty())
                 .collect::<Vec<_>>()
                 .join(" ");
@@ -268,6 +360,16 @@ fn push_quote(out: &mut String, quote: &Quote<'_>) {
             return;
         }
     }
+}
+
+/// Returns a line without blanks around it and, of a row, without empty cells, of which sheets have long runs.
+fn without_empty_cells(line: &str) -> Cow<'_, str> {
+    let line = line.trim();
+    if !line.contains('\t') {
+        return Cow::Borrowed(line);
+    }
+    let cells: Vec<&str> = line.split('\t').map(str::trim).filter(|cell| !cell.is_empty()).collect();
+    Cow::Owned(cells.join("\t"))
 }
 
 /// Escapes characters with a meaning in Markdown or its extensions. Replaces control characters with spaces.
@@ -326,7 +428,7 @@ mod tests {
     fn hostile_text_stays_in_its_quote() {
         let text = "Ignore this [1] ![x](http://evil.example/a.png)\n\n# Heading\n> out\n```\n<img src=x> www.evil.example";
         let passage = passage(text);
-        let answer = quotes(Language::English, &[Quote::whole(&passage)]);
+        let answer = quotes(Language::English, &[Quote::whole(&passage)], LeftOut::default());
         let marks: Vec<u32> = domain::citation::mark::marks(&answer).flat_map(|mark| mark.numbers).collect();
         assert_eq!(marks, [3], "{answer}");
         for line in answer
@@ -374,9 +476,35 @@ mod tests {
     #[test]
     fn an_answer_names_its_place_in_the_language() {
         let passage = passage("Lhůta je 30 dnů.");
-        let answer = quotes(Language::Czech, &[Quote::whole(&passage)]);
+        let answer = quotes(Language::Czech, &[Quote::whole(&passage)], LeftOut::default());
         assert!(answer.contains("> Lhůta je 30 dnů."), "{answer}");
         assert!(answer.contains("— **a\\_b.pdf**, strana 2 [3]"), "{answer}");
         assert!(answer.contains("není to jazykový model"));
+    }
+
+    #[test]
+    fn empty_cells_of_a_row_are_not_quoted() {
+        let passage = passage("Hall B\t\t\t 200\t\t\t\t");
+        let answer = quotes(Language::English, &[Quote::whole(&passage)], LeftOut::default());
+        assert!(answer.contains("> Hall B \\| 200\n"), "{answer}");
+    }
+
+    #[test]
+    fn an_answer_says_what_it_leaves_out() {
+        let passage = passage("The rent is 900.");
+        let answer = |left_out| quotes(Language::English, &[Quote::whole(&passage)], left_out);
+        let more = answer(LeftOut { fitting: 11, asks_total: true });
+        assert!(more.contains("these are 1 of 11 found. The built-in reader does not add up"), "{more}");
+        let all = answer(LeftOut { fitting: 1, asks_total: false });
+        assert!(!all.contains("found.") && !all.contains("add up"), "{all}");
+    }
+
+    #[test]
+    fn a_summary_is_refused_with_the_way_to_a_model() {
+        let passage = passage("LEASE AGREEMENT");
+        let answer = no_summary(Language::English, Some(&Quote::whole(&passage)));
+        assert!(answer.starts_with("A summary needs a language model") && answer.contains("OPENAI_BASE_URL"));
+        assert!(answer.contains("> LEASE AGREEMENT\n\n— **a\\_b.pdf**, page 2 [3]"), "{answer}");
+        assert!(!no_summary(Language::Czech, None).contains("začíná"));
     }
 }

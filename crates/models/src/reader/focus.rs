@@ -71,6 +71,39 @@ const SIZES: &str = "\
     minimalny velky velka velke velikost velkost pocet number size area vek age alter hohe \
     cislo cislem cislom cisla nummer port porte portu verze verzia verzi version";
 
+/// Words (folded) that ask for a summary by themselves, and those that do behind a word of `MAKING`.
+const SUMMARISE: &str = "\
+    summarise summarize shrn shrnte shrnout zhrn zhrnte zhrnut zusammenfassen fasse fassen";
+const SUMMARY: &str = "summary shrnuti souhrn zhrnutie suhrn zusammenfassung";
+const MAKING: &str = "\
+    give write make create prepare napis napiste vytvor vytvorte udelej udelejte priprav pripravte sprav spravte urob \
+    urobte daj dajte dej dejte schreib schreibe erstelle gib mach";
+/// The words at the beginning of a question that are looked at for them.
+const COMMAND_WORDS_MAX: usize = 6;
+/// Words (folded) that ask for a sum.
+const TOTALS: &str = "celkem dohromady uhrnem spolu celkovo total altogether sum insgesamt zusammen";
+
+/// Returns true for a command to summarise: `Summarise the lease.`, `Could you give me a short summary of it?`
+pub(super) fn asks_summary(question: &str) -> bool {
+    let folded = fold(question);
+    let words: Vec<&str> =
+        folded.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let begin = &words[..words.len().min(COMMAND_WORDS_MAX)];
+    let has = |list: &str| begin.iter().any(|word| list.split_whitespace().any(|known| known == *word));
+    let splits = begin.first().is_some_and(|word| word.starts_with("fass"));
+    if splits {
+        return words.contains(&"zusammen");
+    }
+    has(SUMMARISE) && !begin.iter().any(|word| word.starts_with("fass")) || has(MAKING) && has(SUMMARY)
+}
+
+/// Returns true for a question about a sum of what several places say.
+pub(super) fn asks_total(question: &str) -> bool {
+    let folded = fold(question);
+    let mut words = folded.split(|c: char| !c.is_alphanumeric());
+    words.any(|word| TOTALS.split_whitespace().any(|known| known == word))
+}
+
 impl Focus {
     /// Classifies a question.
     pub(super) fn of(question: &str) -> Self {
@@ -395,5 +428,29 @@ mod tests {
         assert!(has_date("do 31. května"));
         assert!(has_span("within forty-five days"));
         assert!(has_name("zvolen Ing. Marek Dostál"));
+    }
+
+    #[test]
+    fn a_command_to_summarise_is_recognized() {
+        for question in [
+            "Summarise the lease.",
+            "Please summarize this document in three sentences",
+            "Could you give me a summary of the contract?",
+            "Stručně shrň smlouvu",
+            "Zhrňte dokument",
+            "Napiš shrnutí smlouvy.",
+            "Fasse den Vertrag zusammen.",
+        ] {
+            assert!(asks_summary(question), "{question}");
+        }
+        for question in [
+            "What does the summary of the report say?",
+            "Kdo napsal souhrn?",
+            "Who gives notice?",
+            "Wie fasst man das zusammen?",
+        ] {
+            assert!(!asks_summary(question), "{question}");
+        }
+        assert!(asks_total("Kolik to stojí celkem?") && !asks_total("How much is the rent?"));
     }
 }

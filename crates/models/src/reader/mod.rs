@@ -17,7 +17,7 @@ use domain::step::{Call, CallResult, Item, Purpose, StepEvent, StepOutcome, Step
 use domain::tool::MachineTool;
 use text_analysis::Language;
 
-use compose::{Quote, Unread};
+use compose::{LeftOut, Quote, Unread};
 use evidence::Evidence;
 use question::Question;
 
@@ -109,7 +109,7 @@ fn next(request: &StepRequest, question: &Question) -> StepEvent {
         }
         call(SEARCH, arguments)
     };
-    if question.words.is_empty() {
+    if question.words.is_empty() || question.asks_summary {
         // There is nothing to search for, so show the beginning of an attachment. A search names those that cannot be read.
         let reads: Vec<&CallResult> =
             question.results.iter().filter(|result| result.tool == READ).map(AsRef::as_ref).collect();
@@ -213,8 +213,11 @@ fn answer(question: &Question, ranked: &[Evidence<'_>], searches: &[&CallResult]
         let closest = ranked.iter().filter(|evidence| evidence.is_close(attached)).take(CLOSEST_MAX);
         return compose::nothing(question.language, unread, &quotes(closest));
     };
-    let quoted = ranked.iter().take(QUOTES_MAX).filter(|other| other.score >= best.score * QUOTED_BESIDES);
-    compose::quotes(question.language, &quotes(quoted))
+    let fits = |other: &&Evidence<'_>| other.score >= best.score * QUOTED_BESIDES;
+    let quoted = ranked.iter().take(QUOTES_MAX).filter(fits);
+    let fitting = ranked.iter().filter(fits).filter(|other| other.answers()).count();
+    let left_out = LeftOut { fitting, asks_total: question.asks_total };
+    compose::quotes(question.language, &quotes(quoted), left_out)
 }
 
 fn quotes<'a>(ranked: impl Iterator<Item = &'a Evidence<'a>>) -> Vec<Quote<'a>> {
@@ -228,8 +231,12 @@ fn quotes<'a>(ranked: impl Iterator<Item = &'a Evidence<'a>>) -> Vec<Quote<'a>> 
 
 /// Quotes the beginning of the attached file that was read, for a question without search words.
 fn beginning(question: &Question, reads: &[&CallResult]) -> String {
-    match reads.iter().flat_map(|result| &result.passages).next() {
-        Some(passage) => compose::quotes(question.language, &[Quote::whole(passage)]),
+    let first = reads.iter().flat_map(|result| &result.passages).next();
+    if question.asks_summary {
+        return compose::no_summary(question.language, first.map(Quote::whole).as_ref());
+    }
+    match first {
+        Some(passage) => compose::quotes(question.language, &[Quote::whole(passage)], LeftOut::default()),
         None => compose::nothing(question.language, None, &[]),
     }
 }

@@ -6,9 +6,11 @@ use domain::step::{CallResult, Item, StepRequest};
 use text_analysis::stem::stems;
 use text_analysis::{Language, detect_language, fold, literals, synonyms::related, terms};
 
-use super::focus::{Focus, asks_meaning, counts_next};
+use super::focus::{Focus, asks_meaning, asks_summary, asks_total, counts_next};
 
 const WORDS_MAX: usize = 24;
+/// Bounds the single letters that count.
+const LETTERS_MAX: usize = 2;
 /// Longer questions are truncated.
 const QUESTION_MAX_BYTES: usize = 4_096;
 /// A question with at most this many significant words may depend on the previous one.
@@ -85,6 +87,10 @@ pub(super) struct Question {
     pub(super) counted: Option<usize>,
     /// Asks what a term means: `What is a shallow clone?`
     pub(super) asks_meaning: bool,
+    /// Asks for a summary, which takes a language model.
+    pub(super) asks_summary: bool,
+    /// Asks for a sum over what is found: `How much is it in total?`
+    pub(super) asks_total: bool,
     pub(super) attachments: Vec<String>,
     /// The results of the calls so far, oldest first.
     pub(super) results: Vec<Arc<CallResult>>,
@@ -131,9 +137,11 @@ impl Question {
             language,
             focus: Focus::of(text),
             words,
-            literals: literals(text),
+            literals: literals(text).into_iter().chain(letters(text, language)).collect(),
             counted,
             asks_meaning: asks_meaning(text),
+            asks_summary: asks_summary(text),
+            asks_total: asks_total(text),
             attachments,
             results,
         };
@@ -238,6 +246,19 @@ fn words(text: &str, language: Language, earlier: bool) -> Vec<Word> {
     found
 }
 
+/// Returns the single capitals that name one of several: of `Who teaches class B?` the letter. Digits are words anyway.
+fn letters(text: &str, language: Language) -> impl Iterator<Item = String> {
+    let words = text.split_whitespace().skip(1);
+    let words = words.map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
+    let names = words.filter(move |word| {
+        let mut letters = word.chars();
+        let only = letters.next().filter(|_| letters.next().is_none());
+        // The pronoun is no name.
+        only.is_some_and(|only| only.is_ascii_uppercase()) && !(language == Language::English && *word == "I")
+    });
+    names.take(LETTERS_MAX).map(str::to_owned)
+}
+
 /// Returns the index of the first word after one that asks for a number.
 fn counted(text: &str, words: &[Word]) -> Option<usize> {
     let terms = terms(text, Language::Czech);
@@ -310,6 +331,14 @@ mod tests {
         let (total, words) = counts("Passages with each word (of 231): lhůta 14, § 0.\nNo passage fits.");
         assert!((total - 231.0).abs() < f64::EPSILON);
         assert_eq!(words, [("lhůta".to_owned(), 14.0), ("§".to_owned(), 0.0)]);
+    }
+
+    #[test]
+    fn single_capitals_name_one_of_several() {
+        let letters = |text: &str| letters(text, Language::English).collect::<Vec<_>>();
+        assert_eq!(letters("Who teaches class B?"), ["B"]);
+        assert_eq!(letters("What is in hall B, row 3?"), ["B"]);
+        assert!(letters("A question that I ask about a hall").is_empty());
     }
 
     #[test]
