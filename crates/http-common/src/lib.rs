@@ -30,9 +30,7 @@ mod segments;
 mod upload;
 mod upload_many;
 
-pub use address::{
-    IPV6_WIDER_BITS, InvalidNetwork, Network, Peer, client_address, counted, wider_networks,
-};
+pub use address::{IPV6_WIDER_BITS, InvalidNetwork, Network, Peer, client_address, counted, wider_networks};
 pub use body::{BodyError, limited_json_body};
 pub use boolean::boolean;
 pub use budget::{BUDGET_RETRY_AFTER, Budget, BudgetExceeded, BudgetLimits, Budgets, Share};

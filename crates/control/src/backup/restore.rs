@@ -390,8 +390,7 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let data = root.path().join("data");
         fs::create_dir(&data).expect("a folder");
-        let store =
-            data_folder::open_store(&data, None, std::time::Duration::ZERO).await.expect("a database");
+        let store = data_folder::open_store(&data, None, Duration::ZERO).await.expect("a database");
         let workspaces = data_folder::open_workspaces(&data, workspace::Quota::default()).expect("a folder");
         let home =
             workspaces.provision(AccountId::from_random(1), None).await.expect("a workspace").host_dir();

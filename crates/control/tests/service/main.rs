@@ -209,7 +209,8 @@ async fn a_password_opens_its_own_account_alone() {
     let other = Some(password("another horse"));
     admin.create_account("bob@example.test", None, Credits(0), other, false).await.expect("an account");
     let opens = async |email: &str, typed: &str| {
-        let found = passwords.verify(email, password(typed), Standing::Stranger).await.expect("it is compared");
+        let found =
+            passwords.verify(email, password(typed), Standing::Stranger).await.expect("it is compared");
         found.map(|verified| verified.account.email)
     };
     assert_eq!(opens(EMAIL, "correct horse").await, None, "who has no password cannot come in by one");
