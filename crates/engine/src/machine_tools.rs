@@ -219,6 +219,7 @@ mod tests {
             args: Vec::new(),
             env: BTreeMap::new(),
             folder: "/workspace".to_owned(),
+            data_folder: None,
             tools: None,
         };
         McpServer { plugin: "p".to_owned(), called: name.to_owned(), spec, read_only: Vec::new() }

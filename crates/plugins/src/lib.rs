@@ -6,9 +6,11 @@
 //! folders. Broken items are skipped and reported as a [`Notice`] with file and line. This crate never executes
 //! anything of a plugin.
 
+mod agent_plugins;
 mod frontmatter;
 mod library;
 mod line_numbers;
+mod markdown;
 mod mcp_config;
 mod publish;
 mod reader;
@@ -27,6 +29,10 @@ pub use servers::McpServer;
 
 /// Where the folder stands in a machine.
 pub const MACHINE_FOLDER: &str = "/plugins";
+
+/// The folder in a machine in which each plugin with MCP servers has a folder of its own for data. It belongs to the
+/// account's workspace, so it survives updates of the plugin.
+pub const DATA_FOLDER: &str = "/workspace/.plugin-data";
 
 /// The agent that answers if a question names none.
 pub const DEFAULT_AGENT: &str = "causerie:assistant";

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::PLUGIN_FILES_MAX;
 use crate::library::SkillFiles;
 use crate::reader::{MANIFEST, Plugin, Reader, SERVERS};
-use crate::servers::{self, KEY, McpServer, ServerWarning, Source};
+use crate::servers::{self, KEY, McpServer, Placeholders, ServerWarning, Source};
 use crate::tree::{Tree, clean, join};
 
 /// The maximum number of locations that a manifest may list for servers.
@@ -79,7 +79,7 @@ impl Reader {
         found: &mut Vec<McpServer>,
     ) {
         let mut remarks: Vec<ServerWarning> = Vec::new();
-        found.extend(servers::read(plugin, map, source, &mut remarks));
+        found.extend(servers::read(plugin, map, source, Placeholders::Machine, &mut remarks));
         for (line, warning, skipped) in remarks {
             self.note(&tree.shown(file), line, warning, skipped);
         }

@@ -1,7 +1,8 @@
 //! Finds plugins in folders, and skills and agents in plugins.
 //!
-//! A folder may be a marketplace (`.claude-plugin/marketplace.json`), a plugin (`.claude-plugin/plugin.json`, or
-//! `skills/` or `agents/`), a single skill (`SKILL.md`), or a folder of these.
+//! A folder may be a marketplace (`.claude-plugin/marketplace.json`), a plugin (`plugin.json`, or
+//! `.claude-plugin/plugin.json`, or `skills/` or `agents/`), a single skill (`SKILL.md`), or a folder of these. Where
+//! both manifests stand, `plugin.json` counts.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -11,13 +12,13 @@ use domain::skill::SkillName;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::agent_plugins;
 use crate::frontmatter::{self, Head};
 use crate::library::{Library, SkillFiles};
 use crate::tree::{Embedded, Tree, TreeError, clean, join, mark_of};
 use crate::{
-    AGENTS_MAX, Agent, DESCRIPTION_MAX_CHARS, INSTRUCTIONS_MAX_BYTES, McpServer, NAME_MAX_BYTES, NOTICES_MAX,
-    Notice, PLUGINS_MAX, SKILL_FILE_MAX_BYTES, SKILL_FILES_MAX, SKILLS_MAX, Skill, TEXT_FILE_MAX_BYTES,
-    tools,
+    AGENTS_MAX, Agent, McpServer, NAME_MAX_BYTES, NOTICES_MAX, Notice, PLUGINS_MAX, SKILL_FILE_MAX_BYTES,
+    SKILL_FILES_MAX, SKILLS_MAX, Skill, TEXT_FILE_MAX_BYTES, tools,
 };
 
 pub(crate) const MANIFEST: &str = ".claude-plugin/plugin.json";
@@ -54,7 +55,10 @@ pub fn read_one(folder: &Path) -> Library {
     reader.place(folder);
     let Library { skills, agents, servers, .. } = &reader.library;
     if skills.is_empty() && agents.is_empty() && servers.is_empty() {
-        reader.note(&folder.display().to_string(), None, "no skill, agent or MCP server found", true);
+        // A plugin of other things, such as commands, is not broken.
+        let is_plugin = !reader.plugins.is_empty();
+        let folder = folder.display().to_string();
+        reader.note(&folder, None, "no skill, agent or MCP server found", !is_plugin);
     }
     reader.finish()
 }
@@ -96,6 +100,8 @@ pub(crate) struct Plugin<'a> {
     skills: Vec<String>,
     agents: Vec<String>,
     pub(crate) servers: Vec<McpServer>,
+    /// True if it is of the standard Agent Plugins, whose skills are as strict.
+    is_standard: bool,
 }
 
 impl Reader {
@@ -143,11 +149,16 @@ impl Reader {
 
     /// Reads a single folder. Returns `false` if it contains nothing known.
     fn one(&mut self, tree: &Tree, root: &str) -> bool {
+        let is_standard = is_standard(tree, root);
         if tree.is_file(&join(root, MARKETPLACE)) {
-            self.marketplace(tree, root);
+            let lists_root = self.marketplace(tree, root);
+            if is_standard && !lists_root {
+                self.standard_plugin(tree, root);
+            }
             return true;
         }
-        let is_plugin = tree.is_file(&join(root, MANIFEST))
+        let is_plugin = is_standard
+            || tree.is_file(&join(root, MANIFEST))
             || tree.is_folder(&join(root, "skills"))
             || tree.is_folder(&join(root, "agents"))
             || tree.is_file(&join(root, SERVERS));
@@ -162,12 +173,15 @@ impl Reader {
         let name = folder_name(tree, root).to_owned();
         let skills = vec![root.to_owned()];
         let (agents, servers) = (Vec::new(), Vec::new());
-        self.take(Plugin { tree, root: root.to_owned(), name, skills, agents, servers });
+        let is_standard = false;
+        self.take(Plugin { tree, root: root.to_owned(), name, skills, agents, servers, is_standard });
         true
     }
 
-    fn marketplace(&mut self, tree: &Tree, root: &str) {
-        let Some(market) = self.json(tree, &join(root, MARKETPLACE)) else { return };
+    /// Reads the plugins of a marketplace. Returns true if its own folder is one of them.
+    fn marketplace(&mut self, tree: &Tree, root: &str) -> bool {
+        let Some(market) = self.json(tree, &join(root, MARKETPLACE)) else { return false };
+        let mut lists_root = false;
         let file = join(root, MARKETPLACE);
         let listed = market.get("plugins").and_then(Value::as_array).cloned().unwrap_or_default();
         if listed.is_empty() {
@@ -176,8 +190,15 @@ impl Reader {
         for entry in listed.iter().take(PLUGINS_MAX) {
             self.reading = None;
             let name = entry.get("name").and_then(Value::as_str).unwrap_or("a plugin without a name");
-            match entry.get("source").map(|source| source.as_str().and_then(clean)) {
+            let source = entry.get("source");
+            if source.is_some_and(is_elsewhere) {
+                let notice = format!("{name}: it is not loaded, because its source is on another server");
+                self.note(&tree.shown(&file), None, notice, false);
+                continue;
+            }
+            match source.map(|source| source.as_str().and_then(clean)) {
                 Some(Some(source)) => {
+                    lists_root |= source.is_empty();
                     let folder = if source.is_empty() { root.to_owned() } else { join(root, &source) };
                     if tree.is_folder(&folder) {
                         self.plugin(tree, &folder, entry);
@@ -188,10 +209,34 @@ impl Reader {
                 _ => self.skip(tree, &file, format!("{name}: its source is not a folder below this one")),
             }
         }
+        lists_root
+    }
+
+    /// Reads a plugin of the standard Agent Plugins, of which nothing outside of its folder is read.
+    fn standard_plugin(&mut self, tree: &Tree, root: &str) {
+        self.reading = Some(shown(tree.shown(root).trim_end_matches('/')));
+        let tree = match tree.below(root) {
+            Ok(tree) => &tree.clone(),
+            Err(error) => return self.skip(tree, root, error.to_string()),
+        };
+        let Some(name) = self.manifest_name(tree) else { return };
+        if !tree.is_folder("skills") && tree.has_entry("skills") {
+            self.skip(tree, "skills", "it is not a folder of the plugin");
+        }
+        let (skills, agents) = (self.inside(tree, "skills"), self.inside(tree, "agents"));
+        self.passed_over(tree, "", &Value::Null, false);
+        let servers = self.standard_servers(tree, &name);
+        if tree.is_file(SERVERS) {
+            self.note(&tree.shown(SERVERS), None, "it is ignored: mcp.json counts beside plugin.json", false);
+        }
+        self.take(Plugin { tree, root: String::new(), name, skills, agents, servers, is_standard: true });
     }
 
     /// Reads a plugin; `entry` is its marketplace entry.
     fn plugin(&mut self, tree: &Tree, root: &str, entry: &Value) {
+        if is_standard(tree, root) {
+            return self.standard_plugin(tree, root);
+        }
         self.reading = Some(shown(tree.shown(root).trim_end_matches('/')));
         let manifest_file = join(root, MANIFEST);
         let manifest = if tree.is_file(&manifest_file) {
@@ -232,7 +277,8 @@ impl Reader {
         let (skills, agents) = (unique(skills), unique(agents));
         let servers =
             if only_listed { Vec::new() } else { self.servers(tree, root, &name, &manifest, entry) };
-        self.take(Plugin { tree, root: root.to_owned(), name, skills, agents, servers });
+        let is_standard = false;
+        self.take(Plugin { tree, root: root.to_owned(), name, skills, agents, servers, is_standard });
     }
 
     /// Reports features of a plugin that this service does not support.
@@ -320,8 +366,11 @@ impl Reader {
         let tree = plugin.tree;
         let file = join(folder, SKILL_FILE);
         if !tree.is_file(&file) {
-            if tree.is_folder(folder) {
-                self.skip(tree, folder, "there is no SKILL.md in it");
+            // Folders beside skills often hold what these share.
+            if tree.is_folder(folder) && !tree.has_entry(&file) {
+                self.note(&tree.shown(folder), None, "there is no SKILL.md in it: it is not a skill", false);
+            } else if let Some(error) = tree.problem(folder).or_else(|| tree.problem(&file)) {
+                self.skip(tree, folder, error.to_string());
             }
             return;
         }
@@ -339,7 +388,13 @@ impl Reader {
         if self.library.skills.len() >= SKILLS_MAX {
             return self.skip(tree, folder, format!("there are more than {SKILLS_MAX} skills"));
         }
-        let Some((head, description)) = self.head(tree, &file) else { return };
+        let Some((head, description)) = self.head(tree, &file, !plugin.is_standard) else { return };
+        let fault = plugin
+            .is_standard
+            .then(|| agent_plugins::skill_fault(head.text("name").as_deref(), &description, &short));
+        if let Some(fault) = fault.flatten() {
+            return self.note(&tree.shown(&file), head.line("name").or(Some(1)), fault, true);
+        }
         let Some(files) = self.files(tree, folder) else { return };
         let full_name = format!("{}:{short}", plugin.name);
         let own = |path: &str| path[folder.len()..].trim_start_matches('/').to_owned();
@@ -403,7 +458,11 @@ impl Reader {
         if self.library.agents.len() >= AGENTS_MAX {
             return self.skip(tree, file, format!("there are more than {AGENTS_MAX} agents"));
         }
-        let Some((head, description)) = self.head(tree, file) else { return };
+        if tree.any_text(file, TEXT_FILE_MAX_BYTES).is_ok_and(|(text, _)| !frontmatter::begins(&text)) {
+            let notice = "it has no frontmatter: it is not an agent";
+            return self.note(&tree.shown(file), None, notice, false);
+        }
+        let Some((head, description)) = self.head(tree, file, false) else { return };
         let full_name = format!("{}:{short}", plugin.name);
         if self.library.agents.iter().any(|agent| agent.full_name == full_name) {
             return self.skip(
@@ -439,75 +498,6 @@ impl Reader {
             );
         }
         Some(named)
-    }
-
-    /// Reads the frontmatter and the description of a file; files without them are skipped.
-    fn head(&mut self, tree: &Tree, file: &str) -> Option<(Head, String)> {
-        let head = match tree.text(file, TEXT_FILE_MAX_BYTES) {
-            Ok(text) => match frontmatter::read(&text) {
-                Ok(head) => head,
-                Err(error) => {
-                    self.note(&tree.shown(file), Some(1), error.to_string(), true);
-                    return None;
-                }
-            },
-            Err(error) => {
-                self.skip(tree, file, error.to_string());
-                return None;
-            }
-        };
-        for (line, problem) in &head.problems {
-            self.note(&tree.shown(file), Some(*line), problem.clone(), false);
-        }
-        let written = head.text("description").map(|text| one_line(&text));
-        let Some(description) = written.filter(|text| !text.is_empty()) else {
-            let line = Some(head.line("description").unwrap_or(1));
-            self.note(
-                &tree.shown(file),
-                line,
-                "there is no description of what it does and when to use it",
-                true,
-            );
-            return None;
-        };
-        if description.chars().count() > DESCRIPTION_MAX_CHARS {
-            let notice = format!("the description is cut after {DESCRIPTION_MAX_CHARS} characters");
-            self.note(&tree.shown(file), head.line("description"), notice, false);
-        }
-        Some((head, description.chars().take(DESCRIPTION_MAX_CHARS).collect()))
-    }
-
-    /// Returns the name in the frontmatter if it is valid.
-    fn name(&mut self, tree: &Tree, file: &str, head: &Head, short: &str) -> String {
-        let written = head.text("name").map(|name| one_line(&name));
-        let Some(written) = written.filter(|name| !name.is_empty()) else {
-            self.note(&tree.shown(file), Some(1), format!("there is no name: {short} is used"), false);
-            return short.to_owned();
-        };
-        if written.len() > NAME_MAX_BYTES {
-            let notice = format!("the name is longer than {NAME_MAX_BYTES} bytes: {short} is used");
-            self.note(&tree.shown(file), head.line("name"), notice, false);
-            return short.to_owned();
-        }
-        if written != short {
-            let notice = format!(
-                "its name is {written}, but its file's place says {short}: its full name uses {short}"
-            );
-            self.note(&tree.shown(file), head.line("name"), notice, false);
-        }
-        written
-    }
-
-    fn instructions(&mut self, tree: &Tree, file: &str, head: &Head, plugin: &str) -> String {
-        let place = format!("{}/{plugin}", crate::MACHINE_FOLDER);
-        let text = head.body.trim().replace("${CLAUDE_PLUGIN_ROOT}", &place);
-        if text.len() <= INSTRUCTIONS_MAX_BYTES {
-            return text;
-        }
-        let notice = format!("the instructions are cut after {INSTRUCTIONS_MAX_BYTES} bytes");
-        self.note(&tree.shown(file), None, notice, false);
-        let end = text.floor_char_boundary(INSTRUCTIONS_MAX_BYTES);
-        format!("{}\n\n(The rest is cut off because it is too long.)", &text[..end])
     }
 
     pub(crate) fn json(&mut self, tree: &Tree, file: &str) -> Option<Value> {
@@ -548,6 +538,18 @@ fn is_name(name: &str) -> bool {
         && name.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric)
 }
 
+/// Returns true if a folder is a plugin of the standard Agent Plugins, whatever its manifest holds or leads to.
+fn is_standard(tree: &Tree, root: &str) -> bool {
+    let manifest = join(root, agent_plugins::MANIFEST);
+    tree.has_entry(&manifest) && !tree.is_folder(&manifest)
+}
+
+/// Returns true if the source of a plugin is not a path: a repository, a package or a URL.
+fn is_elsewhere(source: &Value) -> bool {
+    source.get("source").is_some_and(Value::is_string)
+        || source.as_str().is_some_and(|text| text.contains("://"))
+}
+
 /// Returns the last component of a path, or the name of the root folder.
 fn folder_name<'a>(tree: &'a Tree, path: &'a str) -> &'a str {
     if path.is_empty() { tree.name() } else { path.rsplit('/').next().unwrap_or(path) }
@@ -564,10 +566,4 @@ fn shown(text: &str) -> String {
 fn jurisdictions(head: &Head) -> Vec<String> {
     let named = head.names("jurisdictions").unwrap_or_default();
     named.into_iter().take(JURISDICTIONS_MAX).map(|id| id.to_uppercase()).collect()
-}
-
-/// Collapses white space and control characters so that the text is one line.
-fn one_line(text: &str) -> String {
-    let words = text.split(|c: char| c.is_whitespace() || c.is_control());
-    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }

@@ -1,5 +1,5 @@
 //! Parses the MCP servers of a plugin: `.mcp.json`, and `mcpServers` of its manifest, in the format that agent
-//! tools share.
+//! tools share; and those of `mcp.json`, once its schema was checked.
 //!
 //! Servers run in the machines, which have no network and no secrets: entries that use HTTP, or variables that
 //! machines do not have, are skipped.
@@ -11,8 +11,8 @@ use protocol::mcp::Server;
 use protocol::tool::WORKSPACE;
 use serde_json::{Map, Value};
 
-use crate::MACHINE_FOLDER;
 use crate::line_numbers::line_of;
+use crate::{DATA_FOLDER, MACHINE_FOLDER};
 
 /// The key of the server map, in files that contain other things, too.
 pub(crate) const KEY: &str = "mcpServers";
@@ -54,10 +54,26 @@ pub(crate) struct Source<'a> {
 }
 
 impl Source<'_> {
-    fn line(&self, more: &[&str]) -> Option<u32> {
+    pub(crate) fn line(&self, more: &[&str]) -> Option<u32> {
         let keys: Vec<&str> = self.keys.iter().chain(more).copied().collect();
         line_of(self.text, &keys)
     }
+}
+
+/// The placeholders of a format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Placeholders {
+    /// The variables of machines, with fallbacks; others are refused.
+    Machine,
+    /// `${PLUGIN_ROOT}` and `${PLUGIN_DATA}` only; whatever else looks like one is plain text.
+    Standard,
+}
+
+/// A plugin's folders in a machine, and the placeholders that it may use.
+struct Folders {
+    root: String,
+    data: String,
+    placeholders: Placeholders,
 }
 
 /// Parses a map from names to server entries.
@@ -65,12 +81,13 @@ pub(crate) fn read(
     plugin: &str,
     map: &Map<String, Value>,
     source: Source<'_>,
+    placeholders: Placeholders,
     remarks: &mut Vec<ServerWarning>,
 ) -> Vec<McpServer> {
     let mut servers: Vec<McpServer> = Vec::new();
     for (called, entry) in map {
         let line = |key: &str| source.line(&[called, key]).or_else(|| source.line(&[called]));
-        match server(plugin, called, entry) {
+        match server(plugin, called, entry, placeholders) {
             Ok((server, unknown)) => {
                 if server.spec.name != *called {
                     let warning = format!("the server {called} is renamed to {}", server.spec.name);
@@ -113,6 +130,7 @@ fn server<'a>(
     plugin: &str,
     called: &str,
     entry: &'a Value,
+    placeholders: Placeholders,
 ) -> Result<(McpServer, Vec<&'a String>), InvalidServer> {
     let Some(entry) = entry.as_object() else { return unfit("", "it is not a JSON object") };
     let passed_over = |key, why: &str| Err(InvalidServer { key, why: why.to_owned(), wrong: false });
@@ -126,29 +144,40 @@ fn server<'a>(
     let Some(name) = name(called) else {
         return unfit("", format!("a name has 1 to {SERVER_NAME_MAX_BYTES} letters, digits and hyphens"));
     };
-    let root = format!("{MACHINE_FOLDER}/{plugin}");
+    let folders = Folders {
+        root: format!("{MACHINE_FOLDER}/{plugin}"),
+        data: format!("{DATA_FOLDER}/{plugin}"),
+        placeholders,
+    };
+    let is_standard = placeholders == Placeholders::Standard;
     let command = match entry.get("command") {
-        Some(Value::String(command)) => expanded("command", command, &root)?,
+        // A path is relative to the plugin, wherever the server works.
+        Some(Value::String(command)) if is_standard => match command.strip_prefix("./") {
+            Some(path) => format!("{}/{path}", folders.root),
+            None => command.clone(),
+        },
+        Some(Value::String(command)) => expanded("command", command, &folders)?,
         _ => return unfit("command", "there is no start command"),
     };
     if command.trim().is_empty() {
         return unfit("command", "there is no start command");
     }
     let args = texts("args", entry.get("args"), ARGUMENTS_MAX)?;
-    let args = args.iter().map(|text| expanded("args", text, &root)).collect::<Result<_, _>>()?;
+    let args = args.iter().map(|text| expanded("args", text, &folders)).collect::<Result<_, _>>()?;
     let folder = match entry.get("cwd") {
+        None | Some(Value::Null) if is_standard => folders.root.clone(),
         None | Some(Value::Null) => WORKSPACE.to_owned(),
         Some(Value::String(folder)) => {
-            let folder = expanded("cwd", folder, &root)?;
+            let folder = expanded("cwd", folder, &folders)?;
             if folder.starts_with('/') {
                 folder
             } else {
-                format!("{root}/{}", folder.trim_start_matches("./"))
+                format!("{}/{}", folders.root, folder.trim_start_matches("./"))
             }
         }
         Some(_) => return unfit("cwd", "cwd is not a text"),
     };
-    let env = variables(entry.get("env"), &root)?;
+    let env = variables(entry.get("env"), &folders)?;
     let tools = match entry.get("tools") {
         None | Some(Value::Null) => None,
         listed => Some(texts("tools", listed, NAMED_MAX)?),
@@ -158,7 +187,8 @@ fn server<'a>(
         return unfit("tools", "a tool's name is too long");
     }
     let unknown = entry.keys().filter(|key| !KEYS.contains(&key.as_str())).collect();
-    let spec = Server { name, version: String::new(), command, args, env, folder, tools };
+    let data_folder = Some(folders.data);
+    let spec = Server { name, version: String::new(), command, args, env, folder, data_folder, tools };
     Ok((McpServer { plugin: plugin.to_owned(), called: called.to_owned(), spec, read_only }, unknown))
 }
 
@@ -184,27 +214,31 @@ fn texts(key: &'static str, value: Option<&Value>, most: usize) -> Result<Vec<St
     }
 }
 
-fn variables(value: Option<&Value>, root: &str) -> Result<BTreeMap<String, String>, InvalidServer> {
+fn variables(value: Option<&Value>, folders: &Folders) -> Result<BTreeMap<String, String>, InvalidServer> {
+    let none = Map::new();
     let map = match value {
-        None | Some(Value::Null) => return Ok(BTreeMap::new()),
+        None | Some(Value::Null) => &none,
         Some(Value::Object(map)) if map.len() <= VARIABLES_MAX => map,
         Some(Value::Object(_)) => {
             return unfit("env", format!("env has more than {VARIABLES_MAX} variables"));
         }
         Some(_) => return unfit("env", "env is not a JSON object"),
     };
-    let mut variables = BTreeMap::from([("CLAUDE_PLUGIN_ROOT".to_owned(), root.to_owned())]);
+    let own = [("PLUGIN_ROOT", &folders.root), ("PLUGIN_DATA", &folders.data)];
+    let named = |prefix: &str| own.map(|(name, value)| (format!("{prefix}{name}"), value.clone()));
+    let mut variables = BTreeMap::from(named("CLAUDE_"));
     for (name, value) in map {
         if !is_variable(name) {
             return unfit("env", format!("{name:?} cannot be the name of a variable"));
         }
         let text = match value {
-            Value::String(text) => expanded("env", text, root)?,
+            Value::String(text) => expanded("env", text, folders)?,
             Value::Number(_) | Value::Bool(_) => value.to_string(),
             _ => return unfit("env", format!("{name} is not a text")),
         };
         variables.insert(name.clone(), text);
     }
+    variables.extend(named(""));
     Ok(variables)
 }
 
@@ -218,8 +252,8 @@ fn is_wanted(name: &str) -> bool {
     name.split('.').all(is_variable)
 }
 
-/// Expands each `${NAME}` and `${NAME:-fallback}` to its value in a machine.
-fn expanded(key: &'static str, text: &str, root: &str) -> Result<String, InvalidServer> {
+/// Expands each `${NAME}` and `${NAME:-fallback}` to its value in a machine, or the placeholders of the standard.
+fn expanded(key: &'static str, text: &str, folders: &Folders) -> Result<String, InvalidServer> {
     let mut out = String::new();
     let mut rest = text;
     while let Some(at) = rest.find("${") {
@@ -235,8 +269,13 @@ fn expanded(key: &'static str, text: &str, root: &str) -> Result<String, Invalid
             rest = inside;
             continue;
         };
+        if folders.placeholders == Placeholders::Standard && !["PLUGIN_ROOT", "PLUGIN_DATA"].contains(&word) {
+            out.push_str("${");
+            rest = inside;
+            continue;
+        }
         let (name, otherwise) = split.map_or((word, None), |(name, otherwise)| (name, Some(otherwise)));
-        match in_machine(name, root).or(otherwise) {
+        match in_machine(name, folders).or(otherwise) {
             Some(value) => out.push_str(value),
             None => {
                 return unfit(key, format!("{name} is not set in machines and has no fallback"));
@@ -252,9 +291,10 @@ fn expanded(key: &'static str, text: &str, root: &str) -> Result<String, Invalid
 }
 
 /// Returns the value of a variable in every machine.
-fn in_machine<'a>(name: &str, root: &'a str) -> Option<&'a str> {
+fn in_machine<'a>(name: &str, folders: &'a Folders) -> Option<&'a str> {
     match name {
-        "CLAUDE_PLUGIN_ROOT" => Some(root),
+        "CLAUDE_PLUGIN_ROOT" | "PLUGIN_ROOT" => Some(&folders.root),
+        "CLAUDE_PLUGIN_DATA" | "PLUGIN_DATA" => Some(&folders.data),
         "CLAUDE_PROJECT_DIR" | "HOME" | "PWD" => Some(WORKSPACE),
         "TMPDIR" => Some("/tmp"),
         "LANG" => Some("C.UTF-8"),
@@ -268,7 +308,17 @@ mod tests {
 
     #[test]
     fn variables_are_those_of_a_machine() {
-        let of = |text: &str| expanded("args", text, "/plugins/legal").map_err(|unfit| unfit.why);
+        let folders = |placeholders| Folders {
+            root: "/plugins/legal".to_owned(),
+            data: format!("{DATA_FOLDER}/legal"),
+            placeholders,
+        };
+        let of =
+            |text: &str| expanded("args", text, &folders(Placeholders::Machine)).map_err(|unfit| unfit.why);
+        let standard =
+            expanded("args", "${PLUGIN_DATA}/${HOME}${PLUGIN_ROOT:-x}", &folders(Placeholders::Standard));
+        let plain = "/workspace/.plugin-data/legal/${HOME}${PLUGIN_ROOT:-x}";
+        assert_eq!(standard.ok().as_deref(), Some(plain), "nothing else is a placeholder");
         for (text, expanded) in [
             ("${CLAUDE_PLUGIN_ROOT}/server.py", "/plugins/legal/server.py"),
             ("${PORT:-80}${HOME}", "80/workspace"),

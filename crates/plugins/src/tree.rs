@@ -66,6 +66,30 @@ impl Tree {
         Ok(Self::Disk(root))
     }
 
+    /// Returns the tree that is rooted at a folder of this one: nothing outside of it is read.
+    pub(crate) fn below(&self, path: &str) -> Result<Self, TreeError> {
+        match self {
+            Self::Disk(root) => Self::open(&within(root, path)?.0),
+            Self::Embedded(_) => Ok(self.clone()),
+        }
+    }
+
+    /// Returns true if the folder of a path has an entry with its name, of whatever kind and wherever it leads.
+    pub(crate) fn has_entry(&self, path: &str) -> bool {
+        match self {
+            Self::Disk(root) => fs::symlink_metadata(root.join(path)).is_ok(),
+            Self::Embedded(_) => self.is_file(path) || self.is_folder(path),
+        }
+    }
+
+    /// Returns the reason why a path cannot be reached, if there is one.
+    pub(crate) fn problem(&self, path: &str) -> Option<TreeError> {
+        match self {
+            Self::Disk(root) => within(root, path).err(),
+            Self::Embedded(_) => (!self.has_entry(path)).then_some(TreeError::Missing),
+        }
+    }
+
     /// Returns the name of the root folder.
     pub(crate) fn name(&self) -> &str {
         match self {
@@ -184,6 +208,18 @@ impl Tree {
             return Err(TreeError::NotText);
         }
         String::from_utf8(bytes).map_err(|_| TreeError::NotText)
+    }
+
+    /// Reads a whole text file; one that is not UTF-8 is read as Latin-1, as the second value says.
+    pub(crate) fn any_text(&self, path: &str, bytes_max: u64) -> Result<(String, bool), TreeError> {
+        let bytes = self.bytes(path, bytes_max)?;
+        if bytes.contains(&0) {
+            return Err(TreeError::NotText);
+        }
+        Ok(match String::from_utf8(bytes) {
+            Ok(text) => (text, false),
+            Err(error) => (error.into_bytes().into_iter().map(char::from).collect(), true),
+        })
     }
 
     fn look(&self, path: &str) -> Result<Visited, TreeError> {

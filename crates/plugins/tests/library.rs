@@ -337,8 +337,11 @@ fn each_shape_of_a_folder_is_found() {
     let library = read_one(root.path());
     assert_eq!(names(&library), ["kit:a", "kit:b", "office:deck", "office:sheet"]);
     let notices = skipped(&library);
-    assert_eq!(notices.len(), 2, "{notices:?}");
-    assert!(notices[0].contains("far") && notices[1].contains("up"), "{notices:?}");
+    assert_eq!(notices.len(), 1, "{notices:?}");
+    assert!(notices[0].contains("up"), "{notices:?}");
+    let noted =
+        |part: &str| library.notices.iter().any(|notice| !notice.skipped && notice.text.contains(part));
+    assert!(noted("far: it is not loaded, because its source is on another server"), "{:?}", library.notices);
     assert!(
         library.notices.iter().any(|notice| !notice.skipped && notice.text.contains("hooks are not run"))
     );
@@ -353,7 +356,7 @@ fn each_shape_of_a_folder_is_found() {
 fn what_is_broken_is_skipped_and_reported_with_file_and_line() {
     let root = folder(&[
         ("p/skills/good/SKILL.md", &skill("good", "Good")),
-        ("p/skills/none/SKILL.md", "---\nname: none\n---\nNo description"),
+        ("p/skills/none/SKILL.md", "---\nname: none\n---\n# Only a title\n"),
         ("p/skills/open/SKILL.md", "---\nname: open\ndescription: x\n"),
         ("p/skills/nul/SKILL.md", "---\ndescription: a\0b\n---\n"),
         ("p/skills/empty/readme.txt", ""),
@@ -363,8 +366,6 @@ fn what_is_broken_is_skipped_and_reported_with_file_and_line() {
         ("r/.claude-plugin/plugin.json", "{\"name\": \"../r\"}"),
         ("r/skills/x/SKILL.md", &skill("x", "X")),
     ]);
-    fs::create_dir_all(root.path().join("p/skills/latin")).unwrap();
-    fs::write(root.path().join("p/skills/latin/SKILL.md"), b"---\ndescription: \xff\n---\n").unwrap();
     let library = read_one(root.path());
     assert_eq!(names(&library), ["p:good", "p:named"]);
     let notices = skipped(&library);
@@ -372,15 +373,14 @@ fn what_is_broken_is_skipped_and_reported_with_file_and_line() {
         "p/skills/none/SKILL.md:1: there is no description",
         "p/skills/open/SKILL.md:1: the frontmatter has no end",
         "p/skills/nul/SKILL.md: it is not UTF-8 text",
-        "p/skills/latin/SKILL.md: it is not UTF-8 text",
-        "p/skills/empty: there is no SKILL.md",
         "p/skills/bad name: \"bad name\" cannot be",
         "q/.claude-plugin/plugin.json:3: it is not valid JSON",
         "r: \"../r\" cannot be",
     ] {
         assert!(notices.iter().any(|notice| notice.contains(part)), "{part} in {notices:#?}");
     }
-    assert_eq!(notices.len(), 8, "{notices:#?}");
+    assert_eq!(notices.len(), 6, "{notices:#?}");
+    assert!(library.notices.iter().any(|notice| notice.file.ends_with("empty") && !notice.skipped));
     let named = library.notices.iter().find(|notice| notice.file.contains("named")).unwrap();
     assert_eq!((named.line, named.skipped), (Some(2), false));
 }

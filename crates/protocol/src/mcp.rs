@@ -48,6 +48,9 @@ pub struct Server {
     pub env: BTreeMap<String, String>,
     /// Its working folder.
     pub folder: String,
+    /// The folder for its data, which the machine creates before the server starts.
+    #[serde(default)]
+    pub data_folder: Option<String>,
     /// The tools that may be called; all tools when absent.
     pub tools: Option<Vec<String>>,
 }

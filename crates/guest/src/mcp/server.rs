@@ -376,6 +376,7 @@ mod tests {
             args: Vec::new(),
             env: [].into(),
             folder: String::new(),
+            data_folder: None,
             tools: None,
         };
         let (connection, mut far) = pair();

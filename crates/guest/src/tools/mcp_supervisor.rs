@@ -90,6 +90,20 @@ fn wait_or_end(server: Pid, mut counter: Option<Counter>) -> io::Result<Option<W
     Ok(None)
 }
 
+/// Creates the folder of the server's data, and its working folder if that lies below.
+fn create_data_folder(data: &str, working: &str) -> io::Result<()> {
+    std::fs::create_dir_all(data)?;
+    if !Path::new(working).starts_with(data) {
+        return Ok(());
+    }
+    std::fs::create_dir_all(working)?;
+    if std::fs::canonicalize(working)?.starts_with(std::fs::canonicalize(data)?) {
+        Ok(())
+    } else {
+        Err(io::Error::other("the working folder is outside of it"))
+    }
+}
+
 /// Executes the server. Returns only on failure, with the reason.
 fn become_server(
     request: &Request,
@@ -99,6 +113,11 @@ fn become_server(
 ) -> String {
     if let Err(error) = confine(&request.confinement) {
         return error.to_string();
+    }
+    if let Some(folder) = &server.data_folder
+        && let Err(error) = create_data_folder(folder, &server.folder)
+    {
+        return format!("the folder {folder} for its data cannot be made: {error}");
     }
     // Some environments do not allow a filter with a listener.
     let _ = epoll::hand_over(counting);

@@ -1,0 +1,244 @@
+//! Plugins of the standard Agent Plugins 1.0.0, and skills as carelessly written as many are.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use plugins::{Library, read_one};
+use tempfile::TempDir;
+
+const MANIFEST: &str =
+    r#""$schema": "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json", "name": "reports""#;
+const SERVERS: &str = r#""$schema": "https://agent-plugins.org/schemas/1.0.0/mcp.schema.json""#;
+
+fn write(root: &Path, path: &str, text: &[u8]) {
+    let place = root.join(path);
+    fs::create_dir_all(place.parent().unwrap()).unwrap();
+    fs::write(place, text).unwrap();
+}
+
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        write(folder.path(), path, text.as_bytes());
+    }
+    folder
+}
+
+fn skill(name: &str) -> String {
+    format!("---\nname: {name}\ndescription: Does {name}.\n---\nDo it.\n")
+}
+
+fn names(library: &Library) -> Vec<&str> {
+    library.skills.iter().map(|skill| skill.name.full_name.as_str()).collect()
+}
+
+fn notices(library: &Library, skipped: bool) -> Vec<String> {
+    library.notices.iter().filter(|notice| notice.skipped == skipped).map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_standard_plugin_brings_its_skills_and_servers() {
+    let servers = format!(
+        r#"{{{SERVERS}, "mcpServers": {{
+        "validator": {{"type": "stdio", "command": "./bin/validator", "args": ["--data", "${{PLUGIN_DATA}}/v", "${{HOME}}"],
+            "env": {{"CONFIG": "${{PLUGIN_ROOT}}/config.json"}}}},
+        "kept": {{"type": "stdio", "command": "sh", "cwd": "${{PLUGIN_DATA}}/kept"}},
+        "here": {{"type": "stdio", "command": "sh", "cwd": "./bin"}},
+        "far": {{"type": "streamable-http", "url": "https://deploy.example.com/mcp", "headers": {{"X-Tenant": "t"}}}}}}}}"#
+    );
+    let root = folder(&[
+        ("plugin.json", &format!("{{{MANIFEST}, \"extensions\": {{\"com.example\": {{\"a\": 1}}}}}}")),
+        // The root's manifest counts, and so do the places that it fixes.
+        (".claude-plugin/plugin.json", r#"{"name": "older", "skills": "./more"}"#),
+        (".mcp.json", r#"{"old": {"command": "old"}}"#),
+        ("mcp.json", &servers),
+        ("bin/validator", "#!/bin/sh\n"),
+        ("skills/summarize/SKILL.md", &skill("summarize")),
+        ("more/other/SKILL.md", &skill("other")),
+    ]);
+    let library = read_one(root.path());
+    assert_eq!(names(&library), ["reports:summarize"]);
+    assert_eq!(notices(&library, true), [""; 0]);
+    let specs: Vec<_> = library.servers.iter().map(|server| &server.spec).collect();
+    let named: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+    assert_eq!(named, ["here", "kept", "validator"]);
+    let data = "/workspace/.plugin-data/reports";
+    assert_eq!(specs[0].folder, "/plugins/reports/bin");
+    assert_eq!((specs[1].command.as_str(), specs[1].folder.clone()), ("sh", format!("{data}/kept")));
+    let validator = specs[2];
+    assert_eq!(
+        (validator.command.as_str(), validator.folder.as_str()),
+        ("/plugins/reports/bin/validator", "/plugins/reports")
+    );
+    assert_eq!(validator.args, ["--data".to_owned(), format!("{data}/v"), "${HOME}".to_owned()]);
+    assert_eq!(validator.env["CONFIG"], "/plugins/reports/config.json");
+    assert_eq!(
+        (validator.env["PLUGIN_ROOT"].as_str(), &validator.env["PLUGIN_DATA"]),
+        ("/plugins/reports", &data.to_owned())
+    );
+    assert_eq!(validator.data_folder.as_deref(), Some(data));
+    let noted = notices(&library, false).join("\n");
+    assert!(noted.contains("only operators may grant servers over HTTP"), "{noted}");
+    assert!(noted.contains(".mcp.json: it is ignored"), "{noted}");
+}
+
+#[test]
+fn what_violates_the_manifests_schema_rejects_the_plugin() {
+    let schema = r#""$schema": "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json""#;
+    for (manifest, part) in [
+        (r#"{"name": "a"}"#.to_owned(), "$schema must be"),
+        (MANIFEST.replace("1.0.0", "2.0.0"), "is not supported"),
+        (schema.to_owned(), "there is no name"),
+        (format!(r#"{schema}, "name": "My-Plugin""#), "cannot be its name"),
+        (format!(r#"{schema}, "name": "has--double""#), "cannot be its name"),
+        (format!(r#"{schema}, "name": "a.""#), "cannot be its name"),
+        (format!(r#"{MANIFEST}, "version": 1"#), "version is not a text"),
+        (format!(r#"{MANIFEST}, "author": "me""#), "author may only have"),
+        (format!(r#"{MANIFEST}, "author": {{"twitter": "me"}}"#), "author may only have"),
+        (format!(r#"{MANIFEST}, "keywords": "a""#), "keywords is not a list"),
+        (format!(r#"{MANIFEST}, "extensions": {{"com.example": 1}}"#), "extensions has a value"),
+        ("[]".to_owned(), "it is not a JSON object"),
+    ] {
+        let text = if manifest.starts_with(['{', '[']) { manifest } else { format!("{{{manifest}}}") };
+        let root = folder(&[
+            ("plugin.json", &text),
+            (".claude-plugin/plugin.json", r#"{"name": "older"}"#),
+            ("skills/summarize/SKILL.md", &skill("summarize")),
+        ]);
+        let library = read_one(root.path());
+        assert_eq!(names(&library), [""; 0], "{text}");
+        assert!(notices(&library, true)[0].contains(part), "{text}: {:?}", library.notices);
+    }
+    let odd = format!("{{{MANIFEST},\n \"skills\": \"./more\",\n \"extensions\": 1}}");
+    let root = folder(&[("plugin.json", &odd), ("skills/summarize/SKILL.md", &skill("summarize"))]);
+    let library = read_one(root.path());
+    assert_eq!((names(&library), notices(&library, true)), (vec!["reports:summarize"], Vec::new()));
+    let noted = notices(&library, false).join("\n");
+    assert!(
+        noted.contains("plugin.json:2: unknown field skills") && noted.contains("plugin.json:3: extensions"),
+        "{noted}"
+    );
+}
+
+#[test]
+fn invalid_components_leave_the_others_of_a_standard_plugin() {
+    let entries = [
+        (r#"{"command": "x"}"#, "there is no type"),
+        (r#"{"type": "http", "url": "https://example.com"}"#, "is not a type of servers"),
+        (r#"{"type": "stdio", "command": "../x"}"#, "command must be"),
+        (r#"{"type": "stdio", "command": "./../x"}"#, "is outside the plugin"),
+        (r#"{"type": "stdio", "command": "./out/x"}"#, "is outside the plugin"),
+        (r#"{"type": "stdio", "command": "x", "url": "y"}"#, "unknown field url"),
+        (r#"{"type": "stdio", "command": "x", "cwd": "work"}"#, "cwd must be"),
+        (r#"{"type": "stdio", "command": "x", "cwd": "${PLUGIN_DATA}/../x"}"#, "is outside the plugin"),
+        (r#"{"type": "stdio", "command": "x", "cwd": "${PLUGIN_DATA}x"}"#, "cwd must be"),
+        (r#"{"type": "stdio", "command": "x", "env": {"PLUGIN_DATA": "x"}}"#, "env may not set PLUGIN_DATA"),
+        (r#"{"type": "stdio", "command": "x", "env": {"N": 1}}"#, "env is not"),
+        (r#"{"type": "sse", "url": "http://example.com"}"#, "url is not an address"),
+        (r#"{"type": "sse", "url": "https://me@example.com"}"#, "url is not an address"),
+    ];
+    let listed: Vec<String> =
+        entries.iter().enumerate().map(|(at, (entry, _))| format!("\"wrong{at:02}\": {entry}")).collect();
+    let file = format!(
+        r#"{{{SERVERS}, "mcpServers": {{{}, "fine": {{"type": "stdio", "command": "x"}}}}}}"#,
+        listed.join(",\n")
+    );
+    let long = format!("---\nname: long\ndescription: {}\n---\nDo it.\n", "x".repeat(1025));
+    let root = folder(&[
+        ("p/plugin.json", &format!("{{{MANIFEST}}}")),
+        ("p/mcp.json", &file),
+        ("p/skills/good/SKILL.md", &skill("good")),
+        ("p/skills/named/SKILL.md", &skill("otherwise")),
+        ("p/skills/Loud/SKILL.md", &skill("Loud")),
+        ("p/skills/bare/SKILL.md", "---\nname: bare\n---\nText.\n"),
+        ("p/skills/long/SKILL.md", &long),
+        ("outside/SKILL.md", &skill("linked")),
+    ]);
+    symlink(root.path().join("outside"), root.path().join("p/skills/linked")).unwrap();
+    symlink(root.path().join("outside"), root.path().join("p/out")).unwrap();
+    let library = read_one(&root.path().join("p"));
+    assert_eq!(names(&library), ["reports:good"], "{:?}", library.notices);
+    let servers: Vec<&str> = library.servers.iter().map(|server| server.spec.name.as_str()).collect();
+    assert_eq!(servers, ["fine"]);
+    let skipped = notices(&library, true).join("\n");
+    for (at, (_, part)) in entries.iter().enumerate() {
+        let found = skipped.lines().find(|line| line.contains(&format!("the server wrong{at:02}:")));
+        assert!(found.is_some_and(|line| line.contains(part)), "{part}: {skipped}");
+    }
+    for part in
+        ["named/SKILL.md:2: its name", "Loud/SKILL.md:2", "bare/SKILL.md", "long/SKILL.md", "skills/linked: "]
+    {
+        assert!(skipped.contains(part), "{part}: {skipped}");
+    }
+    // Beside a plugin that is read, another one is as outside as the rest of the disk.
+    assert_eq!(names(&read_one(root.path())), ["outside:outside", "reports:good"]);
+}
+
+#[test]
+fn an_invalid_servers_file_leaves_the_skills() {
+    for file in [
+        r#"{"mcpServers": {"a": {"type": "stdio", "command": "x"}}}"#.to_owned(),
+        format!("{{{}, \"mcpServers\": {{}}}}", SERVERS.replace("1.0.0", "1.1.0")),
+        format!("{{{SERVERS}, \"mcpServers\": {{}}, \"more\": 1}}"),
+        format!("{{{SERVERS}, \"mcpServers\": []}}"),
+        "{".to_owned(),
+    ] {
+        let root = folder(&[
+            ("plugin.json", &format!("{{{MANIFEST}}}")),
+            ("mcp.json", &file),
+            ("skills/good/SKILL.md", &skill("good")),
+        ]);
+        let library = read_one(root.path());
+        assert_eq!((names(&library), library.servers.len()), (vec!["reports:good"], 0), "{file}");
+        assert_eq!(notices(&library, true).len(), 1, "{file}: {:?}", library.notices);
+    }
+}
+
+#[test]
+fn careless_skills_are_read_as_they_are_meant() {
+    let root = tempfile::tempdir().unwrap();
+    let all: [(&str, &[u8], &str); 8] = [
+        ("multiline", b"---\nname: multiline\ndescription:\n  Reads bills. Pairs with: first one.\nlicense: MIT\n---\nBody\n", "Reads bills. Pairs with: first one."),
+        ("hash", b"---\nname: hash\ndescription: Reads bills #1 and #2\n---\nBody\n", "Reads bills #1 and #2"),
+        ("lead", b"\n---\nname: lead\ndescription: Reads bills.\n---\nBody\n", "Reads bills."),
+        ("latin", b"---\nname: latin\ndescription: Reads \xe9l\xe9ments.\n---\nBody\n", "Reads \u{e9}l\u{e9}ments."),
+        ("nodesc", b"---\nname: nodesc\n---\nBody first line.\n", "Body first line."),
+        ("nofm", b"# Title\n\nBody first\nline.\n\nMore.\n", "Body first line."),
+        ("unclosed", b"---\nname: unclosed\ndescription: Reads bills.\n\n# Body\n\nText.\n", "Reads bills."),
+        ("tab", b"---\nname: tab\ndescription:\tReads bills.\n---\nBody\n", "Reads bills."),
+    ];
+    for (name, text, _) in &all {
+        write(root.path(), &format!("p/skills/{name}/SKILL.md"), text);
+    }
+    let library = read_one(&root.path().join("p"));
+    assert_eq!(notices(&library, true), [""; 0]);
+    for (name, _, meant) in all {
+        let skill = library.skills.iter().find(|skill| skill.folder == name);
+        assert_eq!(skill.map(|skill| skill.description.as_str()), Some(meant), "{name}");
+        assert!(skill.is_some_and(|skill| !skill.instructions.is_empty()), "{name}");
+    }
+}
+
+#[test]
+fn what_is_not_broken_is_not_reported_as_skipped() {
+    let market = r#"{"plugins": [
+        {"name": "a", "source": {"source": "url", "url": "https://example.com/a.git"}},
+        {"name": "b", "source": {"source": "git-subdir", "url": "https://example.com/b.git", "path": "b"}},
+        {"name": "c", "source": "https://example.com/c.git"},
+        {"name": "d", "source": "./d"}]}"#;
+    let root = folder(&[
+        (".claude-plugin/marketplace.json", market),
+        ("d/skills/good/SKILL.md", &skill("good")),
+        ("d/skills/shared/tables.md", "x"),
+        ("d/agents/README.md", "x"),
+        ("d/agents/NOTES.md", "# About these agents\n"),
+    ]);
+    let library = read_one(root.path());
+    assert_eq!((names(&library), notices(&library, true)), (vec!["d:good"], Vec::new()));
+    let commands = folder(&[(".claude-plugin/plugin.json", r#"{"name": "e"}"#), ("commands/go.md", "Go.")]);
+    let library = read_one(commands.path());
+    assert_eq!(notices(&library, true), [""; 0]);
+    assert!(notices(&library, false).iter().any(|notice| notice.contains("no skill, agent")));
+}
