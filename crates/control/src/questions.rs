@@ -247,8 +247,14 @@ impl Questions {
             Target::Existing(_) | Target::BranchOf { .. } | Target::Version(_) => self.web.reach(true),
         };
         let templates = &self.templates;
-        let chosen =
-            PromptOptions { agent: agent.as_deref(), skills: &skills, jurisdictions, web, templates };
+        let chosen = PromptOptions {
+            agent: agent.as_deref(),
+            skills: &skills,
+            jurisdictions,
+            web,
+            workspace: None,
+            templates,
+        };
         let reserve = first_reservation(
             &request.input,
             &attachments,

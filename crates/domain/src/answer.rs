@@ -5,6 +5,7 @@
 //! in the log, so both agree.
 
 mod error;
+mod files;
 mod notes;
 mod passages;
 mod sources;
@@ -22,7 +23,7 @@ use unread_files::UnreadFiles;
 use crate::citation::{self, Place};
 use crate::id::{MessageId, PartId};
 use crate::limits::FILE_PARTS_MAX;
-use crate::step::{Block, Call, CallResult, Purpose, Step, StepOutcome};
+use crate::step::{Block, Call, CallResult, Purpose, Step, StepOutcome, WORKSPACE_INSTRUCTIONS};
 use crate::step_note::StepNote;
 use crate::unread::unread_files_note;
 
@@ -87,7 +88,7 @@ pub enum Body {
     Reasoning(String),
     /// A call: of a tool, a skill, a subagent or a web search.
     Run(Run),
-    /// A workspace file that was added to the answer: attached by the user or written by the agent.
+    /// A workspace file that was added to the answer: attached by the user, read as instructions, or written by the agent.
     File {
         /// The workspace path.
         path: String,
@@ -396,15 +397,10 @@ impl Answer {
         &mut self.parts[at].body
     }
 
-    /// Returns the paths that the user attached.
-    fn attached(&self) -> impl Iterator<Item = &str> {
-        self.parts.iter().filter_map(|part| match &part.body {
-            Body::File { path } if part.step.is_none() => Some(path.as_str()),
-            Body::File { .. } | Body::Text(_) | Body::Reasoning(_) | Body::Run(_) => None,
-        })
-    }
-
     fn settle(&mut self, result: &CallResult) {
+        if self.step.is_none() && result.call == WORKSPACE_INSTRUCTIONS {
+            self.name_instructions();
+        }
         let mut unread = std::mem::take(&mut self.unread);
         unread.note(result, |path| self.attached().any(|attached| is_within(path, attached)));
         self.unread = unread;

@@ -124,6 +124,11 @@ pub const USE_SKILL: &str = HostTool::Skill.name();
 /// The name of the tool that reads the attached files before the first step. Its result follows the question as the
 /// content of the files.
 pub const ATTACHED_FILES: &str = MachineTool::AttachedFiles.name();
+/// The file whose text belongs to the instructions of each answer, in the root of the workspace.
+pub const INSTRUCTIONS_FILE: &str = "/AGENTS.md";
+/// The name and the identifier of the call with which the service reads that file before the first step, so that the log
+/// holds the text with which the answer began. No model can call it.
+pub const WORKSPACE_INSTRUCTIONS: &str = "workspace_instructions";
 
 /// The result of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]

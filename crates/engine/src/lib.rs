@@ -28,6 +28,7 @@ mod turn;
 mod turn_input;
 mod turn_store;
 mod web;
+mod workspace_instructions;
 
 pub use dispatch::Dispatch;
 pub use embeddings::{EmbeddingMetrics, Embeddings, release_left_over};

@@ -35,6 +35,8 @@ pub(super) struct PromptContext {
     templates: Arc<PromptTemplates>,
     skills: Vec<String>,
     jurisdictions: Vec<String>,
+    /// The instructions in the workspace.
+    workspace: Option<String>,
     /// The model that the agent asks for.
     model: Option<String>,
     /// The tools that the agent names.
@@ -61,6 +63,8 @@ pub struct PromptOptions<'a> {
     pub jurisdictions: &'a [String],
     /// Its access to the web.
     pub web: WebAccess,
+    /// The instructions in the workspace, if there are any.
+    pub workspace: Option<&'a str>,
     /// The prompt templates.
     pub templates: &'a Arc<PromptTemplates>,
 }
@@ -95,6 +99,7 @@ impl PromptContext {
             skills,
             jurisdictions,
             web: self.web,
+            workspace: self.workspace.as_deref(),
             templates: &self.templates,
         };
         Self::of(self.library.clone(), chosen, false)
@@ -107,6 +112,9 @@ impl PromptContext {
         let mut sections = vec![templates.tell(Section::Base, &[])];
         if let Some(agent) = agent {
             sections.push(templates.tell(Section::Agent, &[("instructions", &agent.instructions)]));
+        }
+        if let Some(instructions) = chosen.workspace {
+            sections.push(templates.tell(Section::Workspace, &[("instructions", instructions)]));
         }
         let named = agent.and_then(|agent| agent.tools.as_deref());
         let web = chosen.web.named(named);
@@ -151,6 +159,7 @@ impl PromptContext {
             instructions,
             skills: chosen.skills.to_vec(),
             jurisdictions: chosen.jurisdictions.to_vec(),
+            workspace: chosen.workspace.map(str::to_owned),
             model: agent.and_then(|agent| agent.model.clone()),
             named: named.map(<[String]>::to_vec),
             delegates,
@@ -181,6 +190,11 @@ impl PromptContext {
     /// Returns the system instructions.
     pub(super) fn instructions(&self) -> &str {
         &self.instructions
+    }
+
+    /// Returns the instructions in the workspace.
+    pub(super) fn workspace_instructions(&self) -> Option<&str> {
+        self.workspace.as_deref()
     }
 
     /// Returns the instruction for a summary.
@@ -425,6 +439,7 @@ mod tests {
                 skills: &[],
                 jurisdictions: &[],
                 web,
+                workspace: None,
                 templates: &templates,
             };
             let context = PromptContext::new(Arc::new(library), chosen);
@@ -464,6 +479,7 @@ mod tests {
                 skills: &skills,
                 jurisdictions: &jurisdictions,
                 web,
+                workspace: None,
                 templates: &templates,
             };
             offered(&library, chosen).iter().map(|skill| skill.name.full_name.clone()).collect::<Vec<_>>()
@@ -486,6 +502,7 @@ mod tests {
             skills: &[],
             jurisdictions: &jurisdictions,
             web,
+            workspace: None,
             templates: &templates,
         };
         let prompt = PromptContext::new(Arc::new(plugins::read(&[])), chosen);

@@ -17,6 +17,7 @@ use store::turns::{ClaimedTurn, TurnRecord};
 use super::prompt_context::{PromptContext, PromptOptions};
 use super::tool_selection::PermittedTools;
 use super::web::Web;
+use crate::workspace_instructions;
 
 /// The divisor of the context that attached files may take.
 const ATTACHED_SHARE: u64 = 4;
@@ -50,6 +51,7 @@ pub(super) fn setup(
     let files = files(record);
     Setup {
         attached: attached(files.clone(), model_limits, reads.tools).filter(|_| !reads.only_quotes),
+        instructions: prompt.workspace_instructions().map(|_| workspace_instructions::call()),
         files,
         sees_images: reads.images,
         epoch: claimed.fence.epoch,
@@ -128,6 +130,7 @@ fn base_setup(
             permitted: prompt.permitted(),
         }),
         attached: None,
+        instructions: None,
         files: Vec::new(),
         sees_images: false,
         stop: false,

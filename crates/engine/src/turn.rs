@@ -43,6 +43,7 @@ use super::turn_store::TurnStore;
 use super::web::{self, WebPolicy};
 use super::{give_up, setup};
 use crate::settle::{settle, settle_surely};
+use crate::workspace_instructions;
 
 /// The backoff before a failed answer is released; doubles with each attempt in a row.
 const BACKOFF: Duration = Duration::from_secs(1);
@@ -206,11 +207,19 @@ async fn runner(
     // vendor has not listed the model yet.
     let present = || Some(model.clone().or_else(|| shared.parts.catalog.resolve(None))?.entry.model_limits());
     let model_limits = record.model_limits.or_else(present)?;
+    let workspace = workspace_instructions(
+        shared,
+        &claimed,
+        &record,
+        model.as_ref().is_some_and(|model| model.entry.builtin),
+    )
+    .await;
     let chosen = PromptOptions {
         agent: record.agent.as_deref(),
         skills: &record.skills,
         jurisdictions: &record.jurisdictions,
         web: shared.parts.web.reach(record.web_search),
+        workspace: workspace.as_deref(),
         templates: &shared.parts.templates,
     };
     let web_policy = WebPolicy {
@@ -255,4 +264,18 @@ async fn runner(
         guard,
     };
     Some(TurnRunner::new(initial, inbox))
+}
+
+/// Returns the instructions in the workspace: those in the log once the answer has begun. A model that only quotes has none.
+async fn workspace_instructions(
+    shared: &Shared,
+    claimed: &ClaimedTurn,
+    record: &TurnRecord,
+    only_quotes: bool,
+) -> Option<String> {
+    let logged = workspace_instructions::logged(&record.log);
+    if only_quotes || logged.is_some() || workspace_instructions::has_begun(&record.log) {
+        return logged;
+    }
+    workspace_instructions::read(&shared.parts.workspaces.of(claimed.account)).await
 }

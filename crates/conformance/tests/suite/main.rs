@@ -23,6 +23,7 @@ mod greed;
 mod hostile;
 mod images;
 mod indexing;
+mod instructions;
 mod keys;
 mod licences;
 mod machines;

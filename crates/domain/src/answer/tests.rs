@@ -205,3 +205,33 @@ fn a_text_cites_only_what_was_found_before_it() {
     stored.parts = answer.parts.clone();
     assert_eq!(stored.text(), said, "as stored");
 }
+
+#[test]
+fn the_instructions_of_the_workspace_are_a_file_of_the_answer() {
+    let result = |call: &str| LogEntry::Result {
+        number: 0,
+        result: Arc::new(CallResult {
+            images: Vec::new(),
+            call: call.to_owned(),
+            tool: call.to_owned(),
+            outcome: StepOutcome::Done,
+            text: "Be brief.".to_owned(),
+            passages: Vec::new(),
+            written: Vec::new(),
+            unread: Vec::new(),
+        }),
+    };
+    let paths = |attached: &[&str], log: &[LogEntry]| {
+        let attached: Vec<String> = attached.iter().map(|&path| path.to_owned()).collect();
+        let answer = Answer::rebuild(MessageId::from_random(1), &attached, log, None);
+        let file = |part: &Part| match &part.body {
+            Body::File { path } => path.clone(),
+            other => panic!("{other:?}"),
+        };
+        answer.parts.iter().map(file).collect::<Vec<_>>()
+    };
+    let log = [result(WORKSPACE_INSTRUCTIONS)];
+    assert_eq!(paths(&["/a.pdf"], &log), ["/a.pdf", "/AGENTS.md"]);
+    assert_eq!(paths(&["/AGENTS.md"], &log), ["/AGENTS.md"], "it is named once");
+    assert_eq!(paths(&[], &[result("attached_files")]), [""; 0]);
+}

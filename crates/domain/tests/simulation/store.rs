@@ -7,7 +7,7 @@ use domain::answer::{Answer, Ending, LogEntry};
 use domain::credits::{AnswerCost, Balance, Credits, PostingKind, Price, Shortage};
 use domain::id::MessageId;
 use domain::limits::STEPS_MAX;
-use domain::step::{ATTACHED_FILES, Call, Purpose, Usage};
+use domain::step::{ATTACHED_FILES, Call, Purpose, Usage, WORKSPACE_INSTRUCTIONS};
 use domain::turn::host::{Completion, Exchange, Setup, ToolRouter};
 
 pub(crate) const PRICE: Price = Price { base_millis: 1000, input_millis: 100, output_millis: 2000 };
@@ -21,7 +21,7 @@ pub(crate) struct OfHost;
 
 impl ToolRouter for OfHost {
     fn runs_on_host(&self, tool: &str) -> bool {
-        ["skill", "agent", "registry__look_up", "registry__file"].contains(&tool)
+        ["skill", "agent", "registry__look_up", "registry__file", WORKSPACE_INSTRUCTIONS].contains(&tool)
     }
 
     fn is_repeatable(&self, tool: &str) -> bool {
@@ -148,6 +148,7 @@ impl Store {
             steps_max: STEPS_MAX,
             router: Arc::new(OfHost),
             attached: row.question.len().is_multiple_of(3).then(attached),
+            instructions: row.question.len().is_multiple_of(5).then(instructions),
             files: Vec::new(),
             sees_images: false,
             stop: row.stop,
@@ -285,6 +286,12 @@ impl Store {
 fn attached() -> Call {
     let (id, arguments) = ("attached".to_owned(), "{}".to_owned());
     Call { id, tool: ATTACHED_FILES.to_owned(), arguments, purpose: Purpose::Tool }
+}
+
+/// Creates the call that reads the workspace's instructions of some questions.
+fn instructions() -> Call {
+    let name = || WORKSPACE_INSTRUCTIONS.to_owned();
+    Call { id: name(), tool: name(), arguments: "{}".to_owned(), purpose: Purpose::Tool }
 }
 
 fn exchange(row: &Row) -> Exchange {

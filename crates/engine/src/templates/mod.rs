@@ -22,6 +22,8 @@ pub enum Section {
     Base,
     /// The instructions of the agent's author.
     Agent,
+    /// The instructions of the workspace's owner, if its root has the file `AGENTS.md`.
+    Workspace,
     /// Added if the question allows web search.
     Web,
     /// Added for an agent that works on a task of another one.
@@ -38,9 +40,10 @@ pub enum Section {
 
 impl Section {
     /// Every section, in the order of the prompt.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Base,
         Self::Agent,
+        Self::Workspace,
         Self::Web,
         Self::Task,
         Self::Jurisdictions,
@@ -55,6 +58,7 @@ impl Section {
         match self {
             Self::Base => "base.md",
             Self::Agent => "agent.md",
+            Self::Workspace => "workspace.md",
             Self::Web => "web.md",
             Self::Task => "task.md",
             Self::Jurisdictions => "jurisdictions.md",
@@ -68,7 +72,7 @@ impl Section {
     #[must_use]
     pub const fn placeholders(self) -> &'static [&'static str] {
         match self {
-            Self::Agent => &["instructions"],
+            Self::Agent | Self::Workspace => &["instructions"],
             Self::Jurisdictions => &["jurisdictions"],
             Self::Skills => &["chosen", "skills"],
             Self::Base | Self::Web | Self::Task | Self::Chosen | Self::Summary => &[],
@@ -81,6 +85,7 @@ impl Section {
         match self {
             Self::Base => include_str!("base.md"),
             Self::Agent => include_str!("agent.md"),
+            Self::Workspace => include_str!("workspace.md"),
             Self::Web => include_str!("web.md"),
             Self::Task => include_str!("task.md"),
             Self::Jurisdictions => include_str!("jurisdictions.md"),

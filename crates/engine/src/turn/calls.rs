@@ -1,7 +1,7 @@
 //! The calls of a turn that run on the host.
 
 use domain::citation::{Cited, Place};
-use domain::step::{Call, Purpose, StepEvent, StepOutcome};
+use domain::step::{Call, Purpose, StepEvent, StepOutcome, WORKSPACE_INSTRUCTIONS};
 use domain::tool::HostTool;
 use domain::turn::Output;
 use domain::turn::host::Event;
@@ -15,6 +15,7 @@ use crate::local_calls;
 use crate::turn_input::TurnInput;
 use crate::turn_store::TurnStore;
 use crate::web::WebCall;
+use crate::workspace_instructions;
 
 /// Returns the source that a vendor cites, if it is a page of the public web.
 fn citable(cited: Cited) -> Option<Cited> {
@@ -59,6 +60,12 @@ impl TurnRunner {
                 let (signals, received) = watch::channel(ControlSignals::default());
                 self.running.delegate(call.id.clone(), subagent::run(task, received), signals);
                 return None;
+            }
+            (None, _)
+                if call.id == WORKSPACE_INSTRUCTIONS
+                    && !workspace_instructions::has_begun(self.turn.log()) =>
+            {
+                workspace_instructions::output(self.prompt.workspace_instructions().unwrap_or_default())
             }
             (Some(HostTool::Agent), _) => local_calls::failed(self.prompt.no_such_agent()),
             (Some(HostTool::WebSearch | HostTool::WebFetch), _)

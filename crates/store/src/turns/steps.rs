@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use domain::credits::{Credits, PostingKind};
 use domain::id::{InstanceId, PostingId};
-use domain::step::{ATTACHED_FILES, CallResult, Step};
+use domain::step::{ATTACHED_FILES, CallResult, Step, WORKSPACE_INSTRUCTIONS};
 use domain::time::Timestamp;
 
 use super::{Fence, Open, TurnError, lock_account, open};
@@ -245,7 +245,8 @@ pub fn commit_result(
     now: Timestamp,
 ) -> Result<bool, TurnError> {
     let open = open(tx, fence)?;
-    let before_all = log == Log::Answer && number == 0 && result.tool == ATTACHED_FILES;
+    let is_first = [ATTACHED_FILES, WORKSPACE_INSTRUCTIONS].contains(&result.tool.as_str());
+    let before_all = log == Log::Answer && number == 0 && is_first;
     if number >= position(tx, fence, &open, log)?.next_step && !before_all {
         return Err(StoreError::Rule("a result must belong to a committed step").into());
     }

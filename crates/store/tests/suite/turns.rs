@@ -5,7 +5,7 @@ use std::time::Duration;
 use domain::answer::{Ending, LogEntry};
 use domain::credits::{Balance, Credits, PostingKind, Shortage};
 use domain::id::{AccountId, ConversationId, MessageId, NodeId, TraceId};
-use domain::step::{ATTACHED_FILES, Block, Step, Usage};
+use domain::step::{ATTACHED_FILES, Block, Step, Usage, WORKSPACE_INSTRUCTIONS};
 use store::machines::{Desired, MachineError};
 use store::questions::NewQuestion;
 use store::turns::{
@@ -343,11 +343,18 @@ async fn attachments_are_read_before_the_first_step(engine: Engine) {
     };
     assert!(commit(attached.clone()).await.expect("the lease holds"));
     assert!(!commit(attached.clone()).await.expect("the lease holds"), "once");
+    let mut instructions = result(WORKSPACE_INSTRUCTIONS);
+    instructions.tool = WORKSPACE_INSTRUCTIONS.to_owned();
+    assert!(commit(instructions.clone()).await.expect("the lease holds"));
     fixture.commit_step(fence, 0, 1).await.expect("the lease holds");
     let turn = fixture.store.read(move |tx| turns::load(tx, fence.answer)).await.expect("a read");
     let log = turn.expect("it is in progress").log;
     assert!(
-        matches!(&log[..], [LogEntry::Result { result, .. }, LogEntry::Step { number: 0, .. }] if **result == attached),
+        matches!(
+            &log[..],
+            [LogEntry::Result { result, .. }, LogEntry::Result { result: second, .. }, LogEntry::Step { number: 0, .. }]
+                if **result == attached && **second == instructions
+        ),
         "{log:?}"
     );
 }

@@ -14,14 +14,15 @@ use crate::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
 
 impl Turn {
     /// Returns the calls of the last step without a result in the log, with the machine instance of the step.
-    /// Before the first step, returns the call that reads the attachments.
+    /// Before the first step, returns the calls that read the instructions and the attachments.
     pub(super) fn pending(&self) -> Vec<(InstanceId, Call)> {
         let last = self.log.iter().rposition(|entry| matches!(entry, LogEntry::Step { .. }));
         let Some((LogEntry::Step { step, instance, .. }, after)) =
             last.and_then(|at| self.log[at..].split_first())
         else {
-            let attached = self.setup.attached.iter().filter(|call| !is_returned(&self.log, call));
-            return attached.map(|call| (InstanceId::from_random(0), call.clone())).collect();
+            let first = self.setup.instructions.iter().chain(&self.setup.attached);
+            let first = first.filter(|call| !is_returned(&self.log, call));
+            return first.map(|call| (InstanceId::from_random(0), call.clone())).collect();
         };
         let returned = |call: &Call| is_returned(after, call);
         step.calls().filter(|call| !returned(call)).map(|call| (*instance, call.clone())).collect()

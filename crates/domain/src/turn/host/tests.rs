@@ -40,6 +40,7 @@ fn turn() -> Turn {
         steps_max: 60,
         router: Arc::new(OfHost),
         attached: None,
+        instructions: None,
         files: Vec::new(),
         sees_images: false,
         stop: false,

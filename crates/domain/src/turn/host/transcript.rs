@@ -11,7 +11,9 @@ use std::sync::Arc;
 use super::token_budget::TokenBudget;
 use crate::answer::LogEntry;
 use crate::image::IMAGE_TOKENS;
-use crate::step::{ATTACHED_FILES, Block, Call, CallResult, Item, Step, StepOutcome, USE_SKILL};
+use crate::step::{
+    ATTACHED_FILES, Block, Call, CallResult, Item, Step, StepOutcome, USE_SKILL, WORKSPACE_INSTRUCTIONS,
+};
 use crate::turn::estimated_tokens;
 
 /// The placeholder for a result that is not shown or does not exist.
@@ -271,6 +273,8 @@ impl Transcript {
                 self.budget.learn(self.shown_tokens(), step.usage);
                 self.push(Item::Step(step.clone()), present);
             }
+            // It is part of the instructions.
+            LogEntry::Result { result, .. } if is_instructions(result) => {}
             LogEntry::Result { result, .. } => self.push(Item::Result(result.clone()), present),
             LogEntry::Summary { kept, step, .. } => {
                 self.trim();
@@ -296,6 +300,10 @@ impl Transcript {
         let note = EntryNote { id, kind, tokens, present };
         self.entries.push(Entry { note, item, superseded, trimmed: false });
     }
+}
+
+fn is_instructions(result: &CallResult) -> bool {
+    result.call == WORKSPACE_INSTRUCTIONS && result.tool == WORKSPACE_INSTRUCTIONS
 }
 
 /// Returns `true` for entries that are always shown: the current question and the attachments.

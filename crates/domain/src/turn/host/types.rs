@@ -40,6 +40,8 @@ pub struct Setup {
     pub router: Arc<dyn ToolRouter>,
     /// The call that reads the attached files before the first step, if there are any.
     pub attached: Option<Call>,
+    /// The call that reads the workspace's instructions before the first step, if there are any.
+    pub instructions: Option<Call>,
     /// Workspace paths of the attachments of this question and earlier ones, newest first.
     pub files: Vec<String>,
     /// The model accepts images.

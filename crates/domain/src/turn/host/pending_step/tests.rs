@@ -37,6 +37,7 @@ fn turn(room: u64, earlier: &[Exchange], log: &[LogEntry]) -> Turn {
         steps_max: 60,
         router: Arc::new(Nothing),
         attached: None,
+        instructions: None,
         files: Vec::new(),
         sees_images: false,
         stop: false,
