@@ -7,6 +7,7 @@ use domain::id::{AccountId, ConversationId, MessageId};
 use domain::scope::Permission::{Ask, Read};
 use store::conversations::{self, ConversationError, StoredAnswer};
 use store::{Store, StoreError};
+use tokio::sync::Semaphore;
 
 use engine::{Dispatch, settle_surely};
 use live::{Follower, Live, LiveAnswer, Meta, Snapshot};
@@ -17,6 +18,8 @@ use crate::principal::Principal;
 
 /// The size of [`LiveAnswer::size_bytes`] up to which an answer is rendered on the reader's own task.
 const RENDERED_AT_ONCE_MAX_BYTES: usize = 128 << 10;
+/// The most long answers that are rendered at the same time.
+const RENDERINGS_MAX: usize = 2;
 
 /// The answers of all accounts. Cheap to clone.
 #[derive(Clone)]
@@ -99,16 +102,21 @@ impl Answers {
         message: MessageId,
     ) -> Result<Arc<LiveAnswer>, ConversationError> {
         let generation = match self.live.find(message) {
-            Ok(live) => return own(live, account, conversation),
+            Ok(live) => {
+                let live = own(live, account, conversation)?;
+                rendered(&live).await;
+                return Ok(live);
+            }
             Err(generation) => generation,
         };
         let stored = self.stored(account, conversation, message).await?;
         let completed = stored.completed_at.is_some();
         let live = self.attach(account, stored).await?;
-        if completed {
-            self.live.keep(&live, generation);
-            rendered(&live).await;
+        if !completed {
+            return Ok(live);
         }
+        let live = self.live.keep(live, generation);
+        rendered(&live).await;
         Ok(live)
     }
 
@@ -231,14 +239,21 @@ impl Answers {
     }
 }
 
-/// Renders a completed long answer ahead of its reader, on a thread for blocking work.
+/// Renders a completed long answer ahead of its readers, on a thread for blocking work, once for all of them. A reader who
+/// leaves while others are rendered leaves nothing to do.
 async fn rendered(live: &Arc<LiveAnswer>) {
-    if live.size_bytes() < RENDERED_AT_ONCE_MAX_BYTES {
+    static PERMITS: Semaphore = Semaphore::const_new(RENDERINGS_MAX);
+    if !live.awaits_rendering(RENDERED_AT_ONCE_MAX_BYTES) {
         return;
     }
+    let Ok(permit) = PERMITS.acquire().await else { return };
     let live = live.clone();
     // A panic was reported. The reader renders again.
-    let _ = tokio::task::spawn_blocking(move || live.snapshot()).await;
+    let _ = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        live.snapshot()
+    })
+    .await;
 }
 
 /// The answer, unless it is another's.

@@ -138,22 +138,15 @@ impl LiveAnswer {
 
     /// Returns its approximate memory in bytes, including the forms created for its readers.
     pub fn size_bytes(&self) -> usize {
-        /// The forms of the text: original, displayed, HTML, and the latter two encoded for requests and for
-        /// streams.
-        const FORMS: usize = 7;
-        /// The approximate memory per answer besides its text.
-        const EACH_BYTES: usize = 512;
-        let state = self.lock();
-        let Answer { parts, sources, .. } = &state.answer;
-        let text: usize = parts
-            .iter()
-            .map(|part| match &part.body {
-                Body::Text(text) | Body::Reasoning(text) => text.len(),
-                Body::Run(run) => run.report.len() + run.sources.len() * EACH_BYTES,
-                Body::File { .. } => 0,
-            })
-            .sum();
-        text * FORMS + (4 + parts.len() + sources.len()) * EACH_BYTES
+        size_of(&self.lock().answer)
+    }
+
+    /// Returns true if it is completed, at least this long, and not rendered yet. Never waits for a rendering.
+    #[must_use]
+    pub fn awaits_rendering(&self, min_bytes: usize) -> bool {
+        let is_awaited = |state: &State| state.shot.is_none() && size_of(&state.answer) >= min_bytes;
+        // Whoever holds the state of a completed answer is probably rendering it.
+        self.is_over() && self.state.try_lock().map_or(true, |state| is_awaited(&state))
     }
 
     /// Folds a change in. Ignores a change that is not newer.
@@ -221,6 +214,25 @@ impl LiveAnswer {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the approximate memory of an answer in bytes, including the forms created for its readers.
+fn size_of(answer: &Answer) -> usize {
+    /// The forms of the text: original, displayed, HTML, and the latter two encoded for requests and for
+    /// streams.
+    const FORMS: usize = 7;
+    /// The approximate memory per answer besides its text.
+    const EACH_BYTES: usize = 512;
+    let Answer { parts, sources, .. } = answer;
+    let text: usize = parts
+        .iter()
+        .map(|part| match &part.body {
+            Body::Text(text) | Body::Reasoning(text) => text.len(),
+            Body::Run(run) => run.report.len() + run.sources.len() * EACH_BYTES,
+            Body::File { .. } => 0,
+        })
+        .sum();
+    text * FORMS + (4 + parts.len() + sources.len()) * EACH_BYTES
 }
 
 /// Identifies the time of a read from the store, to detect later deletions.
@@ -300,12 +312,19 @@ impl Live {
     }
 
     /// Caches a completed answer, unless a conversation was deleted since `generation`, which must precede
-    /// the read of the answer.
-    pub fn keep(&self, live: &Arc<LiveAnswer>, generation: Generation) {
+    /// the read of the answer. Returns the answer that all readers share: the one of another reader who was faster, so
+    /// that it is rendered once.
+    #[must_use]
+    pub fn keep(&self, live: Arc<LiveAnswer>, generation: Generation) -> Arc<LiveAnswer> {
         let mut known = self.lock();
-        if known.deleted == generation.0 {
-            known.done.keep(live.clone());
+        if known.deleted != generation.0 {
+            return live;
         }
+        if let Some(shared) = known.done.get(live.meta.answer) {
+            return shared;
+        }
+        known.done.keep(live.clone());
+        live
     }
 
     /// Registers an answer in progress and returns it; returns the registered one if there is one.

@@ -9,7 +9,7 @@
 //! `http`, `https` and `mailto`, and to files of the workspace that the answer cites or names. Reference definitions (`[a]:
 //! address`) in answers are text, so that the meaning of a link never depends on another block.
 //!
-//! Formulas stay as they are written. [`draw_formulas`] draws them as MathML, for pages.
+//! Tables with too many cells are shown as they are written. Formulas stay as they are written. [`draw_formulas`] draws them as MathML, for pages.
 
 mod emit;
 mod escape;
@@ -20,11 +20,13 @@ mod prepare;
 mod renderer;
 mod sanitize;
 mod split;
+mod tables;
 
 use domain::answer::{Answer, Part, Source};
 use domain::citation::Place;
 
 use crate::emit::RawHtml;
+use crate::tables::CellBudget;
 
 pub use link::{citation_id, href};
 pub use maths::draw_formulas;
@@ -65,12 +67,13 @@ pub fn whole(markdown: &str, sources: &dyn Sources) -> String {
     // Marks are read segment by segment, as the renderer does, blocks together.
     let mut prepared = String::with_capacity(markdown.len() + markdown.len() / 8);
     let mut segments = split::Segments::default();
+    let mut cells = CellBudget::default();
     let mut start = 0;
     while let Some(cut) = segments.next(&markdown, start) {
-        prepared.push_str(&prepare::prepare(&markdown[start..cut], sources, true));
+        prepared.push_str(&prepare::prepare(&markdown[start..cut], sources, true, &mut cells));
         start = cut;
     }
-    prepared.push_str(&prepare::prepare(&markdown[start..], sources, true));
+    prepared.push_str(&prepare::prepare(&markdown[start..], sources, true, &mut cells));
     html(&prepared, sources)
 }
 
@@ -92,6 +95,7 @@ pub fn cited(markdown: &str, sources: &dyn Sources) -> Vec<u32> {
 pub fn document(markdown: &str) -> String {
     let none: &[Source] = &[];
     let markdown = prepare::normalize(markdown);
+    let markdown = tables::bound(&markdown, &mut CellBudget::default());
     sanitize::sanitize(&emit::emit(&markdown, &none, RawHtml::Read))
 }
 

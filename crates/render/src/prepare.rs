@@ -7,6 +7,7 @@ use std::fmt::Write;
 use domain::citation::{Piece, decided_pieces, pieces};
 
 use crate::escape::{MARK_CLOSE, MARK_OPEN};
+use crate::tables::{self, CellBudget};
 use crate::{Sources, maths};
 
 /// The number of bytes before a mark that are searched for an autolink.
@@ -21,8 +22,15 @@ pub(crate) fn normalize(markdown: &str) -> Cow<'_, str> {
     Cow::Owned(unified.replace(['\u{feff}', MARK_OPEN, MARK_CLOSE], ""))
 }
 
-/// Prepares normalized text for the parser. Unfinished text is limited to its unambiguous part.
-pub(crate) fn prepare(markdown: &str, sources: &dyn Sources, finished: bool) -> String {
+/// Prepares normalized text for the parser; its tables have at most the cells of the budget. Unfinished text is limited to its unambiguous part.
+pub(crate) fn prepare(
+    markdown: &str,
+    sources: &dyn Sources,
+    finished: bool,
+    cells: &mut CellBudget,
+) -> String {
+    let bounded = tables::bound(markdown, cells);
+    let markdown = bounded.as_ref();
     let mut out = String::with_capacity(markdown.len() + 64);
     // Texts that follow one another, in which a formula may be.
     let mut text = 0..0;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::emit::RawHtml;
 use crate::escape::MARK_OPEN;
 use crate::split::Segments;
+use crate::tables::CellBudget;
 use crate::{Sources, emit, html, prepare, sanitize};
 
 /// A tail up to this length is rendered on each request, a longer one only after enough growth, so that an endless
@@ -20,8 +21,10 @@ pub struct Renderer {
     finished: Vec<Arc<str>>,
     tail: String,
     segments: Segments,
-    /// The length and the HTML of the closed blocks in the tail.
-    closed: (usize, String),
+    /// The cells that tables after the finished blocks may have.
+    cells: CellBudget,
+    /// The length and the HTML of the closed blocks in the tail, and the cells that are left after them.
+    closed: (usize, String, CellBudget),
     /// A trailing carriage return, which may belong to a line feed that follows.
     held: bool,
     tail_html: String,
@@ -74,22 +77,24 @@ impl Renderer {
         });
         if !fresh {
             if self.closed.0 != open {
-                let prepared = prepare::prepare(&self.tail[..open], sources, true);
-                self.closed = (open, html(&prepared, sources));
+                let mut cells = self.cells;
+                let prepared = prepare::prepare(&self.tail[..open], sources, true, &mut cells);
+                self.closed = (open, html(&prepared, sources), cells);
             }
+            let mut cells = if open == 0 { self.cells } else { self.closed.2 };
             let (block, out) = (&self.tail[open..], &mut self.tail_html);
             out.clear();
             out.push_str(&self.closed.1);
             let known = if self.plain.0 == open { self.plain.1 } else { 0 };
             if self.ended {
-                out.push_str(&html(&prepare::prepare(block, sources, true), sources));
+                out.push_str(&html(&prepare::prepare(block, sources, true, &mut cells), sources));
             } else if is_plain_paragraph(block, known) {
                 self.plain = (open, block.len());
                 for text in ["<p>", block.trim_end(), "</p>\n"] {
                     out.push_str(text);
                 }
             } else {
-                let prepared = prepare::prepare(block, sources, false);
+                let prepared = prepare::prepare(block, sources, false, &mut cells);
                 out.push_str(&sanitize::checked(emit::emit(&prepared, sources, RawHtml::Shown)));
             }
             self.rendered = Some(length);
@@ -100,14 +105,14 @@ impl Renderer {
     fn split(&mut self, sources: &dyn Sources) {
         let mut start = 0;
         while let Some(cut) = self.segments.next(&self.tail, start) {
-            let prepared = prepare::prepare(&self.tail[start..cut], sources, true);
+            let prepared = prepare::prepare(&self.tail[start..cut], sources, true, &mut self.cells);
             self.finished.push(html(&prepared, sources).into());
             start = cut;
         }
         if start > 0 {
             self.tail.drain(..start);
             self.segments.forget(start);
-            self.closed = (0, String::new());
+            self.closed = (0, String::new(), self.cells);
             self.plain = (0, 0);
             self.rendered = None;
         }

@@ -1,5 +1,8 @@
 //! Checks formulas, code, links, images and the HTML that answers may have.
 
+use domain::answer::Source;
+use render::{Renderer, whole};
+
 use crate::{REL, html, incremental};
 
 #[test]
@@ -144,4 +147,28 @@ fn comments_hide_nothing_but_themselves() {
     ] {
         assert_eq!(html(markdown).trim(), expected, "{markdown}");
     }
+}
+
+/// A table of a megabyte has some hundred thousand cells, each of which costs a reader hundreds of bytes.
+#[test]
+fn a_table_of_too_many_cells_is_shown_as_written() {
+    let row = |cell: &str| format!("|{}\n", format!(" {cell} |").repeat(1000));
+    let table = format!("{}{}{}", row("head"), row("---"), row("x").repeat(800));
+    let text = format!("A paragraph before it.\n\n{table}\nA paragraph after it.\n");
+    let none: &[Source] = &[];
+    let out = whole(&text, &none);
+    assert_eq!(
+        out,
+        format!(
+            "<p>A paragraph before it.</p>\n<pre><code>{table}</code></pre>\n<p>A paragraph after it.</p>\n"
+        )
+    );
+    let mut renderer = Renderer::default();
+    for piece in text.as_bytes().chunks(64 * 1024) {
+        renderer.push(std::str::from_utf8(piece).expect("it is ASCII"), &none);
+        assert!(renderer.tail(&none).matches("<td").count() <= 30_000, "nor is it while it grows");
+    }
+    renderer.end();
+    let grown = renderer.finished().concat() + renderer.tail(&none);
+    assert_eq!(grown, out);
 }
