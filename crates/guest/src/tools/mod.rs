@@ -34,6 +34,7 @@ mod shown_image;
 mod spare;
 mod supervise;
 mod unpack;
+mod usage;
 mod view;
 pub(crate) mod watch;
 mod write;

@@ -12,11 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use super::child::Answer;
 use super::confine::{Confinement, narrow};
-use super::folder::{Walked, walk};
 use super::jail::Jail;
 use super::output::{failed, within_bounds};
 use super::recognize::Kept;
-use super::{attached, edit, find, list, preview, read, recognize, unpack, view, write};
+use super::{attached, edit, find, list, preview, read, recognize, unpack, usage, view, write};
 use crate::documents::EmbeddedImage;
 
 /// The timeout of measuring the workspace.
@@ -150,18 +149,8 @@ pub(crate) fn answer(request: &Request, kept: &mut Kept) -> Answer {
         Task::Preview(request) => return Answer::Preview(preview::read(&jail, request)),
         Task::Picture(request) => return Answer::Picture(preview::draw(&jail, request)),
         Task::Languages => return Answer::Languages(recognize::languages()),
-        Task::Measure => return Answer::Usage(measure(&jail)),
+        Task::Measure => return Answer::Usage(usage::measure(&jail, Instant::now() + MEASURE_TIME_MAX)),
         Task::Shell { .. } | Task::Server { .. } => Err("a worker runs no command lines".to_owned()),
     };
     Answer::Output(within_bounds(output.unwrap_or_else(|error| failed(&error))))
-}
-
-/// Returns the disk usage of the workspace in bytes, or `None` if it is too large to measure.
-fn measure(jail: &Jail) -> Option<u64> {
-    let mut bytes = 0_u64;
-    let walked = walk(jail, Path::new("."), Instant::now() + MEASURE_TIME_MAX, |entry| {
-        bytes = bytes.saturating_add(entry.disk_bytes);
-        true
-    });
-    (walked == Walked::All).then_some(bytes)
 }

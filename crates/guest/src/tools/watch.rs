@@ -4,6 +4,7 @@
 //! Polls a resource more often the less of it is left, so that little can be used between two polls.
 
 use std::fs;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -33,8 +34,10 @@ const MEASURE_TIME_MAX: Duration = Duration::from_secs(15);
 /// The bytes and files that a command may still write on a full disk, so that it can clean up.
 const LEEWAY_BYTES: u64 = 16 * 1024 * 1024;
 const LEEWAY_FILES: u64 = 1024;
-/// One part in this many of the disk's file capacity stays free.
+/// One part in this many of the disk's file capacity stays free, and at least so many files: four times as many as the service
+/// needs to accept work, so that a machine stops writing long before.
 const FILES_FLOOR_SHARE: u64 = 100;
+const FILES_FLOOR_MIN: u64 = 4000;
 /// The interval between two checks of memory and sockets.
 const MEMORY_EVERY: Duration = Duration::from_millis(100);
 const MEMORY_BETWEEN_CALLS_EVERY: Duration = Duration::from_secs(1);
@@ -71,11 +74,12 @@ pub(super) fn file_bytes(limits: &Limits) -> u64 {
 async fn disk(limits: &Limits) -> String {
     let at_start = Jail::free(&limits.workspace);
     let bytes_floor = at_start.map_or(limits.disk_free_floor_bytes, |free| {
-        limits.disk_free_floor_bytes.min(free.bytes.saturating_sub(LEEWAY_BYTES))
+        floor(limits.disk_free_floor_bytes, free.bytes, LEEWAY_BYTES, limits.disk_free_floor_bytes / 4 * 3)
     });
-    let files_floor = at_start
-        .and_then(|free| free.files)
-        .map_or(0, |files| (files.total / FILES_FLOOR_SHARE).min(files.free.saturating_sub(LEEWAY_FILES)));
+    let files_floor = at_start.and_then(|free| free.files).map_or(0, |files| {
+        let reserve = (files.total / FILES_FLOOR_SHARE).max(FILES_FLOOR_MIN);
+        floor(reserve, files.free, LEEWAY_FILES, FILES_FLOOR_MIN / 2)
+    });
     loop {
         let mut pause = FREE_EVERY;
         if let Some(Free { bytes, files }) = Jail::free(&limits.workspace) {
@@ -94,37 +98,88 @@ async fn disk(limits: &Limits) -> String {
     }
 }
 
+/// Returns the amount that must stay free: the reserve; or if less was free at the start, what the leeway leaves of that, but
+/// no less than the lowest floor. Below that a command may take nothing, because repeated leeways would take all.
+fn floor(reserve: u64, free_at_start: u64, leeway: u64, lowest: u64) -> u64 {
+    reserve.min(free_at_start.saturating_sub(leeway).max(lowest.min(free_at_start)))
+}
+
 /// Returns half of the time in which this amount can be used up.
 fn time_to_take(room: u64, per_second: u64) -> Duration {
     Duration::from_millis(room.saturating_mul(500) / per_second)
 }
 
+/// The usage of the workspace when it was last measured whole, or estimated since: calls whose measurements fail share one
+/// quota.
+static KNOWN_USAGE: Mutex<Option<u64>> = Mutex::new(None);
+
+fn known_usage() -> MutexGuard<'static, Option<u64>> {
+    KNOWN_USAGE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The growth of a workspace during a call.
+struct Growth {
+    quota: u64,
+    /// The free space at the start.
+    free_at_start: u64,
+    /// The most that the workspace may use: the quota, or what it used at the start.
+    allowed: Option<u64>,
+    /// The last usage and the free space at that time.
+    last: Option<(u64, u64)>,
+}
+
+impl Growth {
+    fn new(quota: u64, free_at_start: u64, known: Option<u64>) -> Self {
+        let last = known.map(|used| (used, free_at_start));
+        Self { quota, free_at_start, allowed: None, last }
+    }
+
+    /// Returns the bytes that may be written before the first measurement.
+    fn unmeasured_max(&self) -> u64 {
+        let left = self.last.map_or(u64::MAX, |(used, _)| self.quota.saturating_sub(used));
+        UNMEASURED_MAX_BYTES.min(self.quota / 8).min(left)
+    }
+
+    /// Takes a measurement, `None` if it is incomplete, that began with so much free space and ended with so much. Returns
+    /// the usage and what is allowed. An incomplete one counts as the last one and the decrease of free space since.
+    fn take(&mut self, measured: Option<u64>, free_before: u64, free_after: u64) -> (u64, u64) {
+        let used = match (measured, self.last) {
+            (Some(used), _) => {
+                self.last = Some((used, free_before));
+                used
+            }
+            (None, Some((used, free))) => used.saturating_add(free.saturating_sub(free_after)),
+            (None, None) => self.free_at_start.saturating_sub(free_after),
+        };
+        let used_at_start = match (measured, self.last) {
+            (Some(used), _) => used.saturating_sub(self.free_at_start.saturating_sub(free_before)),
+            (None, Some((used, _))) => used,
+            (None, None) => 0,
+        };
+        (used, *self.allowed.get_or_insert(self.quota.max(used_at_start)))
+    }
+}
+
 async fn growth(limits: &Limits) -> String {
     let free = || Jail::free(&limits.workspace).map_or(u64::MAX, |free| free.bytes);
     let at_first = free();
-    let mut most: Option<u64> = None;
-    let (begun, unmeasured_max) = (Instant::now(), UNMEASURED_MAX_BYTES.min(limits.workspace_bytes / 8));
+    let mut growth = Growth::new(limits.workspace_bytes, at_first, *known_usage());
+    let (begun, unmeasured_max) = (Instant::now(), growth.unmeasured_max());
     while begun.elapsed() < FIRST_MEASURE_AFTER && at_first.saturating_sub(free()) <= unmeasured_max {
         sleep(UNMEASURED_POLL).await;
     }
     loop {
         let (began, before) = (Instant::now(), free());
-        let measured = ask(Task::Measure, limits, MEASURE_TIME_MAX).await;
-        let room = match (measured, most) {
-            (Ok(Answer::Usage(Some(used))), _) => {
-                let used_at_start = used.saturating_sub(at_first.saturating_sub(before));
-                let allowed = *most.get_or_insert(limits.workspace_bytes.max(used_at_start));
-                if used > allowed {
-                    return format!("the workspace grew beyond {allowed} bytes");
-                }
-                allowed - used
-            }
-            // Too large to measure: the decrease of free space since the start is used instead.
-            _ if at_first.saturating_sub(free()) > limits.workspace_bytes => {
-                return format!("the workspace grew by more than {} bytes", limits.workspace_bytes);
-            }
-            _ => limits.workspace_bytes,
+        let measured = match ask(Task::Measure, limits, MEASURE_TIME_MAX).await {
+            Ok(Answer::Usage(used)) => used,
+            _ => None,
         };
+        let (used, allowed) = growth.take(measured, before, free());
+        *known_usage() = Some(used);
+        if used > allowed {
+            return format!("the workspace grew beyond {allowed} bytes");
+        }
+        let room = allowed - used;
         let took = began.elapsed();
         let (soonest, latest) =
             (Instant::now() + took, Instant::now() + MEASURE_EVERY.max(took * MEASURE_SHARE));
@@ -161,4 +216,38 @@ fn sockets() -> u64 {
     let text = fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
     let used = text.lines().find_map(|line| line.strip_prefix("sockets: used "));
     used.and_then(|used| used.trim().parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_incomplete_measurement_allows_only_what_is_left() {
+        let mut unknown = Growth::new(100, 1000, None);
+        assert_eq!(unknown.take(None, 1000, 960), (40, 100));
+        assert_eq!(unknown.take(None, 960, 890), (110, 100), "the decrease since the start counts");
+        let mut known = Growth::new(100, 1000, Some(70));
+        assert_eq!(known.take(None, 1000, 960), (110, 100), "a further call has no further quota");
+        let mut measured = Growth::new(100, 1000, Some(70));
+        assert_eq!(measured.take(Some(20), 1000, 1000), (20, 100));
+        assert_eq!(measured.take(None, 990, 950), (70, 100));
+        let mut above = Growth::new(100, 1000, None);
+        assert_eq!(above.take(Some(150), 990, 990), (150, 140), "growth above the quota is none to keep");
+    }
+
+    #[test]
+    fn what_is_used_up_is_measured_at_once() {
+        assert_eq!(Growth::new(800, 1000, None).unmeasured_max(), 100);
+        assert_eq!(Growth::new(800, 1000, Some(790)).unmeasured_max(), 10);
+        assert_eq!(Growth::new(800, 1000, Some(900)).unmeasured_max(), 0);
+    }
+
+    #[test]
+    fn repeated_leeways_do_not_pass_the_lowest_floor() {
+        assert_eq!(floor(4000, 100_000, 1024, 2000), 4000);
+        assert_eq!(floor(4000, 4500, 1024, 2000), 3476);
+        assert_eq!(floor(4000, 2500, 1024, 2000), 2000);
+        assert_eq!(floor(4000, 1500, 1024, 2000), 1500, "nothing more is taken");
+    }
 }
