@@ -12,9 +12,10 @@ use std::time::Instant;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, chmodat, fstat, statat};
 use rustix::io::Errno;
 
-use super::folder::ENTRIES_MAX;
 use super::jail::Jail;
 
+/// The maximum number of entries that are measured.
+const ENTRIES_MAX: usize = 2_000_000;
 /// The maximum number of open files that are examined.
 const OPEN_FILES_MAX: usize = 100_000;
 /// What the owner of a folder needs to read it, and the folders in it.

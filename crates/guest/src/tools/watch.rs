@@ -77,8 +77,9 @@ async fn disk(limits: &Limits) -> String {
         floor(limits.disk_free_floor_bytes, free.bytes, LEEWAY_BYTES, limits.disk_free_floor_bytes / 4 * 3)
     });
     let files_floor = at_start.and_then(|free| free.files).map_or(0, |files| {
-        let reserve = (files.total / FILES_FLOOR_SHARE).max(FILES_FLOOR_MIN);
-        floor(reserve, files.free, LEEWAY_FILES, FILES_FLOOR_MIN / 2)
+        // A disk of few files could hold nothing else.
+        let reserve = (files.total / FILES_FLOOR_SHARE).max(FILES_FLOOR_MIN.min(files.total / 4));
+        floor(reserve, files.free, LEEWAY_FILES, reserve / 4 * 3)
     });
     loop {
         let mut pause = FREE_EVERY;
