@@ -20,8 +20,6 @@ pub(crate) struct Entry {
     pub(crate) kind: FileType,
     /// The length in bytes.
     pub(crate) size: u64,
-    /// The space used on disk, in bytes.
-    pub(crate) disk_bytes: u64,
 }
 
 /// The completeness of a walk.
@@ -73,7 +71,6 @@ fn entries(jail: &Jail, folder: &Path, mut visit: impl FnMut(Entry) -> bool) -> 
             path: if folder == Path::new(".") { PathBuf::from(name) } else { folder.join(name) },
             kind: FileType::from_raw_mode(stat.st_mode),
             size: u64::try_from(stat.st_size).unwrap_or(0),
-            disk_bytes: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
         };
         if !visit(entry) {
             return false;

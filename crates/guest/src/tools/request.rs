@@ -1,6 +1,6 @@
 //! The requests that the agent sends to workers, and their handling.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use protocol::preview::{PageRequest, PreviewRequest};
