@@ -420,7 +420,14 @@ mod tests {
         let skills: Vec<String> = skills.iter().map(|&name| name.to_owned()).collect();
         let templates = Arc::new(PromptTemplates::builtin(Arc::default()));
         let web = WebAccess::default();
-        let chosen = PromptOptions { agent, skills: &skills, jurisdictions: &[], web, templates: &templates };
+        let chosen = PromptOptions {
+            agent,
+            skills: &skills,
+            jurisdictions: &[],
+            web,
+            templates: &templates,
+            workspace: None,
+        };
         PromptContext::new(Arc::new(plugins::read(&[])), chosen)
     }
 

@@ -43,6 +43,7 @@ impl Stage {
     fn bring(&self, servers: &[(&str, &str)], version: &str) {
         let program = self.machine.outside().join("mcp.py").display().to_string();
         let servers = servers.iter().map(|(name, mode)| Server {
+            data_folder: None,
             name: (*name).to_owned(),
             version: version.to_owned(),
             command: "python3".to_owned(),
