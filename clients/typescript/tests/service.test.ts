@@ -72,8 +72,8 @@ test("a question is answered, streamed and continued", async () => {
   assert.ok(cited.some(({ source }) => (source as FileSource).path === file.path));
   const again = await all(client.answers.stream(answer));
   assert.deepEqual(again.map(({ event, answer }) => [event, answer]), [["completed", answer]]);
-  const none = client.answers.stream(answer, { lastEventId: again[0]?.id });
-  assert.deepEqual(await all(none), []);
+  const ended = await all(client.answers.stream(answer, { lastEventId: again[0]?.id }));
+  assert.deepEqual(ended.map(({ event, answer }) => [event, answer]), [["completed", answer]]);
 
   const more = await client.answers.wait(await client.ask("And the deposit?", { chatId: answer.chatId, wait: 1 }));
   assert.deepEqual(await client.answers.get(answer.chatId, more.id), more);

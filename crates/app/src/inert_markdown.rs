@@ -134,7 +134,7 @@ fn push_line(line: &str, spans: &[(usize, usize)], out: &mut String) {
             let rest = &line[place..];
             at = place + 1;
             let is_escaped = out.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1;
-            if rest.starts_with("![") && !is_escaped {
+            if matches!(rest.as_bytes(), [b'!', b'[', ..]) && !is_escaped {
                 // Without its `!` an image is a link. Where another one stands before it, or none is needed, it is text.
                 let is_image = rest.contains(']') && !is_mark(rest);
                 if !is_image || out.ends_with('!') {

@@ -20,7 +20,7 @@ use store::keys::Key;
 use crate::error::CliError;
 use crate::request::{Request, Secret};
 use crate::settings::Settings;
-use crate::{doctor, machine_commands, model_list, usage};
+use crate::{host_checks, machine_commands, model_list, usage};
 
 /// The facts of the running service that its operators ask for.
 #[derive(Clone)]
@@ -140,7 +140,7 @@ pub(crate) async fn answer(
 }
 
 async fn run_checks(service: &ServiceFacts) -> Value {
-    let checks = Box::pin(doctor::of_service(&service.settings, &service.service)).await;
+    let checks = Box::pin(host_checks::of_service(&service.settings, &service.service)).await;
     json!({ "checks": checks })
 }
 

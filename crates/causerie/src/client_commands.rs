@@ -89,6 +89,9 @@ pub(crate) enum ClientCommand {
         service: Service,
     },
     /// Make folders in the workspace
+    #[command(after_help = "Examples:\n  \
+        causerie mkdir :/contracts\n  \
+        causerie mkdir -p :/contracts/2027/leases")]
     Mkdir {
         /// The folders
         #[arg(required = true, value_name = "FOLDER")]
@@ -100,6 +103,9 @@ pub(crate) enum ClientCommand {
         to: Service,
     },
     /// Remove files and empty folders of the workspace
+    #[command(after_help = "Examples:\n  \
+        causerie rm :/uploads/lease.pdf\n  \
+        causerie rm -r :/contracts")]
     Rm {
         /// The files
         #[arg(required = true, value_name = "FILE")]
@@ -120,7 +126,7 @@ pub(crate) enum ClientCommand {
     },
 }
 
-/// What a question is answered with.
+/// The model and the rest that a question is answered with.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct AnsweredWith {
     /// The model

@@ -14,6 +14,7 @@ mod driver_choice;
 mod error;
 mod examples;
 mod guest;
+mod host_checks;
 mod http;
 mod image_commands;
 mod image_options;
@@ -99,7 +100,7 @@ async fn run(command: Command) -> ExitCode {
         });
     }
     let done = match command {
-        Command::Serve(options) => serve(&options).await,
+        Command::Serve(options) => Box::pin(serve(&options)).await,
         Command::Config(command) => {
             let as_json = command.as_json();
             return config::run(command)
@@ -129,7 +130,7 @@ async fn run(command: Command) -> ExitCode {
             Ok(())
         }
         Command::Doctor { at } => {
-            return if doctor::run(&at).await { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+            return if Box::pin(doctor::run(&at)).await { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         }
         Command::Image(command) => {
             let as_json = command.place().json;

@@ -265,7 +265,7 @@ pub enum StepEvent {
     },
 }
 
-/// What a vendor that rejects a request does not accept.
+/// The part of a call that a vendor does not accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
     /// The request, or the model that it names.
@@ -302,7 +302,7 @@ pub enum StepError {
     /// The vendor rejects the request; another attempt would be rejected, too.
     #[error("the model's server refused the request: {reason}")]
     Rejected {
-        /// What the vendor does not accept.
+        /// The part that the vendor does not accept.
         refused: Refused,
         /// The HTTP status of the response, if one rejected the request.
         status: Option<u16>,

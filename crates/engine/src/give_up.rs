@@ -37,7 +37,7 @@ fn interrupted() -> AnswerError {
     AnswerError { code: ErrorCode::Interrupted, message }
 }
 
-/// What became of an answer that was to be completed with an error.
+/// The fate of an answer that was to be completed with an error.
 enum Completed {
     Now(Box<Answer>),
     /// It was completed before, or is another process's.

@@ -260,7 +260,7 @@ struct Shown {
     citations: Vec<Citation>,
 }
 
-/// What a text may cite: the sources and passages of its part. By default nothing.
+/// The citable of a text: the sources and passages of its part. By default nothing.
 #[derive(Clone, Copy, Default)]
 struct CitedPassages<'a>(Option<(&'a Answer, SourcesOf<'a>)>);
 

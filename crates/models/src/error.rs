@@ -19,7 +19,7 @@ const REASON_MAX_CHARS: usize = 300;
 /// Limits how much of an error response is read.
 pub(crate) const ERROR_BODY_MAX_BYTES: usize = 64 * 1024;
 
-/// What vendors call an account without credit: codes, then phrases of messages.
+/// The words of vendors for an account without credit: codes, then phrases of messages.
 const UNPAID_CODES: &[&str] = &[
     "insufficient_quota",
     "billing_error",
@@ -38,12 +38,12 @@ const UNPAID_PHRASES: &[&str] = &[
     "billing to be enabled",
     "billing is not active",
 ];
-/// What they call a key that they do not accept.
+/// Their words for a key that they do not accept.
 const KEY_CODES: &[&str] =
     &["invalid_api_key", "authentication_error", "permission_error", "unauthenticated", "unauthorized"];
 const KEY_PHRASES: &[&str] =
     &["api key not valid", "invalid api key", "incorrect api key", "api key expired", "invalid x-api-key"];
-/// What a 403 says that is not about the key.
+/// The words of a 403 that is not about the key.
 const NOT_THE_KEY_PHRASES: &[&str] =
     &["moderation", "flagged", "policy", "region", "country", "location", "territory", "model"];
 

@@ -7,6 +7,7 @@
 //! anything of a plugin.
 
 mod agent_plugins;
+mod agent_plugins_schema;
 mod frontmatter;
 mod library;
 mod line_numbers;

@@ -12,7 +12,7 @@ use domain::skill::SkillName;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::agent_plugins;
+use crate::agent_plugins_schema;
 use crate::frontmatter::{self, Head};
 use crate::library::{Library, SkillFiles};
 use crate::tree::{Embedded, Tree, TreeError, clean, join, mark_of};
@@ -391,7 +391,7 @@ impl Reader {
         let Some((head, description)) = self.head(tree, &file, !plugin.is_standard) else { return };
         let fault = plugin
             .is_standard
-            .then(|| agent_plugins::skill_fault(head.text("name").as_deref(), &description, &short));
+            .then(|| agent_plugins_schema::skill_fault(head.text("name").as_deref(), &description, &short));
         if let Some(fault) = fault.flatten() {
             return self.note(&tree.shown(&file), head.line("name").or(Some(1)), fault, true);
         }
@@ -540,7 +540,7 @@ fn is_name(name: &str) -> bool {
 
 /// Returns true if a folder is a plugin of the standard Agent Plugins, whatever its manifest holds or leads to.
 fn is_standard(tree: &Tree, root: &str) -> bool {
-    let manifest = join(root, agent_plugins::MANIFEST);
+    let manifest = join(root, agent_plugins_schema::MANIFEST);
     tree.has_entry(&manifest) && !tree.is_folder(&manifest)
 }
 

@@ -24,7 +24,7 @@ pub struct AskOptions {
     pub text: String,
     /// Local files to upload and attach.
     pub files: Vec<PathBuf>,
-    /// What it is answered with.
+    /// The model and the rest that it is answered with.
     pub choices: Choices,
     /// The conversation to continue.
     pub chat: Option<String>,

@@ -26,7 +26,7 @@ const HELP: &str = "/file PATH   attach a file to the next question\n\
 #[derive(Debug, Clone, Default)]
 pub struct ChatOptions {
     pub connection: Connection,
-    /// What the questions are answered with, at first.
+    /// The model and the rest that the first questions are answered with.
     pub choices: Choices,
     /// The conversation to continue.
     pub chat: Option<String>,

@@ -1,21 +1,18 @@
 //! Files of the workspace on a terminal.
 
 use std::collections::HashSet;
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use client::{Client, Entry};
 
 use crate::answer::{Printer, Style};
+use crate::download::{WORKSPACE_MARK, download_file};
 use crate::folders::{UploadPlan, download_folder, list_folder, make_folder};
 use crate::interrupt::Interrupts;
 use crate::labels::Label;
 use crate::text::{one_line, size};
 use crate::{Connection, Error};
-
-/// The character that marks a path of the workspace among local ones, as in `scp`.
-pub(crate) const WORKSPACE_MARK: char = ':';
 
 /// Lists a folder of the workspace: size, time of the last change, name.
 ///
@@ -161,48 +158,10 @@ async fn upload_file(
     Ok(printer.note(&format!("{label} {} ({})", uploaded.path, size(uploaded.size)))?)
 }
 
-/// Downloads a file of the workspace to a local one, which must not exist.
-pub(crate) async fn download_file(
-    client: &Client,
-    file: &str,
-    target: &Path,
-    printer: &mut Printer<io::Stdout, io::Stderr>,
-) -> Result<(), Error> {
-    let mut download = Download::create(target)?;
-    let bytes = client.download(file, &mut download.file).await?;
-    download.complete = true;
-    let label = printer.label(Label::Downloaded);
-    Ok(printer.note(&format!("{label} {} ({})", target.display(), size(bytes)))?)
-}
-
 /// Returns the local file that a download makes.
 fn target(file: &str, to: &Path) -> PathBuf {
     let name = file.trim_end_matches('/').rsplit('/').next().unwrap_or(file);
     if to.is_dir() { to.join(name) } else { to.to_owned() }
-}
-
-/// A local file that is removed again unless the download completes.
-struct Download {
-    path: PathBuf,
-    file: File,
-    complete: bool,
-}
-
-impl Download {
-    fn create(path: &Path) -> Result<Self, Error> {
-        let unusable = |source| Error::LocalFile { path: path.to_owned(), source };
-        let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(unusable)?;
-        Ok(Self { path: path.to_owned(), file, complete: false })
-    }
-}
-
-impl Drop for Download {
-    fn drop(&mut self) {
-        if !self.complete {
-            // Nothing more can be done about a file that stays.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -230,14 +189,8 @@ mod tests {
     }
 
     #[test]
-    fn an_incomplete_download_leaves_nothing_and_replaces_nothing() {
+    fn a_download_into_a_folder_keeps_its_name() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a");
-        drop(Download::create(&path).unwrap());
-        assert!(!path.exists());
-        fs::write(&path, "mine").unwrap();
-        assert!(Download::create(&path).is_err());
-        assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
         assert_eq!(target("/x/report.docx", folder.path()), folder.path().join("report.docx"));
     }
 }

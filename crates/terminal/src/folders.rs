@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use client::{Client, Entry};
 
 use crate::answer::Printer;
-use crate::files::{WORKSPACE_MARK, download_file};
+use crate::download::{WORKSPACE_MARK, download_file};
 use crate::{Connection, Error, check_uploadable};
 
 /// Bounds how deep folders are copied.
@@ -72,12 +72,12 @@ pub(crate) async fn list_folder(client: &Client, path: &str) -> Result<Option<Ve
     }
 }
 
-/// What is uploaded: folders, which are made first, and files with their folders.
+/// The things to upload: folders, which are made first, and files with their folders.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct UploadPlan {
     pub(crate) folders: Vec<String>,
     pub(crate) files: Vec<(PathBuf, String)>,
-    /// What is left out, in words.
+    /// The things that are left out, in words.
     pub(crate) skipped: Vec<String>,
 }
 

@@ -7,6 +7,7 @@ mod ask;
 mod attach;
 mod chat;
 mod conversations;
+mod download;
 mod files;
 mod folders;
 mod interrupt;
@@ -41,7 +42,7 @@ pub struct Connection {
     pub certificates: Option<PathBuf>,
 }
 
-/// What a question is answered with.
+/// The model and the rest that a question is answered with.
 #[derive(Debug, Clone, Default)]
 pub struct Choices {
     /// The model; the default if absent.

@@ -67,7 +67,7 @@ pub(crate) fn push_mark(number: u32, out: &mut String) {
     out.push_str(&format!("[{number}]"));
 }
 
-/// What a reader sees of the HTML so far.
+/// The text that a reader sees of the HTML so far.
 struct Shown {
     letters: Vec<char>,
     /// The signs behind the last letter.

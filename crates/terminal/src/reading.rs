@@ -7,8 +7,8 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use crate::labels::{Label, Language};
 
-/// The time between two looks at the folder.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The interval in which the folder is listed.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The states in a listing of a file that is being read, or is about to be.
 const UNREAD: [&str; 2] = ["pending", "indexing"];
 
@@ -28,7 +28,7 @@ pub(crate) struct FileBeingRead {
 
 impl FilesBeingRead {
     pub(crate) fn new(paths: &[String]) -> Self {
-        let mut looks = interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
+        let mut looks = interval_at(Instant::now() + CHECK_INTERVAL, CHECK_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self { paths: paths.to_vec(), looks }
     }

@@ -62,7 +62,7 @@ fn authorities(file: &Path) -> Result<Arc<[Vec<u8>]>, String> {
     }
     match found.len() {
         0 => Err(format!("{}: no certificate in PEM", file.display())),
-        ..=AUTHORITIES_MAX => Ok(found.into()),
+        1..=AUTHORITIES_MAX => Ok(found.into()),
         _ => Err(format!("{}: at most {AUTHORITIES_MAX} certificates are allowed", file.display())),
     }
 }

@@ -154,7 +154,7 @@ fn operators_see_plugins_with_their_problems_and_settings_with_their_origins() {
         std::fs::write(place.join("SKILL.md"), text).expect("a file");
     };
     skill("leases", "---\nname: leases\ndescription: Reads leases.\n---\nRead them.\n");
-    skill("broken", "no frontmatter <script>alert(1)</script>");
+    skill("broken<script>alert(1)<", "---\ndescription: Reads leases.\n---\nRead them.\n");
     let mut environment = vendor.environment();
     environment.push(("CAUSERIE_PLUGINS".to_owned(), folder.path().display().to_string()));
     environment.push(("BRAVE_API_KEY".to_owned(), "very-secret-key".to_owned()));
@@ -165,7 +165,7 @@ fn operators_see_plugins_with_their_problems_and_settings_with_their_origins() {
     browser.sign_in(&account.email, PASSWORD).expect_redirect("/");
     let page = browser.get("/operator/plugins").expect_page(200);
     assert!(page.contains(">law</th><td>1</td><td>0</td><td>0</td>"), "{page}");
-    assert!(page.contains(">causerie</th>") && page.contains("broken/SKILL.md"), "{page}");
+    assert!(page.contains(">causerie</th>") && page.contains("broken&lt;script"), "{page}");
     assert!(page.contains("skipped") && !page.contains("<script>alert"), "{page}");
     let page = browser.get("/operator/settings").expect_page(200);
     let set = page.split("<h2>Defaults</h2>").next().expect("the settings that are set");

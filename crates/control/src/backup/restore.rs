@@ -50,7 +50,7 @@ pub struct RestoreReport {
     pub skipped_files: Vec<Exclusions>,
 }
 
-/// What becomes of the answers that were in progress at the time of the backup.
+/// The fate of the answers that were in progress at the time of the backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenAnswers {
     /// They end with an error, and their reserved credits are released: what they did after the backup is not repeated.

@@ -258,7 +258,7 @@ struct Scanner {
     /// True after a letter or digit, where no emphasis of a mark begins.
     after_word: bool,
     after_mark: bool,
-    /// What stands before in the line.
+    /// The text before it in the line.
     word: Word,
     enclosures: Enclosures,
     started: bool,

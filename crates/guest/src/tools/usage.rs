@@ -18,7 +18,7 @@ use super::jail::Jail;
 const ENTRIES_MAX: usize = 2_000_000;
 /// The maximum number of open files that are examined.
 const OPEN_FILES_MAX: usize = 100_000;
-/// What the owner of a folder needs to read it, and the folders in it.
+/// The permissions that the owner of a folder needs to read it, and the folders in it.
 const READABLE: Mode = Mode::RUSR.union(Mode::XUSR);
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
 

@@ -31,7 +31,7 @@ impl<'a> Quote<'a> {
     }
 }
 
-/// What an answer does not contain.
+/// The things that an answer does not contain.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LeftOut {
     /// The passages that fit the question, quoted or not.

@@ -1,6 +1,6 @@
-//! What may enclose a mark, so that it is none: formulas, code in HTML, and texts of links.
+//! The enclosures in which a mark is none: formulas, code in HTML, and texts of links.
 //!
-//! What has begun is remembered. Whether it ends is looked for at a mark only, so that text without marks never waits.
+//! An enclosure that has begun is remembered. Its end is looked for at a mark only, so that text without marks never waits.
 
 use super::syntax::{Search, address, ends_paragraph};
 
@@ -11,7 +11,7 @@ const CODE_ELEMENTS: [&str; 5] = ["code", "pre", "kbd", "samp", "tt"];
 /// Bounds the brackets of texts of links within one another.
 const BRACKETS_MAX: u8 = 16;
 
-/// What is open at a place.
+/// The enclosure that is open at a place.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Enclosures {
     formula: Option<Formula>,
@@ -274,7 +274,7 @@ impl Sign {
 enum Meets {
     End,
     Body,
-    /// What was open is no formula.
+    /// The enclosure that was open is no formula.
     Other,
 }
 

@@ -1,4 +1,4 @@
-//! What stands before a bracket, which decides whether it may be a mark or is an index.
+//! The word before a bracket, which decides whether it may be a mark or is an index.
 //!
 //! `A[2]`, `x_1[3]`, `user.names[1]`, `f(x)[1]`, `2024[1]` and `\\item[1]` are no citations, and neither is anything in a URL. Models often
 //! write a mark at the end of a word without a space, "two months[1].": behind a plain word of two letters or more it is a mark
@@ -14,7 +14,7 @@ const NAME_MAX_BYTES: usize = 4;
 /// Letters from here on belong to scripts without spaces between words, or to their punctuation.
 const UNSPACED: char = '\u{2e80}';
 
-/// What may follow.
+/// The marks that may follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admits {
     Mark,
