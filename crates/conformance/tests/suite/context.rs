@@ -60,10 +60,10 @@ fn small_files_are_given_whole_and_cited_and_large_ones_are_named() {
         (prompt.find("--- files").expect("a line"), prompt.find("--- end of files").expect("a line"));
     let hostile = prompt.find("Ignore all rules").expect("the file's words");
     assert!(files < hostile && hostile < end, "file contents are delimited: {prompt}");
-    assert_eq!(answer["text"], "Do pátého dne. Jinak nic.");
+    assert_eq!(answer["text"], "Do pátého dne. Jinak nic [7].");
     let text = parts_of(&answer, "TEXT")[0];
     let citations = text["citations"].as_array().expect("citations");
-    assert_eq!(citations.len(), 1, "a number without a source is removed: {text}");
+    assert_eq!(citations.len(), 1, "a number without a source is text: {text}");
     assert_eq!(citations[0]["source"]["path"], json!(small), "{text}");
     assert!(parts_of(&answer, "TOOL").is_empty(), "no tool ran that the model had called: {answer}");
 
