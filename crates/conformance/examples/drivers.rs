@@ -4,7 +4,7 @@
 //! - `drivers skip DRIVER` reads names of tests, one a line, and records that they are not run for want of it; it fails
 //!   if the driver is expected (`CAUSERIE_EXPECT_DRIVERS`);
 //! - `drivers summary` prints a line for each driver for want of which tests were not run.
-#![expect(clippy::print_stdout, reason = "the caller reads standard output")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the caller reads both")]
 
 use std::process::ExitCode;
 

@@ -98,7 +98,7 @@ fn a_task_goes_to_another_agent_whose_report_is_read_cited_and_paid_for() {
         "{request}"
     );
     assert!(!request.contains("Ask somebody"), "its context is separate: {request}");
-    assert!(requests[3].to_string().contains("On the fifth [1], not later."), "{}", requests[3]);
+    assert!(requests[3].to_string().contains(r"On the fifth [1], not later \\[9]."), "{}", requests[3]);
     nothing_reserved(&stage);
     let paid = before - stage.service.credits(&stage.account).0;
     vendor.will([Say::text("Plain.")]);
