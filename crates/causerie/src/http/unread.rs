@@ -13,6 +13,7 @@ use axum::body::{Bytes, HttpBody};
 use axum::http::{HeaderMap, header};
 use hyper::body::{Frame, Incoming, SizeHint};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 /// The most bytes of a request that are read after its response.
@@ -21,6 +22,8 @@ const UNREAD_MAX_BYTES: usize = 256 << 20;
 const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time without data after which no more is expected.
 const UNREAD_IDLE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The clients at once whose requests are read on; each holds a buffer of its connection. Further ones are cut off.
+static UNREAD_AT_ONCE: Semaphore = Semaphore::const_new(32);
 /// The buffer of what is dropped after a head that could not be read.
 const DROPPED_AT_ONCE_BYTES: usize = 16 << 10;
 
@@ -96,6 +99,7 @@ impl HttpBody for RequestBody {
 
 /// Reads and drops the rest of a body, within the bounds. Returns false if it was cut there.
 pub(super) async fn discard(mut body: Incoming) -> bool {
+    let Ok(_place) = UNREAD_AT_ONCE.try_acquire() else { return false };
     let mut left = UNREAD_MAX_BYTES;
     let reading = async {
         loop {
@@ -115,6 +119,7 @@ pub(super) async fn discard(mut body: Incoming) -> bool {
 /// Ends a connection whose client may still send: closes the sending side, then reads and drops within the bounds.
 pub(super) async fn close_gently<C: AsyncRead + AsyncWrite + Unpin>(mut connection: C) {
     let _ = timeout(UNREAD_IDLE_TIMEOUT, connection.shutdown()).await;
+    let Ok(_place) = UNREAD_AT_ONCE.try_acquire() else { return };
     let mut left = UNREAD_MAX_BYTES;
     let reading = async {
         let mut dropped = vec![0; DROPPED_AT_ONCE_BYTES];
