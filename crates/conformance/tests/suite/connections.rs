@@ -197,10 +197,12 @@ fn silent_connections_make_room_for_those_that_ask() {
         service(&[("CAUSERIE_LIMITS_CONNECTIONS_MAX", "4"), ("CAUSERIE_LIMITS_HEADER_TIMEOUT", "10m")]);
     let mut silent: Vec<_> = (0..4).map(|_| connected(&service)).collect();
     silent[1].write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-slow: ").expect("it is open");
-    let mut asking: Vec<_> = (0..4).map(|_| connected(&service)).collect();
-    for stream in &mut asking {
-        assert_eq!(asked(stream), "HTTP/1.1 200");
-        read_rest(stream);
+    let mut asking = Vec::new();
+    for _ in 0..4 {
+        let mut stream = connected(&service);
+        assert_eq!(asked(&mut stream), "HTTP/1.1 200");
+        read_rest(&mut stream);
+        asking.push(stream);
     }
     // The silent ones were closed, those that had asked were not.
     for stream in &mut silent {
