@@ -29,8 +29,8 @@ const FAIR_TIME: Duration = Duration::from_millis(7_500);
 const ATTEMPTS_MAX: u32 = 3;
 /// No page is given less time.
 const PAGE_TIME_MIN: Duration = Duration::from_secs(2);
-/// The timeout of an image inside a document.
-const IMAGE_TIME_MAX: Duration = Duration::from_secs(20);
+/// The timeout of an image inside a document, as a busy host needs it for a page that was scanned; all of them together are bounded by the index.
+const IMAGE_TIME_MAX: Duration = Duration::from_secs(50);
 /// The timeout of listing the languages.
 const LANGUAGES_TIME_MAX: Duration = Duration::from_secs(10);
 
