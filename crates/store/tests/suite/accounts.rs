@@ -122,6 +122,8 @@ async fn an_owner_becomes_an_operator_and_an_owner_again(engine: Engine) {
         fixture.store.write(move |tx| accounts::set_role(tx, user, role)).await.expect("it is set");
         let found = fixture.store.read(move |tx| accounts::get(tx, account)).await.expect("a read");
         assert_eq!(found.map(|found| found.role), Some(role));
+        let any = fixture.store.read(|tx| accounts::any_operator(tx)).await.expect("a read");
+        assert_eq!(any, role == Role::Operator);
     }
 }
 

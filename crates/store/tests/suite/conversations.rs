@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use domain::answer::{Answer, AnswerError, Body, Ending, ErrorCode, LogEntry, Part, Stamp};
+use domain::answer::{Answer, AnswerError, Body, Ending, ErrorCode, LogEntry, Part, Source, Stamp};
+use domain::citation::Place;
 use domain::credits::{Balance, Credits};
 use domain::id::{AccountId, ConversationId, PartId};
 use store::conversations::{ConversationError, ConversationPage, ConversationPatch, Message};
@@ -113,7 +114,10 @@ async fn a_completed_answer_is_read_as_it_ended(engine: Engine) {
     answer.stamp = Stamp { epoch: 1, revision: 41 };
     let body = Body::Text("It is so [1].".to_owned());
     answer.parts.push(Part { id: PartId::from_random(7), step: Some(0), body });
-    let answer = answer.with_passages([(1, "so it is".into()), (2, "not cited".into())]);
+    let place = Place::File { path: "/a".to_owned(), page: None, lines: None, page_name: None };
+    let answer = answer
+        .with_sources([(Source { number: 1, place }, 0)])
+        .with_passages([(1, "so it is".into()), (2, "not cited".into())]);
     fixture.complete(fence, answer.clone()).await.expect("the lease holds");
     let read = |by| fixture.store.read(move |tx| conversations::answer(tx, by, id, fence.answer));
     let read_again = read(account).await.expect("it is there");

@@ -106,6 +106,11 @@ async fn answers_to_be_stopped_are_claimed_despite_a_backlog(engine: Engine) {
     assert_eq!(taken.iter().map(|one| one.fence.answer).collect::<Vec<_>>(), [queued.answer]);
     assert!(taken[0].stop_requested);
     assert_eq!(claim_stopped().await, [], "it is leased");
+    let open = fixture.store.read(|tx| turns::open_answers(tx)).await.expect("a read");
+    let stopped = fixture.store.write(|tx| turns::request_all_stops(tx)).await.expect("they are there");
+    assert_eq!(stopped, open, "all are stopped, leased ones, too");
+    let rest = claim_stopped().await;
+    assert!(!rest.is_empty() && rest.iter().all(|one| one.stop_requested), "{rest:?}");
 }
 
 async fn a_place_in_the_queue_that_was_left_behind_keeps_nobody_waiting(engine: Engine) {
