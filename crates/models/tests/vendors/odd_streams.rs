@@ -99,12 +99,14 @@ fn said(format: Format, text: &str, reason: &str) -> Vec<Value> {
         Format::Gemini => vec![json!({"candidates": [{"index": 0, "content": {"role": "model",
             "parts": [{"text": text}]}, "finishReason": reason}],
             "usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": 7}})],
-        Format::Responses => vec![
-            json!({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": text}),
-            json!({"type": "response.completed", "response": {"status": if reason == "stop" { "completed" } else
-                { "incomplete" }, "output": [], "incomplete_details": {"reason": reason},
-                "usage": {"input_tokens": 9, "output_tokens": 7}}}),
-        ],
+        Format::Responses => {
+            let status = if reason == "stop" { "completed" } else { "incomplete" };
+            vec![
+                json!({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": text}),
+                json!({"type": "response.completed", "response": {"status": status, "output": [],
+                    "incomplete_details": {"reason": reason}, "usage": {"input_tokens": 9, "output_tokens": 7}}}),
+            ]
+        }
     }
 }
 
