@@ -219,7 +219,7 @@ async fn the_skills_files_can_be_read_and_run_and_nothing_else_be_done_with_them
 async fn greed_is_bounded(kind: Kind) {
     let site = Site::new(kind);
     let (_machine, link) = site.start().await;
-    let bomb = "(for i in $(seq 80); do sleep 30 & done; echo all) >/tmp/bomb 2>&1; kill -9 -1; \
+    let bomb = "(for i in $(seq 80); do sleep 600 & done; echo all) >/tmp/bomb 2>&1; kill -9 -1; \
                 while read -r line; do echo \"$line\"; done </tmp/bomb";
     let outcome = as_tools(&link, bomb).await;
     assert!(
