@@ -5,7 +5,7 @@ use std::io::{Cursor, Write};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use conformance::api::{path_of, reader};
-use conformance::{Expect, Options, Say, Service, poll};
+use conformance::{Api, Expect, Options, Say, Service, poll};
 use serde_json::json;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
@@ -36,7 +36,7 @@ fn a_scan_is_indexed_and_quoted_with_its_page() {
 fn a_photograph_of_a_phone_is_read() {
     let service = Service::start(Options::default());
     let api = service.api(&service.account());
-    let path = path_of(api.upload("IMG_0001.HEIC", &document("code_word.heic")));
+    let path = upload_and_read(&api, "IMG_0001.HEIC", &document("code_word.heic"));
     let ask = json!({ "input": "What is the code word?", "model": reader(&api), "filePaths": [path] });
     let answer = api.completed(&api.accepted(&ask));
     let text = answer["text"].as_str().expect("text");
@@ -49,7 +49,7 @@ fn a_scan_that_stands_on_its_head_is_read() {
     let turned = replaced(&document("scanned.pdf"), upright, b"q -595 0 0 -841 595 841 cm /I Do Q");
     let service = Service::start(Options::default());
     let api = service.api(&service.account());
-    let path = path_of(api.upload("turned.pdf", &turned));
+    let path = upload_and_read(&api, "turned.pdf", &turned);
     let ask = json!({ "input": "Kolik činí nájemné?", "model": reader(&api), "filePaths": [path] });
     let answer = api.completed(&api.accepted(&ask));
     let text = answer["text"].as_str().expect("text");
@@ -61,7 +61,7 @@ fn archives_that_a_program_unpacks_are_read_with_their_images() {
     let service = Service::start(Options::default());
     let api = service.api(&service.account());
     for name in ["birds.cab", "birds.lzh"] {
-        let path = path_of(api.upload(name, &document(name)));
+        let path = upload_and_read(&api, name, &document(name));
         for (question, expected) in
             [("How much does a wren pay?", "12 500"), ("What is the code word?", "heron")]
         {
@@ -82,7 +82,7 @@ fn what_a_signature_encloses_is_read_with_its_scans_and_images() {
         ("data_message.zfo", "Do kdy má být doplněna žádost o dotaci?", "do 15 dnů", json!({})),
         ("data_message.zfo", "What is the code word?", "heron", json!({})),
     ] {
-        let path = path_of(api.upload(name, &document(name)));
+        let path = upload_and_read(&api, name, &document(name));
         let ask = json!({ "input": question, "model": reader(&api), "filePaths": [path] });
         let answer = api.completed(&api.accepted(&ask));
         let text = answer["text"].as_str().expect("text");
@@ -141,13 +141,7 @@ fn a_scan_in_an_archive_that_is_attached_to_a_message_or_not_is_quoted_with_its_
 fn text_that_only_an_image_inside_a_document_has_is_quoted_with_its_place() {
     let service = Service::start(Options::default());
     let api = service.api(&service.account());
-    let path = path_of(api.upload("pictured.docx", &document("pictured.docx")));
-    poll::until("the image is read", || {
-        let head = api.call("HEAD", &format!("/api/v1/files{path}")).expect_status(200);
-        let state = head.header("indexing-state").expect("a state");
-        assert!(matches!(state, "pending" | "indexing" | "indexed"), "{state}");
-        (state == "indexed").then_some(())
-    });
+    let path = upload_and_read(&api, "pictured.docx", &document("pictured.docx"));
     let ask = json!({ "input": "How much is the security deposit?", "model": reader(&api) });
     let answer = api.completed(&api.accepted(&ask));
     let text = answer["text"].as_str().expect("text");
@@ -177,7 +171,7 @@ fn text_of_images_in_books_and_notebooks_that_are_one_file_is_quoted_with_its_pl
         ("birds.fb2", book, json!(2), json!(null)),
         ("birds.ipynb", notebook.to_string(), json!(null), json!([5, 5])),
     ] {
-        let path = path_of(api.upload(name, content.as_bytes()));
+        let path = upload_and_read(&api, name, content.as_bytes());
         let ask = json!({ "input": "What is the code word?", "model": reader(&api), "filePaths": [path] });
         let answer = api.completed(&api.accepted(&ask));
         let text = answer["text"].as_str().expect("text");
@@ -193,13 +187,9 @@ fn text_of_images_in_books_and_notebooks_that_are_one_file_is_quoted_with_its_pl
 fn text_that_only_an_image_on_a_page_has_is_quoted_with_the_page() {
     let service = Service::start(Options::default());
     let api = service.api(&service.account());
-    let path = path_of(api.upload("manual.pdf", &document("pictured.pdf")));
+    let path = upload_and_read(&api, "manual.pdf", &document("pictured.pdf"));
     let ask = json!({ "input": "What is the pressure limit?", "model": reader(&api), "filePaths": [path] });
-    let answer = poll::until("the image is read", || {
-        let answer = api.completed(&api.accepted(&ask));
-        let text = answer["text"].as_str().expect("text");
-        (!text.contains("still being indexed")).then_some(answer)
-    });
+    let answer = api.completed(&api.accepted(&ask));
     let text = answer["text"].as_str().expect("text");
     assert!(text.contains("47 kilopascals"), "{text}");
     assert!(answer.to_string().contains("manual.pdf#page=2"), "{answer}");
@@ -230,7 +220,7 @@ fn images_inside_a_document_that_are_not_read_are_counted_with_the_reasons() {
 #[test]
 fn a_language_model_is_told_of_the_images_inside_an_attached_document() {
     let Stage { vendor, api, service: _service, .. } = stage();
-    let path = path_of(api.upload("pictured.docx", &document("pictured.docx")));
+    let path = upload_and_read(&api, "pictured.docx", &document("pictured.docx"));
     vendor.will([Say::Call { tool: "search".to_owned(), arguments: json!({ "query": "deposit" }) }]);
     vendor.will([Say::text("It is 7450 crowns.")]);
     let answer = api.completed(&api.accepted(&json!({ "input": "How much?", "filePaths": [path] })));
@@ -244,11 +234,7 @@ fn a_language_model_is_told_of_the_images_inside_an_attached_document() {
 #[test]
 fn a_language_model_is_given_the_text_of_an_attached_scan() {
     let Stage { vendor, api, service: _service, .. } = stage();
-    let path = path_of(api.upload("scanned.pdf", &document("scanned.pdf")));
-    poll::until("the scan is read", || {
-        let head = api.call("HEAD", &format!("/api/v1/files{path}")).expect_status(200);
-        head.header("indexing-state").is_some_and(|state| state.starts_with("indexed")).then_some(())
-    });
+    let path = upload_and_read(&api, "scanned.pdf", &document("scanned.pdf"));
     vendor.will([Say::text("Done.")]);
     let answer = api.completed(&api.accepted(&json!({ "input": "What is it?", "filePaths": [path] })));
     assert_eq!(answer["text"], "Done.", "nothing of it is unread");
@@ -266,7 +252,7 @@ fn letters_beside_a_scan_are_read_with_it() {
     let scan = replaced(&replaced(&document("scanned.pdf"), drawn, stamped), images, fonts);
     let service = Service::start(Options::default());
     let api = service.api(&service.account());
-    let path = path_of(api.upload("stamped.pdf", &scan));
+    let path = upload_and_read(&api, "stamped.pdf", &scan);
     for (question, quoted) in [("Jaký má spis 77 číslo?", "> Spis 77"), ("Kolik činí nájemné?", "15 800")]
     {
         let ask = json!({ "input": question, "model": reader(&api), "filePaths": [path] });
@@ -274,6 +260,17 @@ fn letters_beside_a_scan_are_read_with_it() {
         let text = answer["text"].as_str().expect("text");
         assert!(text.contains(quoted), "{text}");
     }
+}
+
+/// Uploads a file and returns its path once the index has read it with its images, which takes long on a busy host.
+fn upload_and_read(api: &Api, name: &str, content: &[u8]) -> String {
+    let path = path_of(api.upload(name, content));
+    poll::until("the file is read", || {
+        let head = api.call("HEAD", &format!("/api/v1/files{path}")).expect_status(200);
+        let state = head.header("indexing-state").expect("a state");
+        (!matches!(state, "pending" | "indexing")).then_some(())
+    });
+    path
 }
 
 /// Returns the bytes with the first occurrence of a part replaced.

@@ -53,10 +53,15 @@ on_qemu!(
 /// The longest time for what is bound to happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Returns the letter of the process's state, as in `ps`; `X` if there is none.
+fn state_of(pid: i32) -> char {
+    let line = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    line.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next()).unwrap_or('X')
+}
+
 /// Returns true if the process runs. A zombie that the host's init process has not reaped yet does not count.
 fn lives(pid: i32) -> bool {
-    let line = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    line.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+    !matches!(state_of(pid), 'Z' | 'X')
 }
 
 async fn a_host_is_tried_for_real(kind: Kind) {
@@ -128,8 +133,7 @@ fn logged(site: &Site, line: &str) -> bool {
 
 /// Returns true if the process is stopped by a signal.
 fn is_stopped(pid: i32) -> bool {
-    let line = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    line.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
+    state_of(pid) == 'T'
 }
 
 async fn a_machine_is_suspended_without_its_service_and_goes_on_with_it(kind: Kind) {
@@ -146,8 +150,9 @@ async fn a_machine_is_suspended_without_its_service_and_goes_on_with_it(kind: Ki
         // All but the first process, which is not among those that it suspends.
         Kind::Sandbox => {
             until(async || {
-                // A process that ended while its parent was being suspended waits for that.
-                let rests = |pid: &i32| is_stopped(*pid) || !lives(*pid);
+                // A process that ended while its parent was being suspended waits for that, and one that made another
+                // by `vfork` waits (`D`) until that one, which is stopped, runs its program.
+                let rests = |pid: &i32| matches!(state_of(*pid), 'T' | 'D' | 'Z' | 'X');
                 machine.processes().unwrap()[1..].iter().all(rests).then_some(())
             })
             .await;
