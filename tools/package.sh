@@ -78,6 +78,7 @@ lay_out() {
         sh tools/kernel.sh "$target/kernel"
         mkdir "$stage/causerie-kernel"
         for file in $KERNEL_FILES; do cp -R "$target/kernel/$file" "$stage/causerie-kernel/"; done
+        chmod 755 "$stage/causerie-kernel/kernel.sh"
     fi
     cargo cyclonedx --quiet --manifest-path crates/causerie/Cargo.toml --target "$triple" --format json \
         --override-filename causerie.cdx
