@@ -11,6 +11,7 @@ use crate::cited::{self, CitingAnswer};
 use crate::growing::{OnPage, Prose};
 use crate::links::{name_of, view_href};
 use crate::paths;
+use crate::source_numbers::SourceNumbers;
 use crate::texts::Texts;
 
 /// The files and pages of a call that are listed.
@@ -89,7 +90,10 @@ struct Note {
 
 /// A source that the answer cites.
 struct SourceView {
+    /// Its number on the page.
     number: u32,
+    /// Its number in the interface, by which its card is found.
+    card: u32,
     name: String,
     detail: String,
     href: Option<String>,
@@ -104,6 +108,7 @@ impl AnswerView {
         let of = CitingAnswer { conversation: meta.conversation, answer: meta.answer };
         let mut fitted = AnswerHtml::of(of);
         let mut cited = Vec::<&Citation>::new();
+        page.number_sources(SourceNumbers::of(snapshot));
         // The note says it in the visitor's language.
         let said_at_end = match &snapshot.ending {
             Some(Ending::Failed(error)) => Some(render::whole(&error.message, &(&[][..] as &[Source]))),
@@ -151,10 +156,12 @@ impl AnswerView {
             };
             blocks.push(block);
         }
-        cited.sort_by_key(|citation| citation.number);
+        cited.sort_by_key(|citation| page.source_number(citation.number));
         let places: Vec<&Place> = cited.iter().map(|citation| &citation.place).collect();
         let named = cited::names(&places).into_iter().zip(cited);
-        let sources = named.map(|(name, citation)| source(texts, of, name, citation)).collect();
+        let sources = named
+            .map(|(name, citation)| source(texts, of, page.source_number(citation.number), name, citation))
+            .collect();
         let events = snapshot.ending.is_none().then(|| paths::events(meta.conversation, meta.answer));
         let note = snapshot.ending.as_ref().and_then(|ending| note(texts, ending));
         let cards = paths::cards(meta.conversation, meta.answer);
@@ -183,7 +190,7 @@ fn add_cited<'a>(cited: &mut Vec<&'a Citation>, citations: &'a [Citation]) {
     }
 }
 
-fn source(texts: Texts, of: CitingAnswer, name: String, citation: &Citation) -> SourceView {
+fn source(texts: Texts, of: CitingAnswer, number: u32, name: String, citation: &Citation) -> SourceView {
     let mut detail = cited::place_in_words(texts, &citation.place);
     if citation.verified == Some(false) {
         let unproven = texts.get("source-unproven");
@@ -191,7 +198,7 @@ fn source(texts: Texts, of: CitingAnswer, name: String, citation: &Citation) -> 
     }
     let href = of.href(citation.number, &citation.place);
     let is_web = matches!(citation.place, Place::Web { .. });
-    SourceView { number: citation.number, name, detail, href, is_web }
+    SourceView { number, card: citation.number, name, detail, href, is_web }
 }
 
 fn note(texts: Texts, ending: &Ending) -> Option<Note> {

@@ -5,6 +5,7 @@
 //! The HTML comes from the renderer, so `<` begins a tag and nothing else, and tags have no more attributes than it writes.
 
 use crate::cited::CitingAnswer;
+use crate::source_numbers::SourceNumbers;
 
 /// The link to a file in rendered HTML, without `<` and `>`.
 const API_FILE_LINK: &str = "a href=\"/api/v1/files/";
@@ -48,8 +49,8 @@ impl AnswerHtml {
         Self { level: ABOVE, formulas_room, pictures_left, cited }
     }
 
-    /// Returns the HTML of the next text: whole blocks.
-    pub(crate) fn fit(&mut self, html: &str) -> String {
+    /// Returns the HTML of the next text: whole blocks. Its marks get the numbers of the page.
+    pub(crate) fn fit(&mut self, html: &str, numbers: &SourceNumbers) -> String {
         let mut out = String::with_capacity(html.len());
         let mut pieces = html.split('<');
         let (mut verbatim, mut directed) = (0_usize, 0_usize);
@@ -70,7 +71,12 @@ impl AnswerHtml {
             if is_directed {
                 count(&mut directed);
             }
-            self.fit_text(text, verbatim, &mut out);
+            match cited_number(tag).map(|number| (number, format!("[{number}]"))) {
+                Some((number, mark)) if text == mark => {
+                    out.push_str(&format!("[{}]", numbers.shown(number)));
+                }
+                _ => self.fit_text(text, verbatim, &mut out),
+            }
         }
         out
     }
@@ -133,6 +139,17 @@ impl AnswerHtml {
     }
 }
 
+/// Returns the numbers in the interface of the sources that rendered HTML cites.
+pub(crate) fn cited_numbers(html: &str) -> impl Iterator<Item = u32> + '_ {
+    html.split('<').filter_map(cited_number)
+}
+
+/// Returns the number of the source whose citation a tag begins.
+fn cited_number(tag: &str) -> Option<u32> {
+    let (_, attributes) = tag.strip_prefix("a href=\"")?.split_once('"')?;
+    attributes.strip_prefix(CITATION)?.split_once('"')?.0.parse().ok()
+}
+
 /// Returns the level of a heading's tag.
 fn heading(tag: &str) -> Option<u8> {
     let level = tag.strip_prefix('h')?.parse().ok()?;
@@ -151,6 +168,20 @@ mod tests {
         AnswerHtml::of(CitingAnswer { conversation, answer })
     }
 
+    fn fitted_of(answer: &mut AnswerHtml, html: &str) -> String {
+        answer.fit(html, &SourceNumbers::default())
+    }
+
+    #[test]
+    fn marks_have_the_numbers_of_the_page_and_lead_to_their_own_sources() {
+        let html = "<p>It is due <a href=\"https://a.example/?x=[4]\" data-citation=\"c4\" rel=\"x\">[4]</a>\
+                    <a href=\"https://b.example/\" data-citation=\"c2\" rel=\"x\">[2]</a> <a href=\"https://c.example/\">[4]</a> [4]</p>";
+        let numbered = "<p dir=\"auto\">It is due <a href=\"https://a.example/?x=[4]\" data-citation=\"c4\" rel=\"x\">[1]</a>\
+                    <a href=\"https://b.example/\" data-citation=\"c2\" rel=\"x\">[2]</a> <a href=\"https://c.example/\">[4]</a> [4]</p>";
+        assert_eq!(answer().fit(html, &SourceNumbers::in_order([4, 2])), numbered);
+        assert_eq!(cited_numbers(html).collect::<Vec<_>>(), [4, 2]);
+    }
+
     #[test]
     fn links_to_files_lead_to_the_application() {
         let html = "<p><a href=\"/api/v1/files/uploads/a.pdf#page=2\" data-citation=\"c1\" rel=\"x\">[1]</a> \
@@ -158,19 +189,19 @@ mod tests {
         let fitted = "<p dir=\"auto\"><a href=\"/files/uploads/a.pdf?view&amp;cited=00000000-0000-0000-0000-000000000001.\
                       00000000-0000-0000-0000-000000000002.1#cited\" data-citation=\"c1\" rel=\"x\">[1]</a> \
                       &lt;a href=\"/api/v1/files/x\"</p>";
-        assert_eq!(answer().fit(html), fitted);
+        assert_eq!(fitted_of(&mut answer(), html), fitted);
     }
 
     #[test]
     fn headings_stand_below_those_of_the_page_and_skip_no_level() {
         let mut answer = answer();
         assert_eq!(
-            answer.fit("<h3>a</h3><hr><h4>b</h4>"),
+            fitted_of(&mut answer, "<h3>a</h3><hr><h4>b</h4>"),
             "<h3 dir=\"auto\">a</h3><hr><h4 dir=\"auto\">b</h4>"
         );
-        assert_eq!(answer.fit("<h1>c <em>d</em></h1>"), "<h3 dir=\"auto\">c <em>d</em></h3>");
+        assert_eq!(fitted_of(&mut answer, "<h1>c <em>d</em></h1>"), "<h3 dir=\"auto\">c <em>d</em></h3>");
         assert_eq!(
-            answer.fit("<h6>e</h6><h6>f</h6>"),
+            fitted_of(&mut answer, "<h6>e</h6><h6>f</h6>"),
             "<h4 dir=\"auto\">e</h4><h5 dir=\"auto\">f</h5>",
             "goes on from the text before"
         );
@@ -183,7 +214,7 @@ mod tests {
             "<{CODE_BLOCK}><code>x</code></pre></div>\
              <div class=\"scroll\" tabindex=\"0\"><table dir=\"auto\"><tbody></tbody></table></div>"
         );
-        assert_eq!(answer().fit(html), fitted);
+        assert_eq!(fitted_of(&mut answer(), html), fitted);
     }
 
     #[test]
@@ -192,7 +223,7 @@ mod tests {
             "<h1>a</h1><p>שלום</p><ul><li><p>שלום</p></li></ul><blockquote><p>a</p></blockquote><p>b</p>";
         let fitted = "<h3 dir=\"auto\">a</h3><p dir=\"auto\">שלום</p><ul dir=\"auto\"><li><p>שלום</p></li></ul>\
                       <blockquote dir=\"auto\"><p>a</p></blockquote><p dir=\"auto\">b</p>";
-        assert_eq!(answer().fit(html), fitted);
+        assert_eq!(fitted_of(&mut answer(), html), fitted);
     }
 
     #[test]
@@ -200,24 +231,30 @@ mod tests {
         let image =
             |path: &str| format!("<a href=\"/api/v1/files/{path}\" data-image=\"\" rel=\"x\">A chart</a>");
         assert_eq!(
-            answer().fit(&image("out/c%20d.PNG")),
+            fitted_of(&mut answer(), &image("out/c%20d.PNG")),
             "<a href=\"/files/out/c%20d.PNG?view\" class=\"picture\" rel=\"x\">\
              <img src=\"/files/out/c%20d.PNG?image\" alt=\"\" loading=\"lazy\">A chart</a>"
         );
-        assert_eq!(answer().fit(&image("a.svg")), "<a href=\"/files/a.svg?view\" rel=\"x\">A chart</a>");
-        let many = answer().fit(&image("a.png").repeat(PICTURES_MAX + 1));
+        assert_eq!(
+            fitted_of(&mut answer(), &image("a.svg")),
+            "<a href=\"/files/a.svg?view\" rel=\"x\">A chart</a>"
+        );
+        let many = fitted_of(&mut answer(), &image("a.png").repeat(PICTURES_MAX + 1));
         assert_eq!(many.matches("<img").count(), PICTURES_MAX);
     }
 
     #[test]
     fn formulas_are_drawn_outside_of_code_and_links() {
         let formula = r"\(a_1\)";
-        let fitted = answer().fit(&format!(
-            "<p>{formula} <code>{formula}</code> <a href=\"https://x.y\">{formula}</a></p><pre><code>{formula}</code></pre>"
-        ));
+        let fitted = fitted_of(
+            &mut answer(),
+            &format!(
+                "<p>{formula} <code>{formula}</code> <a href=\"https://x.y\">{formula}</a></p><pre><code>{formula}</code></pre>"
+            ),
+        );
         assert_eq!((fitted.matches("<math>").count(), fitted.matches(formula).count()), (1, 3), "{fitted}");
         let mut answer = answer();
-        let many = answer.fit(&format!("<p>{}</p>", format!("{formula} ").repeat(20_000)));
+        let many = fitted_of(&mut answer, &format!("<p>{}</p>", format!("{formula} ").repeat(20_000)));
         assert!(
             many.len() < 3 * FORMULAS_MAX_BYTES && many.contains(&format!(" {formula} ")),
             "{}",

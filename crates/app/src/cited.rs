@@ -15,6 +15,7 @@ use crate::cells::separated;
 use crate::error;
 use crate::links::{file_href, names_of, own_href, shown_name};
 use crate::paths;
+use crate::source_numbers::SourceNumbers;
 use crate::texts::Texts;
 use crate::visit::User;
 
@@ -51,6 +52,7 @@ impl CitingAnswer {
 
 /// A citation that a page of a file was opened from.
 pub(crate) struct CitedPassage {
+    /// Its number on the page of the answer.
     pub(crate) number: u32,
     pub(crate) place: Place,
     /// The file's name with its folders.
@@ -88,7 +90,7 @@ impl CitedPassage {
         let snapshot = live.snapshot();
         let citation = citation(&snapshot, number)?;
         Some(Self {
-            number,
+            number: SourceNumbers::of(&snapshot).shown(number),
             place: citation.place.clone(),
             name: name_in_words(&citation.place),
             text: citation.passage.clone(),
@@ -130,6 +132,7 @@ impl CitationCheck {
 #[template(path = "cited.html")]
 struct Card {
     texts: Texts,
+    /// Its number on the page of the answer.
     number: u32,
     name: String,
     detail: String,
@@ -154,7 +157,7 @@ pub(crate) async fn card(
     let texts = user.visitor.texts;
     Ok(error::rendered(&Card {
         texts,
-        number,
+        number: SourceNumbers::of(&snapshot).shown(number),
         name: name_in_words(&citation.place),
         detail: place_in_words(texts, &citation.place),
         is_web: matches!(citation.place, Place::Web { .. }),

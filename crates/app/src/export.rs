@@ -24,6 +24,7 @@ use crate::conversation::{self, Exchange, Pages};
 use crate::error;
 use crate::inert_markdown::make_inert;
 use crate::shown_time::ShownTime;
+use crate::source_numbers::SourceNumbers;
 use crate::texts::Texts;
 use crate::visit::User;
 
@@ -217,9 +218,12 @@ impl Writer {
             (Message::Answer(stored), format) => {
                 let live = self.answers.live_of(&self.principal, *stored);
                 let snapshot = live.snapshot();
-                let sources: Vec<_> = sources(&snapshot).into_iter().collect();
+                let numbers = SourceNumbers::of(&snapshot);
+                let sources: Vec<_> = sources(&snapshot, &numbers).into_iter().collect();
                 match format {
-                    Format::Markdown => answer_markdown(self.texts, &live.marked_text(), &sources),
+                    Format::Markdown => {
+                        answer_markdown(self.texts, &numbers.renumber(&live.marked_text()), &sources)
+                    }
                     Format::Json => {
                         let text: String =
                             snapshot.text.segments().iter().map(|segment| segment.text()).collect();
@@ -319,13 +323,13 @@ fn source_json(number: u32, place: &Place) -> serde_json::Value {
     }
 }
 
-/// Returns the sources that an answer cites, by their numbers.
-fn sources(snapshot: &Snapshot) -> BTreeMap<u32, Place> {
+/// Returns the sources that an answer cites, by their numbers on pages.
+fn sources(snapshot: &Snapshot, numbers: &SourceNumbers) -> BTreeMap<u32, Place> {
     let citations = snapshot.parts.iter().flat_map(|part| match &part.shape {
         PartKind::Text { citations, .. } | PartKind::Agent { citations, .. } => citations.as_slice(),
         _ => &[],
     });
-    citations.map(|citation| (citation.number, citation.place.clone())).collect()
+    citations.map(|citation| (numbers.shown(citation.number), citation.place.clone())).collect()
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use control::live::{Rope, Segment};
 use domain::id::PartId;
 
-use crate::answer_html::AnswerHtml;
+use crate::answer_html::{AnswerHtml, cited_numbers};
+use crate::source_numbers::SourceNumbers;
 
 /// The HTML of a text, cut into segments of whole blocks. The page keeps the first `kept` of those that it has.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ const EVENT_MAX_BYTES: usize = 32 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct OnPage {
     texts: HashMap<PartId, OnPageText>,
+    /// The numbers of the present state's sources.
+    numbers: SourceNumbers,
     /// The bytes that the present event may still hold; `None` without a limit.
     room: Option<usize>,
     is_behind: bool,
@@ -44,6 +47,15 @@ struct OnPageSegment {
     /// The state of headings before and after it.
     before: AnswerHtml,
     after: AnswerHtml,
+    /// The sources that it cites, by their numbers in the interface and on the page.
+    cited: Vec<(u32, u32)>,
+}
+
+impl OnPageSegment {
+    /// Returns true if its marks still have the numbers of their sources.
+    fn has_numbers(&self, numbers: &SourceNumbers) -> bool {
+        self.cited.iter().all(|(number, shown)| numbers.shown(*number) == *shown)
+    }
 }
 
 impl OnPage {
@@ -55,6 +67,16 @@ impl OnPage {
     /// Returns true if the event left something out.
     pub(crate) const fn is_behind(&self) -> bool {
         self.is_behind
+    }
+
+    /// Takes the numbers of the sources of the state that is shown next.
+    pub(crate) fn number_sources(&mut self, numbers: SourceNumbers) {
+        self.numbers = numbers;
+    }
+
+    /// Returns the number on the page of a source.
+    pub(crate) fn source_number(&self, number: u32) -> u32 {
+        self.numbers.shown(number)
     }
 
     /// Returns what the page needs to show this text of a part as its block number `at`, and remembers that it has it. `fitted`
@@ -69,7 +91,8 @@ impl OnPage {
         let kept = shown
             .iter()
             .take_while(|had| {
-                let stays = had.before == *fitted && rest.take(&had.segment);
+                let stays =
+                    had.before == *fitted && had.has_numbers(&self.numbers) && rest.take(&had.segment);
                 if stays {
                     *fitted = had.after.clone();
                 }
@@ -86,8 +109,10 @@ impl OnPage {
             }
             self.room = self.room.map(|room| room.saturating_sub(segment.text().len()));
             let before = fitted.clone();
-            segments.push(fitted.fit(segment.text()));
-            shown.push(OnPageSegment { segment, before, after: fitted.clone() });
+            segments.push(fitted.fit(segment.text(), &self.numbers));
+            let cited = cited_numbers(segment.text()).map(|number| (number, self.numbers.shown(number)));
+            let cited = cited.collect();
+            shown.push(OnPageSegment { segment, before, after: fitted.clone(), cited });
         }
         self.is_behind |= has_more;
         Prose { kept, segments, has_more }
@@ -227,7 +252,24 @@ mod tests {
         let html = rope(&["<h1>a</h1>", "<h6>b</h6>"]);
         assert_eq!(show(&mut page, &html), (1, vec!["<h4 dir=\"auto\">b</h4>".to_owned()]));
         let mut deeper = fitting();
-        deeper.fit("<h1>0</h1><h2>0</h2>");
+        deeper.fit("<h1>0</h1><h2>0</h2>", &SourceNumbers::default());
         assert_eq!(page.show(PartId::from_random(1), 0, &html, &mut deeper).kept, 0);
+    }
+
+    #[test]
+    fn a_text_whose_sources_are_numbered_anew_is_sent_again() {
+        let mark =
+            |number| format!("<a href=\"https://a.example/\" data-citation=\"c{number}\">[{number}]</a>");
+        let (first, second) = (mark(7), mark(3));
+        let mut page = OnPage::default();
+        page.number_sources(SourceNumbers::in_order([7]));
+        let shown = show(&mut page, &rope(&["<b>a</b>", &first]));
+        assert_eq!(shown, (0, vec!["<b>a</b>".to_owned(), first.replace("[7]", "[1]")]));
+        page.number_sources(SourceNumbers::in_order([7, 3]));
+        let shown = show(&mut page, &rope(&["<b>a</b>", &first, &second]));
+        assert_eq!(shown, (2, vec![second.replace("[3]", "[2]")]), "a further source changes no number");
+        page.number_sources(SourceNumbers::in_order([3, 7]));
+        let shown = show(&mut page, &rope(&["<b>a</b>", &first, &second]));
+        assert_eq!(shown, (1, vec![first.replace("[7]", "[2]"), second.replace("[3]", "[1]")]));
     }
 }

@@ -46,6 +46,7 @@ mod shown_size;
 mod shown_time;
 mod sign_in;
 mod single_sign_on;
+mod source_numbers;
 mod texts;
 mod usage_chart;
 mod visit;

@@ -1,10 +1,12 @@
 //! Citations: the card of a passage, and the page of its file at the passage.
 
+use std::io::BufReader;
+
 use conformance::Say;
 use serde_json::json;
 
 use crate::browser::{Browser, PASSWORD, Page, Stage, account_with_password, attribute};
-use crate::conversations::{ask, completed};
+use crate::conversations::{ask, completed, event};
 use crate::hostile::{PAYLOADS, assert_harmless};
 
 const LEASE: &str = "Lease of flat 7\n\nThe rent is 14,500 crowns a month.\n";
@@ -176,4 +178,81 @@ fn a_cited_line_of_a_long_text_is_shown_where_it_stands() {
     assert!(shown.contains("<mark id=\"cited\">Line 11000 says"), "{}", &shown[..2000]);
     assert!(shown.contains(">Line 10900 says") && !shown.contains("Line 10899 says"));
     assert!(shown.contains("Only a part is shown."));
+}
+
+#[test]
+fn sources_are_numbered_without_gaps_as_the_text_mentions_them() {
+    let stage = Stage::new();
+    let (browser, api) = (stage.signed_in(), stage.service.api(&stage.account));
+    let paragraphs: Vec<String> = (1..=5).map(|number| format!("Clause {number}. ").repeat(60)).collect();
+    let text = paragraphs.join("\n\n");
+    browser.upload("/uploads", &[("lease.txt", text.as_bytes())]).expect_redirect("/files/uploads");
+    let read = json!({ "path": "/uploads/lease.txt" });
+    stage.vendor.will([Say::Call { tool: "read".to_owned(), arguments: read }]);
+    stage.vendor.will([
+        Say::text("Clause 3 [3].\n\nClause 1 [1], again [1, 3].\n\n"),
+        Say::Hold,
+        Say::text("Done."),
+    ]);
+    let path = ask(&browser, "What does it say?");
+    stage.vendor.wait_held(1);
+    let marks = |html: &str| {
+        let links = html.split(" data-citation=\"").skip(1).filter(|link| !link.contains("class=\"number\""));
+        let shown = links.map(|link| {
+            let (id, rest) = link.split_once('"').expect("an id");
+            let text = rest.split_once('>').and_then(|(_, rest)| rest.split_once("</a>")).expect("a text").0;
+            format!("{id} {text}")
+        });
+        shown.collect::<Vec<_>>()
+    };
+    let numbers = |html: &str| {
+        let found = html.split("<span class=\"number\">").skip(1);
+        found.map(|rest| rest.split('<').next().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    let expected = ["c3 [1]", "c1 [2]", "c1 [2]", "c3 [1]"];
+    let growing = browser.get(&path).expect_page(200);
+    assert_eq!(marks(&growing), expected, "{growing}");
+    let events = browser.open(&attribute(&growing, "data-events", "data-events"));
+    let mut lines = BufReader::new(events.into_body());
+    let first = event(&mut lines, |name, _| name == "message");
+    assert_eq!((marks(&first), numbers(&first).len()), (expected.map(str::to_owned).to_vec(), 2), "{first}");
+    stage.vendor.release();
+    let last = event(&mut lines, |name, _| name == "completed");
+    assert_eq!(numbers(&last), ["1", "2"], "{last}");
+    assert_eq!(marks(&completed(&browser, &path)), expected);
+    let print = browser.get(&format!("{path}/print")).expect_page(200);
+    assert_eq!(
+        (marks(&print), numbers(&print)),
+        (expected.map(str::to_owned).to_vec(), vec!["1".to_owned(), "2".to_owned()])
+    );
+
+    // The card and the page of the file say the same number; their addresses have that of the interface.
+    let cards = attribute(&print, "data-cards", "data-cards");
+    let card = browser.get(&format!("{cards}3")).expect_page(200);
+    assert_eq!(numbers(&card), ["1"], "{card}");
+    assert!(card.contains("Clause 3."), "{card}");
+    let file = attribute(&print, "data-citation=\"c3\"", "href").replace("&amp;", "&").replace("&#38;", "&");
+    assert!(file.ends_with(".3#cited"), "{file}");
+    assert_eq!(numbers(&browser.get(file.trim_end_matches("#cited")).expect_page(200)), ["1"]);
+    let export = browser.get(&format!("{path}/export.md")).text();
+    assert!(export.contains("Clause 3 [1].\n\nClause 1 [2], again [2][1]."), "{export}");
+    assert!(
+        export.contains("\n[1] `/uploads/lease.txt`") && export.contains("\n[2] ") && !export.contains("[3]"),
+        "{export}"
+    );
+    let export = browser.get(&format!("{path}/export.json")).json();
+    let numbered: Vec<_> = export["messages"][1]["sources"]
+        .as_array()
+        .expect("sources")
+        .iter()
+        .map(|source| source["number"].clone())
+        .collect();
+    assert_eq!(numbered, [1, 2]);
+
+    let chat = api.chat(path.trim_start_matches("/c/")).json();
+    let parts = chat["messages"][1]["parts"].to_string();
+    assert!(
+        parts.contains(">[3]</a>") && parts.contains("\"citationId\":\"c3\""),
+        "the interface stays: {parts}"
+    );
 }

@@ -149,3 +149,44 @@ fn a_page_to_print_with_citations_runs_without_errors() {
     let _ = stage.browser.find(".print a[data-citation=c1]");
     stage.assert_quiet();
 }
+
+#[test]
+fn sources_have_the_same_numbers_without_gaps_everywhere_in_the_application() {
+    let stage = Stage::new(desktop(false, "en"));
+    let browser = &stage.browser;
+    stage.sign_in_at(browser);
+    let api = stage.service.api(&stage.account);
+    assert_eq!(api.upload("lease.pdf", &document("lease.pdf")).status, 201);
+    let read = json!({ "path": "/uploads/lease.pdf" });
+    stage.vendor.will([Say::Call { tool: "read".to_owned(), arguments: read }]);
+    stage.vendor.will([Say::text("The second one comes first [2].\n\nThe first one [1], again [2].")]);
+    let path = stage.answered("What does it say?");
+    let marks =
+        "return [...document.querySelectorAll('.prose a[data-citation]')].map((link) => link.textContent)";
+    let listed =
+        "return [...document.querySelectorAll('.sources .number')].map((number) => number.textContent)";
+    for page in [path.clone(), format!("{path}/print")] {
+        stage.open(&page);
+        let _ = browser.find(".sources");
+        assert_eq!(browser.run(marks, &[]), json!(["[1]", "[2]", "[1]"]), "{page}");
+        assert_eq!(browser.run(listed, &[]), json!(["1", "2"]), "{page}");
+    }
+    stage.open(&path);
+    // The first mark is that of the source that the interface calls c2.
+    point_at(browser, middle(browser, ".prose a[data-citation=c2]"));
+    assert!(wait_card(browser).starts_with('1'));
+    browser.click(&browser.find(".prose a[data-citation=c2]"));
+    let _ = browser.find(".cited-passage");
+    assert_eq!(browser.run("return document.querySelector('.cited-passage .number').textContent", &[]), "1");
+    stage.open(&path);
+    let export = format!("return await (await fetch('{path}/export.md')).text()");
+    let export = browser.run_async(&export, &[]);
+    let export = export.as_str().expect("a text");
+    assert!(export.contains("comes first [1].\n\nThe first one [2], again [1]."), "{export}");
+    assert!(export.contains("\n[1] `/uploads/lease.pdf`") && export.contains("\n[2] "), "{export}");
+    // The interface has the numbers of the model.
+    let chat = api.chat(path.trim_start_matches("/c/")).json();
+    let content = chat["messages"][1]["parts"].to_string();
+    assert!(content.contains("data-citation=\\\"c2\\\"") && content.contains(">[2]</a>"), "{content}");
+    stage.assert_quiet();
+}
