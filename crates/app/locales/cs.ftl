@@ -128,6 +128,11 @@ tool-skill = Otevření dovednosti
 tool-other = Použití nástroje { $name }
 answer-stopped = Zastaveno. Co je napsáno, zůstává.
 answer-complete = Odpověď je hotová.
+answer-cost = { $count ->
+    [one] Cena: jeden kredit
+    [few] Cena: { $count } kredity
+   *[other] Cena: { $count } kreditů
+}
 answer-model-unavailable = Model není dostupný. Zeptejte se znovu později.
 answer-model-rejected = Model požadavek odmítl.
 answer-model-key-refused = Poskytovatel modelu nepřijímá klíč této služby. Příčinou není vaše otázka: dejte prosím vědět provozovateli.

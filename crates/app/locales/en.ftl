@@ -127,6 +127,10 @@ tool-skill = Open a skill
 tool-other = Use { $name }
 answer-stopped = Stopped. What was written stands.
 answer-complete = The answer is complete.
+answer-cost = { $count ->
+    [one] Cost: one credit
+   *[other] Cost: { $count } credits
+}
 answer-model-unavailable = The model could not be reached. Ask again later.
 answer-model-rejected = The model rejected the request.
 answer-model-key-refused = The vendor of the model does not accept the key of this service. Your question is not the cause: please tell the operator.

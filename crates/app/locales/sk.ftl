@@ -128,6 +128,11 @@ tool-skill = Otvorenie zručnosti
 tool-other = Použitie nástroja { $name }
 answer-stopped = Zastavené. Čo je napísané, zostáva.
 answer-complete = Odpoveď je hotová.
+answer-cost = { $count ->
+    [one] Cena: jeden kredit
+    [few] Cena: { $count } kredity
+   *[other] Cena: { $count } kreditov
+}
 answer-model-unavailable = Model nie je dostupný. Opýtajte sa znova neskôr.
 answer-model-rejected = Model požiadavku odmietol.
 answer-model-key-refused = Poskytovateľ modelu neprijíma kľúč tejto služby. Príčinou nie je vaša otázka: dajte prosím vedieť prevádzkovateľovi.

@@ -5,6 +5,7 @@ use askama::Template;
 use control::live::{Citation, PartKind, Snapshot};
 use domain::answer::{Ending, ErrorCode, RunState, Source};
 use domain::citation::Place;
+use domain::credits::Credits;
 
 use crate::answer_html::AnswerHtml;
 use crate::cited::{self, CitingAnswer};
@@ -31,6 +32,8 @@ pub(crate) struct AnswerView {
     /// The note about how the answer ended, unless it is simply done.
     note: Option<Note>,
     sources: Vec<SourceView>,
+    /// The cost in words; `None` while the answer is in progress.
+    cost: Option<String>,
 }
 
 /// A block of an answer.
@@ -102,7 +105,7 @@ struct SourceView {
 
 impl AnswerView {
     /// Creates the view of a snapshot, as far as the page does not have it, and remembers what it then has.
-    pub(crate) fn of(texts: Texts, snapshot: &Snapshot, page: &mut OnPage) -> Self {
+    pub(crate) fn of(texts: Texts, snapshot: &Snapshot, cost: Option<Credits>, page: &mut OnPage) -> Self {
         let mut blocks = Vec::new();
         let meta = &snapshot.meta;
         let of = CitingAnswer { conversation: meta.conversation, answer: meta.answer };
@@ -165,7 +168,8 @@ impl AnswerView {
         let events = snapshot.ending.is_none().then(|| paths::events(meta.conversation, meta.answer));
         let note = snapshot.ending.as_ref().and_then(|ending| note(texts, ending));
         let cards = paths::cards(meta.conversation, meta.answer);
-        Self { texts, id: meta.answer.to_string(), events, cards, blocks, note, sources }
+        let cost = cost.map(|cost| texts.with("answer-cost", "count", cost.0));
+        Self { texts, id: meta.answer.to_string(), events, cards, blocks, note, sources, cost }
     }
 
     fn t(&self, key: &str) -> String {

@@ -404,8 +404,9 @@ impl Pages {
                     }),
                     Message::Answer(stored) => {
                         let (id, model) = (stored.id, stored.model.clone());
+                        let cost = stored.completed_at.map(|_| stored.cost);
                         let snapshot = answers.snapshot_of(&principal, *stored);
-                        let html = AnswerView::of(texts, &snapshot, &mut OnPage::default())
+                        let html = AnswerView::of(texts, &snapshot, cost, &mut OnPage::default())
                             .render()
                             .map_err(UseCaseError::internal)?;
                         if let Some(exchange) = exchanges.last_mut() {

@@ -11,6 +11,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use control::live::{Follower, Snapshot};
 use control::{Answers, Authenticator, UseCaseError};
+use domain::credits::Credits;
 use domain::id::{ConversationId, MessageId};
 use futures_util::{Stream, StreamExt};
 use http_common::{Event, event_stream};
@@ -40,7 +41,15 @@ pub(crate) async fn follow(
     let principal = user.signed_in.principal.clone();
     let follower = answers.follow(&principal, conversation, answer).await;
     let follower = follower.map_err(|error| user.failed(error))?;
-    let states = events(follower, user.visitor.texts);
+    let cost = {
+        let principal = principal.clone();
+        // Without it, the page shows it once it is loaded again.
+        move || {
+            let (answers, principal) = (answers.clone(), principal.clone());
+            async move { answers.cost(&principal, conversation, answer).await.ok().flatten() }
+        }
+    };
+    let states = events(follower, user.visitor.texts, cost);
     Ok(event_stream(states.take_until(ending.0.cancelled_owned()), access.revoked(principal)))
 }
 
@@ -71,24 +80,28 @@ fn ids(conversation: &str, answer: &str) -> Result<(ConversationId, MessageId), 
     ids.ok_or_else(UseCaseError::no_conversation)
 }
 
-/// Streams states, each the newest at the time of its poll. Ends when the answer has ended.
-fn events(follower: Follower, texts: Texts) -> impl Stream<Item = Event> {
+/// Streams states, each the newest at the time of its poll. Ends when the answer has ended, with what it has cost.
+fn events<C>(follower: Follower, texts: Texts, cost: impl Fn() -> C) -> impl Stream<Item = Event>
+where
+    C: Future<Output = Option<Credits>>,
+{
     let begin = (follower, OnPage::default(), None::<Arc<Snapshot>>);
-    futures_util::stream::unfold(begin, move |(mut follower, mut page, rest)| async move {
+    futures_util::stream::unfold((begin, cost), move |((mut follower, mut page, rest), cost)| async move {
         let snapshot = match rest {
             Some(rest) => rest,
             None => follower.next().await?,
         };
-        let event = event(texts, &snapshot, &mut page)?;
+        let paid = if snapshot.ending.is_some() { cost().await } else { None };
+        let event = event(texts, &snapshot, paid, &mut page)?;
         let rest = page.is_behind().then_some(snapshot);
-        Some((event, (follower, page, rest)))
+        Some((event, ((follower, page, rest), cost)))
     })
 }
 
 /// Encodes a state; `None` after a failure, which ends the stream.
-fn event(texts: Texts, snapshot: &Snapshot, page: &mut OnPage) -> Option<Event> {
+fn event(texts: Texts, snapshot: &Snapshot, cost: Option<Credits>, page: &mut OnPage) -> Option<Event> {
     page.begin_event();
-    let html = AnswerView::of(texts, snapshot, page).render();
+    let html = AnswerView::of(texts, snapshot, cost, page).render();
     let html = html.map_err(UseCaseError::internal).ok()?;
     let data = serde_json::to_vec(&Data { html: &html }).map_err(UseCaseError::internal).ok()?;
     let name = if snapshot.ending.is_some() && !page.is_behind() { "completed" } else { "message" };

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::credits::Credits;
 use domain::id::{AccountId, ConversationId, MessageId};
 use domain::scope::Permission::{Ask, Read};
 use store::conversations::{self, ConversationError, StoredAnswer};
-use store::{Store, StoreError};
+use store::{Sql, Store, StoreError};
 use tokio::sync::Semaphore;
 
 use engine::{Dispatch, settle_surely};
@@ -61,6 +62,22 @@ impl Answers {
     ) -> Result<Arc<LiveAnswer>, UseCaseError> {
         principal.require(&[Read])?;
         Ok(self.find_own(principal.account(), conversation, message).await?)
+    }
+
+    /// Returns what a completed answer has cost; `None` while it is in progress.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub async fn cost(
+        &self,
+        principal: &Principal,
+        conversation: ConversationId,
+        message: MessageId,
+    ) -> Result<Option<Credits>, UseCaseError> {
+        principal.require(&[Read])?;
+        let account = principal.account();
+        let cost = move |tx: &mut dyn Sql| conversations::answer_cost(tx, account, conversation, message);
+        Ok(self.store.read(cost).await?)
     }
 
     /// Returns the answer of a repeated question. The permission to ask is enough.

@@ -17,7 +17,7 @@ pub use branches::{
 };
 pub use delete::{DeletedConversation, delete, remove};
 pub use read::{
-    AskedExchange, ConversationDetail, EXCHANGES_PAGE_MAX, Message, Question, StoredAnswer, answer,
+    AskedExchange, ConversationDetail, EXCHANGES_PAGE_MAX, Message, Question, StoredAnswer, answer, answer_cost,
     asked_exchange, detail, latest_answer, messages,
 };
 

@@ -75,7 +75,17 @@ fn an_answer_grows_on_its_page_and_without_a_script_by_reloading() {
     });
     assert!(later.contains("<strong>One</strong> two") && !last.contains("data-events"), "{later}");
     assert!(!later.contains("A long paragraph."), "what the page has is not sent again: {later}");
+    // What it has cost is known at its end, and is what the ledger says.
+    assert!(!first.contains("class=\"cost\"") && !page.contains("class=\"cost\""), "{first}");
+    let ledger = browser.get("/credits/ledger.csv").text();
+    let settled = ledger.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let settled = settled.filter(|columns| columns[1] == "settle").map(|columns| columns[2].parse::<i64>());
+    let cost: i64 = settled.map(|credits| credits.expect("a number").abs()).sum();
+    let cost = if cost == 1 { "Cost: one credit".to_owned() } else { format!("Cost: {cost} credits") };
     let page = completed(&browser, &path);
+    for shown in [&last, &page] {
+        assert!(shown.contains(&format!("<p class=\"cost\">{cost}</p>")), "{cost}: {shown}");
+    }
     assert!(page.contains("<strong>One</strong> two") && page.contains("A long paragraph."), "{page}");
     assert!(!page.contains("http-equiv=\"refresh\""), "{page}");
 }

@@ -1,6 +1,7 @@
 //! Reads conversations and their messages.
 
 use domain::answer::{Answer, AnswerError, Ending, ErrorCode, LogEntry, Stamp};
+use domain::credits::Credits;
 use domain::id::{AccountId, ConversationId, MessageId};
 use domain::time::Timestamp;
 
@@ -55,6 +56,8 @@ pub struct StoredAnswer {
     pub completed_at: Option<Timestamp>,
     /// The model that answers.
     pub model: String,
+    /// The cost of its steps so far.
+    pub cost: Credits,
     pub text: String,
     /// Its parts, sources and ending. While in progress, its stamp is revision 0 of the newest epoch.
     pub answer: Answer,
@@ -63,7 +66,7 @@ pub struct StoredAnswer {
 macro_rules! answer_select {
     () => {
         "SELECT a.id, a.conversation_id, q.depth, a.created_at, a.completed_at, q.model, a.text, a.body,
-            a.ending, a.error_code, a.error_message, a.epoch, q.attachments
+            a.ending, a.error_code, a.error_message, a.epoch, q.attachments, a.settled
          FROM answers a JOIN conversations c ON c.id = a.conversation_id
          JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
          WHERE c.account_id = $1 AND c.id = $2 AND c.deleted_at IS NULL"
@@ -142,6 +145,25 @@ pub fn answer(
         read_stored,
     )?;
     Ok(stored.ok_or(ConversationError::NotFound)?.whole(tx)?)
+}
+
+/// Returns what a completed answer has cost; `None` while it is in progress.
+///
+/// # Errors
+/// [`ConversationError::NotFound`], also if the message is a question.
+pub fn answer_cost(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    conversation: ConversationId,
+    message: MessageId,
+) -> Result<Option<Credits>, ConversationError> {
+    tx.one(
+        "SELECT a.settled, a.completed_at FROM answers a JOIN conversations c ON c.id = a.conversation_id
+         WHERE c.account_id = $1 AND c.id = $2 AND c.deleted_at IS NULL AND a.id = $3",
+        params![account, conversation, message],
+        |row| row.opt_int(1)?.map(|_| row.credits(0)).transpose(),
+    )?
+    .ok_or(ConversationError::NotFound)
 }
 
 /// Returns the latest answer of the branch that is shown. A conversation always has one.
@@ -241,6 +263,7 @@ fn read_stored(row: &dyn Row) -> Result<Stored> {
         created_at: row.time(3)?,
         completed_at: row.opt_time(4)?,
         model: row.text(5)?.to_owned(),
+        cost: row.credits(13)?,
         text: String::new(),
         answer: Answer::new(id, &[]),
     });
