@@ -196,7 +196,11 @@ impl Conversations {
         let account = principal.account();
         let this = self.clone();
         let shown = self.dispatch.see_through(async move {
-            let show = move |tx: &mut dyn store::Sql| conversations::show(tx, account, conversation, answer);
+            let show = move |tx: &mut dyn store::Sql| {
+                title::follow_first_question(tx, account, conversation, |tx| {
+                    conversations::show(tx, account, conversation, answer)
+                })
+            };
             let shown = this.store.write(show).await?;
             if shown.is_other && this.live.is_watched(conversation) {
                 let latest =

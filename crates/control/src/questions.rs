@@ -501,7 +501,12 @@ impl Questions {
 /// Accepts the question and requests the start of its machine in one transaction, so that a crash in between cannot
 /// leave a question waiting for a machine that nobody starts.
 fn accept(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskResult, AskRefused> {
-    let asked = questions::ask(tx, new)?;
+    let asked = match &new.target {
+        Target::Version(NewVersion { conversation, .. }) | Target::BranchOf { conversation, .. } => {
+            title::follow_first_question(tx, new.account, *conversation, |tx| questions::ask(tx, new))?
+        }
+        Target::Existing(_) | Target::New(_) => questions::ask(tx, new)?,
+    };
     if matches!(asked, AskResult::Accepted(_)) {
         machines::request_start(tx, new.account)?;
     }

@@ -1,6 +1,8 @@
 //! The rules of conversation titles.
 
+use domain::id::{AccountId, ConversationId};
 use domain::limits::TITLE_MAX_CHARS;
+use store::{Sql, StoreError, conversations};
 
 use crate::error::UseCaseError;
 
@@ -14,6 +16,29 @@ pub(crate) fn of_question(question: &str) -> String {
     let cut: String = clean.chars().take(TITLE_MAX_CHARS - 1).collect();
     let whole = cut.rsplit_once(' ').map_or(cut.as_str(), |(whole, _)| whole);
     format!("{whole}…")
+}
+
+/// Makes a change of a conversation after which another version of its first question may be shown. A title that was made of the
+/// earlier one follows it; one that its owner gave stays.
+///
+/// # Errors
+/// Those of the change, and of the store.
+pub(crate) fn follow_first_question<T, E: From<StoreError>>(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    conversation: ConversationId,
+    change: impl FnOnce(&mut dyn Sql) -> Result<T, E>,
+) -> Result<T, E> {
+    let before = conversations::title_and_first_question(tx, account, conversation)?;
+    let changed = change(tx)?;
+    let Some((title, question)) = before else { return Ok(changed) };
+    let after = conversations::title_and_first_question(tx, account, conversation)?;
+    if let Some((_, now)) = after.filter(|(_, now)| *now != question)
+        && title == of_question(&question)
+    {
+        conversations::set_title(tx, account, conversation, &of_question(&now))?;
+    }
+    Ok(changed)
 }
 
 /// Checks a title that a user gives, and returns it without white space around it.

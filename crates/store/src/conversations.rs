@@ -17,8 +17,8 @@ pub use branches::{
 };
 pub use delete::{DeletedConversation, delete, remove};
 pub use read::{
-    AskedExchange, ConversationDetail, EXCHANGES_PAGE_MAX, Message, Question, StoredAnswer, answer, answer_cost,
-    asked_exchange, detail, latest_answer, messages,
+    AskedExchange, ConversationDetail, EXCHANGES_PAGE_MAX, Message, Question, StoredAnswer, answer,
+    answer_cost, asked_exchange, detail, latest_answer, messages, title_and_first_question,
 };
 
 /// The largest page of [`list`].
@@ -167,6 +167,23 @@ pub fn patch(
         params![conversation, account, patch.title.as_ref(), patch.pinned],
     )?;
     summary(tx, account, conversation)
+}
+
+/// Replaces the title by one that was made of another question. Leaves `modified_at` unchanged.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn set_title(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    conversation: ConversationId,
+    title: &str,
+) -> Result<()> {
+    tx.send(
+        "UPDATE conversations SET title = $3, searched_at = NULL
+         WHERE id = $1 AND account_id = $2 AND deleted_at IS NULL",
+        params![conversation, account, title],
+    )
 }
 
 /// Requests a stop of the answer in progress, which the returned summary names. Does nothing if there is

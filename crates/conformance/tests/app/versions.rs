@@ -228,3 +228,31 @@ fn versions_survive_a_kill_and_a_backup_and_are_paid_for_once() {
         .expect_redirect(&format!("{path}#e-{first}"));
     assert_eq!(questions(&browser.get(&path).expect_page(200)), ["One", "Two"]);
 }
+
+#[test]
+fn a_title_follows_the_first_question_unless_its_owner_gave_it() {
+    let stage = Stage::new();
+    let browser = stage.signed_in();
+    let path = talk(&stage, &browser, &["What is the rnet?", "And the deposit?"]);
+    let title = |page: &str| {
+        page.split("<h1 dir=\"auto\">").nth(1).and_then(|rest| rest.split('<').next()).map(str::to_owned)
+    };
+    let page = browser.get(&path).expect_page(200);
+    assert_eq!(title(&page).as_deref(), Some("What is the rnet?"));
+    let (first, second) = (answer_of(&page, "What is the rnet?"), answer_of(&page, "And the deposit?"));
+    let edited = |answer: &str, text: &str| {
+        stage.vendor.will([Say::text(&format!("To {text}"))]);
+        browser.post(&format!("{path}/{answer}/edit"), &[("input", text)]).expect_redirect(&path);
+        completed(&browser, &path)
+    };
+    assert_eq!(title(&edited(&second, "And its interest?")).as_deref(), Some("What is the rnet?"));
+    let page = edited(&first, "What is the rent?");
+    assert_eq!(title(&page).as_deref(), Some("What is the rent?"));
+    assert!(browser.get("/history?q=rnet").expect_page(200).contains(&path), "the other version is found");
+    // It follows the version that is shown.
+    browser.post(&format!("{path}/show"), &[("answer", &first)]);
+    assert_eq!(title(&browser.get(&path).expect_page(200)).as_deref(), Some("What is the rnet?"));
+    browser.post(&format!("{path}/change"), &[("title", "My flat")]).expect_redirect(&path);
+    let page = edited(&first, "What is the rent of the flat?");
+    assert_eq!(title(&page).as_deref(), Some("My flat"));
+}

@@ -183,6 +183,23 @@ pub fn latest_answer(
     Ok(stored.ok_or(ConversationError::NotFound)?.whole(tx)?)
 }
 
+/// Returns the title of a conversation, and the text of the first question that is shown; `None` if there is none.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn title_and_first_question(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    conversation: ConversationId,
+) -> Result<Option<(String, String)>> {
+    tx.one(
+        "SELECT c.title, q.text FROM conversations c JOIN questions q ON q.conversation_id = c.id
+         WHERE c.id = $2 AND c.account_id = $1 AND c.deleted_at IS NULL AND q.shown = 1 AND q.depth = 0",
+        params![account, conversation],
+        |row| Ok((row.text(0)?.to_owned(), row.text(1)?.to_owned())),
+    )
+}
+
 /// A question as it was asked, so that it can be asked again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskedExchange {
