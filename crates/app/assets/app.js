@@ -487,5 +487,5 @@ if (navigator.clipboard) {
 if (document.querySelector(".conversation") && !window.location.search && !window.location.hash) {
   toEnd();
   // On a touch screen, a keyboard would cover the answer.
-  if (window.matchMedia("(hover: hover)").matches) document.querySelector(".dock textarea").focus({ preventScroll: true });
+  if (window.matchMedia("(hover: hover)").matches) document.querySelector(".dock textarea")?.focus({ preventScroll: true });
 }

@@ -19,7 +19,6 @@ sign-in-lead = Rozhovory s vašimi dokumenty.
 sign-in-hint = Nemáte účet nebo heslo? Obraťte se na provozovatele služby.
 sign-in-ended = Vaše přihlášení skončilo. Přihlaste se znovu.
 sign-in-denied = E-mail nebo heslo není správné.
-sign-in-no-licence = Licence tohoto účtu skončila. Obraťte se na provozovatele služby.
 sign-in-provider-unavailable = Poskytovatel identity neodpovídá. Zkuste to později.
 sign-in-provider-refused = Poskytovatel identity vás nepřihlásil.
 sign-in-provider-invalid = Toto přihlášení už neplatí. Začněte znovu.
@@ -389,7 +388,9 @@ licence-days = { $count ->
     [few] zbývají { $count } dny
    *[other] zbývá { $count } dní
 }
-licence-note = Až licence skončí, přestanou fungovat klíče API a k účtu se nikdo nepřihlásí. Rozepsané odpovědi se dokončí a všechno zůstane zachováno.
+licence-over = skončila
+licence-ended = Licence tohoto účtu skončila. Můžete dál číst, exportovat a mazat, co v něm je. K dotazům je potřeba licence: obraťte se na provozovatele této služby.
+licence-note = Až licence skončí, přestanou fungovat klíče API a nebude možné se ptát. Vznikající odpovědi se dokončí. Dál se můžete přihlásit a vše číst, exportovat a mazat.
 account-new-email = Nový e-mail
 account-email-note = Slouží k přihlášení.
 account-change-email = Změnit e-mail

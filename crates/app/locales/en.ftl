@@ -19,7 +19,6 @@ sign-in-lead = Conversations with your documents.
 sign-in-hint = No account or password? Ask the operator of this service.
 sign-in-ended = Your session has ended. Sign in again.
 sign-in-denied = The email or the password is wrong.
-sign-in-no-licence = The licence of this account has ended. Ask the operator of this service.
 sign-in-provider-unavailable = The identity provider does not answer. Try again later.
 sign-in-provider-refused = The identity provider did not sign you in.
 sign-in-provider-invalid = This sign-in is not valid any more. Begin again.
@@ -381,7 +380,9 @@ licence-days = { $count ->
     [one] one day left
    *[other] { $count } days left
 }
-licence-note = When the licence ends, API keys stop working and nobody can sign in to this account. Answers that are being written are finished, and everything is kept.
+licence-over = it has ended
+licence-ended = The licence of this account has ended. You can still read, export and delete what is in it. Asking needs a licence: ask the operator of this service.
+licence-note = When the licence ends, API keys stop working and nothing can be asked. Answers that are being written are finished. You can still sign in to read, export and delete everything.
 account-new-email = New email
 account-email-note = You sign in with it.
 account-change-email = Change email

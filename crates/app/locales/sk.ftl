@@ -19,7 +19,6 @@ sign-in-lead = Rozhovory s vašimi dokumentmi.
 sign-in-hint = Nemáte účet alebo heslo? Obráťte sa na prevádzkovateľa služby.
 sign-in-ended = Vaše prihlásenie sa skončilo. Prihláste sa znova.
 sign-in-denied = E-mail alebo heslo nie je správne.
-sign-in-no-licence = Licencia tohto účtu sa skončila. Obráťte sa na prevádzkovateľa služby.
 sign-in-provider-unavailable = Poskytovateľ identity neodpovedá. Skúste to neskôr.
 sign-in-provider-refused = Poskytovateľ identity vás neprihlásil.
 sign-in-provider-invalid = Toto prihlásenie už neplatí. Začnite znova.
@@ -389,7 +388,9 @@ licence-days = { $count ->
     [few] zostávajú { $count } dni
    *[other] zostáva { $count } dní
 }
-licence-note = Keď sa licencia skončí, prestanú fungovať kľúče API a k účtu sa nikto neprihlási. Rozpísané odpovede sa dokončia a všetko zostane zachované.
+licence-over = skončila sa
+licence-ended = Licencia tohto účtu sa skončila. Môžete ďalej čítať, exportovať a mazať, čo v ňom je. Na otázky treba licenciu: obráťte sa na prevádzkovateľa tejto služby.
+licence-note = Keď sa licencia skončí, prestanú fungovať kľúče API a nebude možné sa pýtať. Vznikajúce odpovede sa dokončia. Ďalej sa môžete prihlásiť a všetko čítať, exportovať a mazať.
 account-new-email = Nový e-mail
 account-email-note = Slúži na prihlásenie.
 account-change-email = Zmeniť e-mail

@@ -55,6 +55,7 @@ pub(crate) const fn status(kind: ErrorKind) -> StatusCode {
 pub(crate) fn text(texts: Texts, error: &UseCaseError) -> String {
     match error.code() {
         PublicCode::NotFound => texts.get("error-not-found"),
+        PublicCode::Forbidden if error.is_licence_ended() => texts.get("licence-ended"),
         PublicCode::Forbidden | PublicCode::KeyScope => texts.get("error-forbidden"),
         PublicCode::ConversationBusy => texts.get("error-conversation-busy"),
         PublicCode::InsufficientCredits | PublicCode::SpendingLimit => {

@@ -20,6 +20,8 @@ pub(crate) struct Frame {
     pub(crate) assets: &'static Addresses,
     pub(crate) email: String,
     pub(crate) is_operator: bool,
+    /// True if the account has a valid licence. Without one, nothing can be asked or added.
+    pub(crate) is_licensed: bool,
     /// The path of the page.
     path: String,
     /// The path and query of the page, to which the choice of a language returns.
@@ -60,6 +62,7 @@ impl Frame {
             assets: user.visitor.assets,
             email: user.signed_in.email.clone(),
             is_operator: user.signed_in.role == Role::Operator,
+            is_licensed: user.signed_in.principal.is_licensed(),
             page: if is_of_page { user.visitor.page.clone() } else { path.clone() },
             path,
             conversations: entries.collect(),

@@ -9,10 +9,10 @@ const DAY_SECONDS: u64 = 24 * 3600;
 /// The days before its end from which on the licence is shown as ending.
 const ENDING_DAYS: u64 = 30;
 
-/// The licence of an account that may sign in.
+/// The licence of an account.
 pub(crate) struct LicenceView {
     pub(crate) until: ShownTime,
-    /// The days that are left.
+    /// The days that are left, or that it has ended.
     pub(crate) left: String,
     /// True if it ends soon.
     pub(crate) is_ending: bool,
@@ -22,10 +22,8 @@ impl LicenceView {
     pub(crate) fn of(texts: Texts, until: Option<Timestamp>, now: Timestamp) -> Option<Self> {
         let until = until?;
         let days = until.since(now).as_secs() / DAY_SECONDS;
-        Some(Self {
-            until: ShownTime::last_day(texts, until),
-            left: texts.with("licence-days", "count", days),
-            is_ending: days < ENDING_DAYS,
-        })
+        let left =
+            if until <= now { texts.get("licence-over") } else { texts.with("licence-days", "count", days) };
+        Some(Self { until: ShownTime::last_day(texts, until), left, is_ending: days < ENDING_DAYS })
     }
 }

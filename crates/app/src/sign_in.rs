@@ -196,7 +196,6 @@ pub(crate) async fn sign_in(
             later(error::status(error.kind()), error::text(texts, &error), BUSY_RETRY.as_secs())
         }
         Err(SignInError::Denied) => refused(StatusCode::UNAUTHORIZED, texts.get("sign-in-denied")),
-        Err(SignInError::NoLicence) => refused(StatusCode::FORBIDDEN, texts.get("sign-in-no-licence")),
         Err(SignInError::Failed(error)) => visitor.failed(&error),
     }
 }

@@ -125,7 +125,6 @@ fn refused(pages: &SignInPages, visitor: &Visitor, next: &str, failed: SingleSig
             (StatusCode::FORBIDDEN, texts.get("sign-in-email-not-confirmed"))
         }
         SingleSignOnError::NoAccount => (StatusCode::FORBIDDEN, texts.get("sign-in-no-account")),
-        SingleSignOnError::NoLicence => (StatusCode::FORBIDDEN, texts.get("sign-in-no-licence")),
         SingleSignOnError::Failed(error) => return visitor.failed(&error),
     };
     (status, pages.form(visitor, "", next, None, Some(text))).into_response()

@@ -7,8 +7,9 @@ use std::time::Duration;
 use domain::key::{KeyFingerprint, SecretKey};
 use domain::scope::Permission;
 use domain::time::Timestamp;
+use store::accounts::{self, Account};
 use store::keys::{self, ResolvedKey};
-use store::{Store, StoreError, accounts, sessions};
+use store::{Store, StoreError, sessions};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_util::task::TaskTracker;
 use workspace::Workspaces;
@@ -117,8 +118,8 @@ impl Authenticator {
         })
     }
 
-    /// Returns true if the principal is still valid: its key is neither revoked nor expired, its session has not ended, and
-    /// its account has a valid licence. While the store is unavailable, it counts as valid.
+    /// Returns true if the principal is still valid: its key is neither revoked nor expired and its account has a valid licence,
+    /// or its session has not ended. While the store is unavailable, it counts as valid.
     pub async fn is_still_valid(&self, principal: &Principal) -> bool {
         let account = match principal {
             Principal::Key { fingerprint, .. } => {
@@ -134,7 +135,8 @@ impl Authenticator {
                 None => !is_session,
             };
             let found = accounts::get(tx, account)?;
-            Ok::<_, StoreError>(open && found.is_some_and(|found| licensed(found.licence, now).is_ok()))
+            let is_valid = |found: Account| is_session || licensed(found.licence, now).is_ok();
+            Ok::<_, StoreError>(open && found.is_some_and(is_valid))
         });
         valid.await.unwrap_or(true)
     }

@@ -131,6 +131,9 @@ public_codes! {
     Unavailable = "UNAVAILABLE": Unavailable,
 }
 
+/// The message of [`UseCaseError::licence_ended`].
+const LICENCE_ENDED: &str = "the licence of the account has ended: ask the operator of this service";
+
 /// An error of a use case, as a face shows it. It holds no secret and no detail that only operators may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UseCaseError {
@@ -154,6 +157,18 @@ impl UseCaseError {
     #[must_use]
     pub fn no_conversation() -> Self {
         Self::new(PublicCode::NotFound, "there is no such conversation or message")
+    }
+
+    /// Creates an error for what a user may not do because the licence of the account has ended.
+    #[must_use]
+    pub fn licence_ended() -> Self {
+        Self::new(PublicCode::Forbidden, LICENCE_ENDED)
+    }
+
+    /// Returns true for [`Self::licence_ended`].
+    #[must_use]
+    pub fn is_licence_ended(&self) -> bool {
+        self.code == PublicCode::Forbidden && self.message == LICENCE_ENDED
     }
 
     /// Logs a failure for operators, and creates an error without its details.

@@ -32,6 +32,15 @@ impl Files {
         Ok(self.workspaces.of(principal.account()))
     }
 
+    /// Returns the workspace of the principal's account, for a change that adds to it or moves what is in it.
+    ///
+    /// # Errors
+    /// Those of [`Self::of`], and [`UseCaseError::licence_ended`].
+    pub fn of_licensed(&self, principal: &Principal) -> Result<Workspace, UseCaseError> {
+        principal.require_licence()?;
+        self.of(principal)
+    }
+
     /// Has files that the principal uploaded indexed, which may start the account's machine. Returns before they are.
     ///
     /// # Errors
@@ -58,7 +67,7 @@ impl Files {
 
     /// Returns the text of a document for its owner, from a page on, which the account's machine reads, and the
     /// place of a passage on its page. `None` if there is
-    /// no machine that can, for now.
+    /// no machine that can, for now, and without a licence, which a machine needs.
     ///
     /// # Errors
     /// [`PublicCode::KeyScope`](crate::PublicCode::KeyScope).
@@ -70,13 +79,17 @@ impl Files {
         cited: Option<CitedOnPage>,
     ) -> Result<Option<Preview>, UseCaseError> {
         principal.require(&[Permission::Files])?;
+        if !principal.is_licensed() {
+            return Ok(None);
+        }
         let request = PreviewRequest { path: path.to_string(), first_page, cited };
         let asked =
             self.of_machine(principal.account(), async move |machine| machine.preview(&request).await);
         Ok(asked.await)
     }
 
-    /// Returns a page of a PDF or an image as a PNG or JPEG, which the account's machine draws. `None` if it cannot.
+    /// Returns a page of a PDF or an image as a PNG or JPEG, which the account's machine draws. `None` if it cannot, and
+    /// without a licence.
     ///
     /// # Errors
     /// [`PublicCode::KeyScope`](crate::PublicCode::KeyScope).
@@ -87,6 +100,9 @@ impl Files {
         page: u32,
     ) -> Result<Option<Bytes>, UseCaseError> {
         principal.require(&[Permission::Files])?;
+        if !principal.is_licensed() {
+            return Ok(None);
+        }
         let request = PageRequest { path: path.to_string(), page, viewer: Viewer::Person };
         let asked =
             self.of_machine(principal.account(), async move |machine| machine.page_picture(&request).await);

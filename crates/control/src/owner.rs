@@ -215,7 +215,7 @@ fn signed_in(principal: &Principal) -> Result<(), UseCaseError> {
 fn refused(error: KeyError) -> UseCaseError {
     match error {
         KeyError::NotFound => UseCaseError::new(PublicCode::NotFound, error),
-        KeyError::NoLicence => UseCaseError::new(PublicCode::Forbidden, error),
+        KeyError::NoLicence => UseCaseError::licence_ended(),
         KeyError::Ended | KeyError::TooMany | KeyError::AlreadyCreated => UseCaseError::invalid(error),
         KeyError::Store(error) => error.into(),
     }

@@ -1,8 +1,9 @@
 //! Principals: the callers of use cases, with their permissions.
 //!
-//! Every use case takes a [`Principal`] and requires a permission of it before it does anything. A principal exists only
-//! while its account's licence is valid: [`crate::Authenticator`] creates those of keys and checks them again while a
-//! response is in progress, [`Principal::session`] creates those of the web application.
+//! Every use case takes a [`Principal`] and requires a permission of it before it does anything. A principal of a key exists
+//! only while its account's licence is valid: [`crate::Authenticator`] creates it and checks it again while a response is in
+//! progress. [`Principal::session`] creates those of the web application. Without a licence they read, export and delete; what
+//! adds something calls [`Principal::require_licence`].
 
 use domain::account::Licence;
 use domain::id::{AccountId, KeyId, SessionId, UserId};
@@ -37,7 +38,7 @@ pub enum Principal {
         /// The key's fingerprint, by which it is looked up again.
         fingerprint: KeyFingerprint,
     },
-    /// A user of the web application. It may do everything in its account.
+    /// A user of the web application. It may do everything in its account while that has a licence.
     #[non_exhaustive]
     Session {
         /// The account.
@@ -49,6 +50,8 @@ pub enum Principal {
         session: String,
         /// True if the account has a machine.
         has_machine: bool,
+        /// True if the account had a valid licence when the request began.
+        is_licensed: bool,
     },
     /// The service itself on behalf of an account, without a person. It may do everything in the account.
     #[non_exhaustive]
@@ -104,14 +107,14 @@ impl Principal {
     /// Creates the principal of an authenticated session of the account's user.
     ///
     /// # Errors
-    /// [`Invalidity::NoLicence`] and [`Invalidity::NoSessionId`].
+    /// [`Invalidity::NoSessionId`].
     pub fn session(account: &Account, session: String, now: Timestamp) -> Result<Self, Invalidity> {
         if session.is_empty() || session.len() > SESSION_ID_MAX_BYTES {
             return Err(Invalidity::NoSessionId);
         }
-        licensed(account.licence, now)?;
         let (user, has_machine) = (account.user, account.has_machine);
-        Ok(Self::Session { account: account.id, user, session, has_machine })
+        let is_licensed = account.licence.active(now);
+        Ok(Self::Session { account: account.id, user, session, has_machine, is_licensed })
     }
 
     /// Creates the principal of the service for an account.
@@ -191,6 +194,23 @@ impl Principal {
         Err(UseCaseError::new(PublicCode::KeyScope, "the key's scopes do not permit this operation"))
     }
 
+    /// Returns true if the account has a valid licence. Others read, export and delete.
+    #[must_use]
+    pub fn is_licensed(&self) -> bool {
+        match self {
+            Self::Session { is_licensed, .. } => *is_licensed,
+            Self::Key { .. } | Self::Service { .. } => true,
+        }
+    }
+
+    /// Requires a valid licence, for what adds something to the account.
+    ///
+    /// # Errors
+    /// [`UseCaseError::licence_ended`].
+    pub fn require_licence(&self) -> Result<(), UseCaseError> {
+        if self.is_licensed() { Ok(()) } else { Err(UseCaseError::licence_ended()) }
+    }
+
     /// Returns the origin that is stored with a question.
     pub(crate) fn asked_through(&self) -> AskedThrough {
         match self {
@@ -201,7 +221,7 @@ impl Principal {
     }
 }
 
-/// Requires a valid licence: without one, nobody uses the account.
+/// Requires a valid licence: without one, no key works.
 pub(crate) fn licensed(licence: Licence, now: Timestamp) -> Result<(), Invalidity> {
     if licence.active(now) { Ok(()) } else { Err(Invalidity::NoLicence) }
 }
@@ -271,14 +291,18 @@ mod tests {
     }
 
     #[test]
-    fn a_session_may_do_everything_in_its_account_while_the_licence_is_valid() {
+    fn a_session_may_do_everything_in_its_account_and_add_to_it_while_licensed() {
         let account = account(Some(LATER));
         let session = Principal::session(&account, "s-1".to_owned(), NOW).expect("it is valid");
         assert_eq!(permitted(&session), [true; 4]);
         assert_eq!((session.account(), session.user()), (account.id, Some(account.user)));
         assert_eq!(session.asked_through(), AskedThrough::Session("s-1".to_owned()));
         assert_eq!(session.key_id(), None);
-        assert_eq!(Principal::session(&account, "s-1".to_owned(), LATER), Err(Invalidity::NoLicence));
+        assert_eq!(session.require_licence(), Ok(()));
+        let ended =
+            Principal::session(&account, "s-1".to_owned(), LATER).expect("its user reads and deletes");
+        assert_eq!(permitted(&ended), [true; 4]);
+        assert!(ended.require_licence().expect_err("nothing is added").is_licence_ended());
         for wrong in [String::new(), "x".repeat(SESSION_ID_MAX_BYTES + 1)] {
             assert_eq!(Principal::session(&account, wrong, NOW), Err(Invalidity::NoSessionId));
         }

@@ -148,6 +148,7 @@ impl Questions {
     /// [`UseCaseError`]; nothing was changed then.
     pub async fn ask(&self, principal: &Principal, request: AskRequest) -> Result<AskOutcome, UseCaseError> {
         principal.require(&[Permission::Ask])?;
+        principal.require_licence()?;
         // Before all checks, because what an accepted question names may be gone when it is repeated.
         if let Some(repeated) = self.repeated(principal, request.idempotency.as_ref()).await? {
             return Ok(repeated);
@@ -178,6 +179,7 @@ impl Questions {
         revision: Revision,
     ) -> Result<AskOutcome, UseCaseError> {
         principal.require(&[Permission::Ask])?;
+        principal.require_licence()?;
         let account = principal.account();
         let asked = move |tx: &mut dyn Sql| conversations::asked_exchange(tx, account, conversation, answer);
         let asked = self.store.read(asked).await?;

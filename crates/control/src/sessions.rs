@@ -97,9 +97,6 @@ pub enum SignInError {
     /// The email or the password is wrong.
     #[error("wrong email or password")]
     Denied,
-    /// The account has no valid licence.
-    #[error("the account has no valid licence")]
-    NoLicence,
     /// The service failed.
     #[error(transparent)]
     Failed(#[from] UseCaseError),
@@ -168,7 +165,7 @@ impl Sessions {
     /// Opens a session of the owner of an account, who has proved who they are at the identity provider.
     ///
     /// # Errors
-    /// [`SignInError::NoLicence`], [`SignInError::Failed`].
+    /// [`SignInError::Failed`].
     pub(crate) async fn open_for_identity(
         &self,
         account: &Account,
@@ -186,9 +183,6 @@ impl Sessions {
         browser: String,
     ) -> Result<SessionSecret, SignInError> {
         let now = self.environment.now();
-        if !account.licence.active(now) {
-            return Err(SignInError::NoLicence);
-        }
         provisioning::ensure(&self.workspaces, account.id).await;
         let secret = SessionSecret::from_random(self.environment.bytes());
         let new = NewSession {
@@ -216,7 +210,7 @@ impl Sessions {
         if opened.await.map_err(UseCaseError::from)? { Ok(secret) } else { Err(SignInError::Denied) }
     }
 
-    /// Returns the user of the session that a secret proves; `None` if it has ended or the account has no valid licence.
+    /// Returns the user of the session that a secret proves; `None` if it has ended.
     ///
     /// # Errors
     /// When the store fails.

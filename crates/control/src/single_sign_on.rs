@@ -74,9 +74,6 @@ pub enum SingleSignOnError {
     /// There is no account with the email.
     #[error("there is no account with this email")]
     NoAccount,
-    /// The account has no valid licence.
-    #[error("the account has no valid licence")]
-    NoLicence,
     /// The service failed.
     #[error(transparent)]
     Failed(#[from] UseCaseError),
@@ -199,7 +196,6 @@ impl SingleSignOn {
         };
         match self.sessions.open_for_identity(&account, browser).await {
             Ok(session) => Ok(session),
-            Err(SignInError::NoLicence) => Err(SingleSignOnError::NoLicence),
             Err(SignInError::Denied) => Err(SingleSignOnError::NoAccount),
             Err(SignInError::Failed(error)) => Err(SingleSignOnError::Failed(error)),
         }

@@ -78,6 +78,7 @@ impl Vm {
     /// [`PublicCode::NoMachine`](crate::PublicCode::NoMachine) among others.
     pub async fn start(&self, principal: &Principal) -> Result<(), UseCaseError> {
         principal.require(&[Machine])?;
+        principal.require_licence()?;
         Ok(self.start_of(principal.account()).await?)
     }
 

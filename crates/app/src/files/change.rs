@@ -53,7 +53,7 @@ pub(crate) async fn upload(
     body: Body,
 ) -> Result<Response, Response> {
     let principal = &user.signed_in.principal;
-    let workspace = pages.files.of(principal).map_err(|error| user.failed(error))?;
+    let workspace = pages.files.of_licensed(principal).map_err(|error| user.failed(error))?;
     let receiving =
         http_common::receive_uploads(&workspace, &headers, body, limits.size_max_bytes, limits.stall_timeout);
     let received = tokio::select! {
@@ -169,7 +169,7 @@ pub(crate) async fn create_folder(
     Form(new): Form<NewFolder>,
 ) -> Result<Response, Response> {
     let texts = user.visitor.texts;
-    let workspace = pages.files.of(&user.signed_in.principal).map_err(|error| user.failed(error))?;
+    let workspace = pages.files.of_licensed(&user.signed_in.principal).map_err(|error| user.failed(error))?;
     match make_folder(&workspace, &new).await {
         Ok(path) if accepts_json(&headers) => Ok((StatusCode::CREATED, Json(Made { path })).into_response()),
         Ok(path) => Ok(Redirect::to(&folder_href(&path)).into_response()),

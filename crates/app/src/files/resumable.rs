@@ -53,7 +53,7 @@ pub(crate) async fn begin(
     user: User,
     Form(beginning): Form<Beginning>,
 ) -> Result<Response, Response> {
-    let workspace = pages.files.of(&user.signed_in.principal).map_err(|error| user.failed(error))?;
+    let workspace = pages.files.of_licensed(&user.signed_in.principal).map_err(|error| user.failed(error))?;
     if limits.size_max_bytes.is_some_and(|most| beginning.size > most) {
         let error = user.visitor.texts.get("error-too-large");
         return Ok((StatusCode::PAYLOAD_TOO_LARGE, Json(Outcome::Refused { error })).into_response());
@@ -110,7 +110,7 @@ pub(crate) async fn append(
     piece: Bytes,
 ) -> Result<Response, Response> {
     let principal = &user.signed_in.principal;
-    let workspace = pages.files.of(principal).map_err(|error| user.failed(error))?;
+    let workspace = pages.files.of_licensed(principal).map_err(|error| user.failed(error))?;
     Ok(match workspace.append(&id, offset, piece).await {
         Ok(AppendOutcome::Received(received)) => Json(Progress { received }).into_response(),
         Ok(AppendOutcome::Stored(stored)) => {

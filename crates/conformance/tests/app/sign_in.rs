@@ -1,8 +1,9 @@
 //! Signing in and out, and what only a signed-in user sees.
 
-use conformance::{Api, NewAccount, Options, Service};
+use conformance::{Api, NewAccount, Options, Say, Service};
 
-use crate::browser::{Browser, PASSWORD, Page, Stage, account_with_password};
+use crate::browser::{Browser, PASSWORD, Page, Stage, account_with_password, attribute};
+use crate::conversations::{ask, completed};
 
 #[test]
 fn a_session_begins_with_the_password_and_ends_with_signing_out() {
@@ -158,7 +159,7 @@ fn a_form_of_another_site_changes_nothing() {
 }
 
 #[test]
-fn a_session_ends_with_the_password_and_with_the_licence() {
+fn a_session_ends_with_the_password() {
     let stage = Stage::new();
     let (first, second) = (stage.signed_in(), Browser::new(&stage.service));
     let arguments = ["account", "set-password", "--account", &stage.account.email, "--password-stdin"];
@@ -167,13 +168,57 @@ fn a_session_ends_with_the_password_and_with_the_licence() {
     first.get("/").expect_redirect("/sign-in");
     assert_eq!(second.sign_in(&stage.account.email, PASSWORD).status, 401);
     second.sign_in(&stage.account.email, "another horse").expect_redirect("/");
-    let licence = |until: &str| {
-        stage.service.admin(&["licence", "set", "--account", &stage.account.email, "--until", until])
-    };
-    licence("2020-01-01");
-    second.get("/").expect_redirect("/sign-in");
-    let refused = second.sign_in(&stage.account.email, "another horse");
-    assert!(refused.expect_page(403).contains("licence"));
+}
+
+#[test]
+fn an_owner_without_a_licence_reads_exports_and_deletes_and_asks_nothing() {
+    let stage = Stage::new();
+    let before = stage.signed_in();
+    before.upload("/uploads", &[("lease.txt", b"The rent is due.")]).expect_redirect("/files/uploads");
+    stage.vendor.will([Say::text("On the first day.")]);
+    let path = ask(&before, "When is the rent due?");
+    completed(&before, &path);
+    stage.service.admin(&["licence", "set", "--account", &stage.account.email, "--until", "2020-01-01"]);
+
+    // The session goes on, and a new one begins.
+    before.get("/").expect_page(200);
+    let browser = Browser::new(&stage.service);
+    browser.sign_in(&stage.account.email, PASSWORD).expect_redirect("/");
+    let told = "Asking needs a licence";
+    for page in ["/", &path, "/files/uploads", "/keys", "/account", "/history"] {
+        let page = browser.get(page).expect_page(200);
+        assert!(page.contains(told) && !page.contains("class=\"composer"), "{page}");
+    }
+    let page = browser.get(&path).expect_page(200);
+    assert!(page.contains("On the first day.") && !page.contains("/retry\""), "{page}");
+    let export = browser.get(&format!("{path}/export.md"));
+    assert!(export.status == 200 && export.text().contains("On the first day."), "{}", export.text());
+    let archive = browser.get("/files/uploads?archive");
+    assert_eq!(archive.status, 200);
+    assert_eq!(browser.get("/files/uploads/lease.txt").text(), "The rent is due.");
+    let csv = browser.get("/credits/ledger.csv");
+    assert_eq!(csv.status, 200, "{}", csv.text());
+
+    let answer = attribute(&page, "id=\"a-", "id").trim_start_matches("a-").to_owned();
+    for (form, fields) in [
+        ("/ask".to_owned(), &[("input", "And the deposit?")][..]),
+        (format!("{path}/ask"), &[("input", "And the deposit?")]),
+        (format!("{path}/{answer}/retry"), &[]),
+        ("/machine/start".to_owned(), &[]),
+        ("/keys".to_owned(), &[("name", "New"), ("read", "on")]),
+        ("/workspace/folder".to_owned(), &[("folder", "/"), ("name", "New")]),
+    ] {
+        let refused = browser.post(&form, fields).expect_page(403);
+        assert!(refused.contains(told), "{form}: {refused}");
+    }
+    browser.upload("/uploads", &[("new.txt", b"New.")]).expect_page(403);
+    assert_eq!(stage.vendor.requests().len(), 1);
+
+    browser.post("/workspace/delete", &[("path", "/uploads/lease.txt")]).expect_redirect("/files/uploads");
+    browser.post(&format!("{path}/delete"), &[]).expect_redirect("/");
+    browser.get(&path).expect_page(404);
+    stage.service.admin(&["licence", "set", "--account", &stage.account.email, "--until", "2099-12-31"]);
+    assert!(browser.get("/").expect_page(200).contains("class=\"composer\""));
 }
 
 #[test]
