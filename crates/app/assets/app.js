@@ -330,11 +330,24 @@ const compose = (form) => {
 
 // Shows the settings of the chosen model alone.
 const showSettings = (choice) => {
-  const show = () => document.querySelectorAll("[data-model]").forEach((group) => {
+  const show = () => choice.form.querySelectorAll("[data-model]").forEach((group) => {
     group.hidden = group.dataset.model !== choice.value;
   });
   choice.addEventListener("change", show);
   show();
+};
+
+// Says beside the choices of a further question what they are now.
+const tellChosen = (shown) => {
+  const choices = shown.closest(".choices");
+  const kinds = "[name=model] option:checked, [name=agent] option:checked:not([value='']), [type=checkbox]:checked";
+  const tell = () => {
+    const chosen = [...choices.querySelectorAll(kinds)].map((one) => one.closest(".check") ?? one);
+    shown.textContent = chosen.map(({ textContent }) => textContent.trim()).join(" · ");
+  };
+  choices.addEventListener("change", tell);
+  // Browsers restore choices before this.
+  tell();
 };
 
 // What scrolls by itself is reached by keyboard.
@@ -475,7 +488,8 @@ document.querySelectorAll(".conversation").forEach(forgetAsked);
 document.querySelectorAll(".composer").forEach(compose);
 document.querySelector("[action='/sign-out']")?.addEventListener("submit", forgetDrafts);
 if (HTMLElement.prototype.showPopover) document.addEventListener("focusin", closeSide);
-document.querySelectorAll(".home select[name=model]").forEach(showSettings);
+document.querySelectorAll(".home select[name=model], .dock select[name=model]").forEach(showSettings);
+document.querySelectorAll("[data-chosen]").forEach(tellChosen);
 equip(document);
 document.addEventListener("copy", copyFormulas);
 document.addEventListener("visibilitychange", waitForLater);

@@ -53,6 +53,7 @@ ask-conversation-gone = Tato konverzace už neexistuje. Otázkou můžete začí
 follow-up-placeholder = Zeptejte se dál …
 model = Model
 choices = Další volby
+choices-next = Volby
 choices-agent = Agent
 choices-usual-agent = Obvyklý
 choices-skills = Dovednosti

@@ -52,6 +52,7 @@ ask-conversation-gone = This conversation is gone. The question can begin a new 
 follow-up-placeholder = Ask a follow-up …
 model = Model
 choices = More choices
+choices-next = Choices
 choices-agent = Agent
 choices-usual-agent = The usual one
 choices-skills = Skills

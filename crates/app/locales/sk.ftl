@@ -53,6 +53,7 @@ ask-conversation-gone = Táto konverzácia už neexistuje. Otázkou môžete za�
 follow-up-placeholder = Pýtajte sa ďalej …
 model = Model
 choices = Ďalšie voľby
+choices-next = Voľby
 choices-agent = Agent
 choices-usual-agent = Zvyčajný
 choices-skills = Zručnosti

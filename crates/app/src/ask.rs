@@ -8,8 +8,8 @@ use control::questions::AskOutcome;
 use control::{Catalogs, Conversations, Environment, Questions, UseCaseError};
 use domain::id::ConversationId;
 
-use crate::choices::Choices;
-use crate::composer::{Chosen, Composer, ModelOption, QuestionForm};
+use crate::choices::Offered;
+use crate::composer::{Composer, QuestionForm};
 use crate::conversation::{self, Pages};
 use crate::frame::Frame;
 use crate::visit::User;
@@ -20,11 +20,7 @@ use crate::{error, paths};
 struct HomePage {
     frame: Frame,
     composer: Composer,
-    models: Vec<ModelOption>,
-    choices: Choices,
-    /// The use that can be made of the web, in words; `None` if there is none.
-    offered_web: Option<String>,
-    web: bool,
+    offered: Offered,
 }
 
 /// Shows the form of a new conversation, with the text and the files that the query has.
@@ -96,7 +92,7 @@ impl AskPages {
         Composer {
             input: form.input.clone(),
             files: form.attached(),
-            chosen: Chosen::list(Some(&form.agent), &form.skills),
+            sent: Some(form.clone()),
             error: Some(form.reason(user.visitor.texts, refused, true)),
             ..Composer::new(&self.environment)
         }
@@ -105,21 +101,9 @@ impl AskPages {
     async fn home(&self, user: &User, composer: Composer, form: &QuestionForm) -> Result<Response, Response> {
         let frame = Frame::load(&self.conversations, user, None).await?;
         let (principal, texts) = (&user.signed_in.principal, user.visitor.texts);
-        let models = self.catalogs.models(principal).map_err(|error| user.failed(error))?;
-        let choices = Choices::load(&self.catalogs, principal, texts, form).await;
-        let access = self.questions.web_access();
-        let offered_web =
-            if access.searches() { Some("web") } else { access.is_any().then_some("web-pages") };
-        let offered_web = offered_web.map(|key| texts.get(key));
-        let chosen = Some(form.model.as_str()).filter(|model| !model.is_empty());
-        Ok(error::rendered(&HomePage {
-            frame,
-            composer,
-            models: ModelOption::list(texts, &models, |id| self.catalogs.model_status(id), chosen),
-            choices: choices.map_err(|error| user.failed(error))?,
-            offered_web,
-            web: form.web,
-        }))
+        let offered = Offered::load(&self.catalogs, &self.questions, principal, texts, form).await;
+        let offered = offered.map_err(|error| user.failed(error))?;
+        Ok(error::rendered(&HomePage { frame, composer, offered }))
     }
 }
 

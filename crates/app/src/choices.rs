@@ -1,16 +1,65 @@
 //! The further choices of a question: its agent, skills and jurisdictions, and the settings of the models.
 
 use control::catalogs::CatalogEntry;
-use control::{Catalogs, Principal, UseCaseError};
+use control::{Catalogs, Principal, Questions, UseCaseError};
 use domain::catalog::ModelEntry;
 
-use crate::composer::{QuestionForm, model_names, setting_field};
+use crate::composer::{ModelOption, QuestionForm, model_names, setting_field};
 use crate::texts::Texts;
 
 /// The most skills of the form: those that the account uses most. All can be named in the interface.
 const SKILLS_MAX: usize = 50;
 
-/// The choices of a new conversation besides the model and web search.
+/// Everything that a question can choose.
+#[derive(Debug)]
+pub(crate) struct Offered {
+    pub(crate) models: Vec<ModelOption>,
+    /// The use that can be made of the web, in words; `None` if there is none.
+    pub(crate) web: Option<String>,
+    /// True if the web may be used.
+    pub(crate) is_web_chosen: bool,
+    pub(crate) choices: Choices,
+}
+
+impl Offered {
+    /// Reads the catalogs. What the form has chosen stays chosen.
+    pub(crate) async fn load(
+        catalogs: &Catalogs,
+        questions: &Questions,
+        principal: &Principal,
+        texts: Texts,
+        form: &QuestionForm,
+    ) -> Result<Self, UseCaseError> {
+        let access = questions.web_access();
+        let web = if access.searches() { Some("web") } else { access.is_any().then_some("web-pages") };
+        let models = catalogs.models(principal)?;
+        let chosen = Some(form.model.as_str()).filter(|model| !model.is_empty());
+        Ok(Self {
+            models: ModelOption::list(texts, &models, |id| catalogs.model_status(id), chosen),
+            web: web.map(|key| texts.get(key)),
+            is_web_chosen: form.web,
+            choices: Choices::load(catalogs, principal, texts, form).await?,
+        })
+    }
+
+    /// Offers a model that the catalog does not have now, as the chosen one.
+    pub(crate) fn keep_model(&mut self, id: &str) {
+        if self.models.iter().all(|model| !model.is_chosen) {
+            self.models.insert(0, ModelOption { id: id.to_owned(), label: id.to_owned(), is_chosen: true });
+        }
+    }
+
+    /// Returns what is chosen, in words: the model of several, the agent, and everything that is checked.
+    pub(crate) fn chosen(&self) -> String {
+        let is_one = self.models.len() == 1;
+        let model = self.models.iter().find(|model| model.is_chosen && !is_one).map(|model| &model.label);
+        let web = self.web.as_ref().filter(|_| self.is_web_chosen);
+        let named = model.into_iter().chain(web).chain(self.choices.chosen());
+        named.map(String::as_str).collect::<Vec<_>>().join(" · ")
+    }
+}
+
+/// The choices of a question besides the model and web search.
 #[derive(Debug)]
 pub(crate) struct Choices {
     pub(crate) agents: Vec<Choice>,
@@ -95,15 +144,21 @@ impl Choices {
 
     /// Returns true if something is chosen, so that the form shows it.
     pub(crate) fn is_chosen(&self) -> bool {
-        let mut choices = self.agents.iter().chain(&self.skills).chain(&self.jurisdictions);
-        choices.any(|choice| choice.is_chosen)
+        self.chosen().next().is_some()
+    }
+
+    /// Returns the labels of the agent, the skills and the jurisdictions that are chosen.
+    fn chosen(&self) -> impl Iterator<Item = &String> {
+        let choices = self.agents.iter().chain(&self.skills).chain(&self.jurisdictions);
+        choices.filter(|choice| choice.is_chosen).map(|choice| &choice.label)
     }
 }
 
 impl ModelSettings {
-    /// Lists the models that have settings and are not deprecated.
+    /// Lists the models that have settings and are not deprecated, and the chosen one in any case.
     fn list(texts: Texts, models: &[ModelEntry], form: &QuestionForm) -> Vec<Self> {
-        let usable: Vec<_> = models.iter().filter(|model| !model.deprecated).collect();
+        let is_usable = |model: &&ModelEntry| !model.deprecated || model.id == form.model;
+        let usable: Vec<_> = models.iter().filter(is_usable).collect();
         let named = usable.iter().zip(model_names(texts, &usable));
         let has_settings = named.filter(|(model, _)| !model.settings.is_empty());
         has_settings.map(|(model, name)| Self::of(texts, model, name, form)).collect()

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use axum::extract::{FromRequest, RawForm, Request};
 use axum::response::{IntoResponse, Response};
+use control::conversations::{AskedExchange, ConversationSummary};
 use control::questions::{AskPlace, AskRequest, Idempotency, Revision};
 use control::{Environment, UseCaseError};
 use domain::catalog::{ModelEntry, ModelStatus, ProviderName};
@@ -29,8 +30,8 @@ pub(crate) struct Composer {
     pub(crate) once: String,
     /// The files to attach.
     pub(crate) files: Vec<AttachedFile>,
-    /// The agent and the skills of a further question.
-    pub(crate) chosen: Vec<Chosen>,
+    /// The form as it was sent, whose choices a further question keeps.
+    pub(crate) sent: Option<QuestionForm>,
     /// The reason why the question was refused.
     pub(crate) error: Option<String>,
 }
@@ -52,29 +53,6 @@ impl AttachedFile {
             path: path.clone(),
         };
         names_of(&trimmed).into_iter().zip(paths).map(file).collect()
-    }
-}
-
-/// An agent or a skill that a further question has unless it is taken away.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Chosen {
-    /// The name of the field.
-    pub(crate) field: &'static str,
-    /// The full name.
-    pub(crate) value: String,
-    pub(crate) label: String,
-}
-
-impl Chosen {
-    /// Lists an agent and skills, by their full names.
-    pub(crate) fn list(agent: Option<&str>, skills: &[String]) -> Vec<Self> {
-        let of = |field, full_name: &str| Self {
-            field,
-            value: full_name.to_owned(),
-            label: full_name.rsplit(':').next().unwrap_or_default().to_owned(),
-        };
-        let agent = agent.filter(|agent| !agent.is_empty()).map(|agent| of("agent", agent));
-        agent.into_iter().chain(skills.iter().map(|skill| of("skill", skill))).collect()
     }
 }
 
@@ -157,11 +135,11 @@ impl Composer {
 }
 
 /// A question as a form sends it.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct QuestionForm {
     pub(crate) input: String,
     once: String,
-    /// The model, for a new conversation only, like the next three.
+    /// The model. A form without one leaves an existing conversation as it is, also the next three.
     pub(crate) model: String,
     /// The settings of all models, as the names and values of their fields.
     pub(crate) settings: Vec<(String, String)>,
@@ -219,6 +197,20 @@ impl QuestionForm {
         form
     }
 
+    /// Returns the choices of the last question of a conversation.
+    pub(crate) fn of_conversation(summary: &ConversationSummary, asked: AskedExchange) -> Self {
+        let field = |(key, value): &(String, String)| (setting_field(key, &summary.model), value.clone());
+        Self {
+            model: summary.model.clone(),
+            settings: summary.settings.iter().map(field).collect(),
+            jurisdictions: summary.jurisdictions.clone(),
+            web: summary.web_search,
+            agent: asked.agent.unwrap_or_default(),
+            skills: asked.skills,
+            ..Self::default()
+        }
+    }
+
     /// Returns the files that the form attaches.
     pub(crate) fn attached(&self) -> Vec<AttachedFile> {
         AttachedFile::all(&self.files)
@@ -235,6 +227,7 @@ impl QuestionForm {
             settings: settings_of(&self.settings, &self.model),
             jurisdictions: self.jurisdictions.clone(),
             web_search: self.web,
+            changes_conversation: conversation.is_some() && !self.model.is_empty(),
             agent: Some(self.agent.clone()).filter(|agent| !agent.is_empty()),
             skills: self.skills.clone(),
             idempotency: self.idempotency("ask", conversation.map(|id| id.to_string())),

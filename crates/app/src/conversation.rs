@@ -6,16 +6,18 @@ use askama::Template;
 use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use control::conversations::{Message, ShownBranch};
+use control::conversations::{ConversationSummary, Message, ShownBranch};
 use control::{
-    Answers, Authenticator, Catalogs, Conversations, Environment, Principal, PublicCode, UseCaseError,
+    Answers, Authenticator, Catalogs, Conversations, Environment, Principal, PublicCode, Questions,
+    UseCaseError,
 };
 use domain::id::{ConversationId, MessageId};
 use http_common::{Budgets, Holder};
 use serde::Deserialize;
 
 use crate::answer::AnswerView;
-use crate::composer::{AttachedFile, Chosen, Composer, ModelOption, RevisionForm};
+use crate::choices::Offered;
+use crate::composer::{AttachedFile, Composer, ModelOption, QuestionForm, RevisionForm};
 use crate::frame::Frame;
 use crate::growing::OnPage;
 use crate::links::view_href;
@@ -75,6 +77,8 @@ pub(crate) struct Attachment {
 struct ConversationPage {
     frame: Frame,
     composer: Composer,
+    /// The choices of the next question.
+    offered: Offered,
     href: String,
     title: String,
     model: String,
@@ -126,6 +130,7 @@ pub(crate) struct Position {
 #[derive(Clone)]
 pub(crate) struct Pages {
     pub(crate) conversations: Conversations,
+    pub(crate) questions: Questions,
     pub(crate) answers: Answers,
     pub(crate) access: Authenticator,
     pub(crate) catalogs: Catalogs,
@@ -246,10 +251,8 @@ impl Pages {
                 None => {}
             }
         }
-        if later.is_none() && composer.error.is_none() {
-            composer.chosen =
-                self.chosen_before(principal, conversation, exchanges.last()).await.map_err(failed)?;
-        }
+        let sent = composer.sent.take().filter(|sent| !sent.model.is_empty());
+        let offered = self.offered(user, &summary, sent).await.map_err(failed)?;
         // An answer may have ended since the summary was read: what the page shows decides.
         let is_open = match (later, exchanges.last()) {
             (None, Some(last)) => last.is_open,
@@ -258,6 +261,7 @@ impl Pages {
         let page = ConversationPage {
             frame,
             composer,
+            offered,
             href: paths::conversation(conversation),
             title: summary.title,
             model: summary.model,
@@ -272,16 +276,26 @@ impl Pages {
         Ok(error::rendered(&page))
     }
 
-    /// Returns the agent and the skills of the last exchange, with which the conversation goes on.
-    async fn chosen_before(
+    /// Returns what the next question can choose. Chosen is what a refused form has sent, by default what the last question had.
+    async fn offered(
         &self,
-        principal: &Principal,
-        conversation: ConversationId,
-        last: Option<&Exchange>,
-    ) -> Result<Vec<Chosen>, UseCaseError> {
-        let Some(answer) = last.and_then(|last| last.id.parse().ok()) else { return Ok(Vec::new()) };
-        let asked = self.conversations.asked_exchange(principal, conversation, answer).await?;
-        Ok(Chosen::list(asked.agent.as_deref(), &asked.skills))
+        user: &User,
+        summary: &ConversationSummary,
+        sent: Option<QuestionForm>,
+    ) -> Result<Offered, UseCaseError> {
+        let principal = &user.signed_in.principal;
+        let form = match sent {
+            Some(sent) => sent,
+            None => {
+                let branch = self.conversations.shown_branch(principal, summary.id).await?;
+                let last = self.conversations.asked_exchange(principal, summary.id, branch.last).await?;
+                QuestionForm::of_conversation(summary, last)
+            }
+        };
+        let texts = user.visitor.texts;
+        let mut offered = Offered::load(&self.catalogs, &self.questions, principal, texts, &form).await?;
+        offered.keep_model(&form.model);
+        Ok(offered)
     }
 
     /// Creates the form with which a question is edited, or asked of another model.

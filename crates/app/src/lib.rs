@@ -149,7 +149,7 @@ composed! {
     ask::AskPages { questions, catalogs, conversations, environment },
     files::FilePages { files, access, answers, conversations, budgets },
     credentials::CredentialPages { credentials, sessions, conversations, environment, sign_in_limits },
-    conversation::Pages { conversations, answers, access, catalogs, budgets, environment },
+    conversation::Pages { conversations, questions, answers, access, catalogs, budgets, environment },
     history::HistoryPages { history, conversations },
     keys::Keys { owner, conversations, environment },
     machine::MachineState { vm, files, conversations },

@@ -36,6 +36,7 @@ pub mod passwords;
 pub mod principal;
 pub mod privileges;
 pub mod provisioning;
+mod question_choices;
 pub mod questions;
 pub mod service;
 pub mod sessions;

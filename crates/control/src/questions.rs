@@ -1,6 +1,5 @@
 //! Checks a question, accepts it in one transaction and dispatches it (section 4.4 of the interface).
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use domain::answer::Answer;
@@ -14,19 +13,19 @@ use engine::{Dispatch, PromptOptions, Web, WebAccess, first_reservation, settle_
 use live::{Generation, Live, LiveAnswer, Meta, Snapshot};
 use machine::{MachineError, Machines};
 use models::Catalog;
-use plugins::{Library, Lookup};
 use store::conversations;
 pub use store::questions::Idempotency;
 use store::questions::{
-    self, Accepted, AskRefused, AskResult, NewConversation, NewQuestion, NewVersion, Target,
+    self, Accepted, AskRefused, AskResult, GoesOn, NewConversation, NewQuestion, NewVersion, Target,
 };
 use store::{Sql, Store, StoreError, machines};
 use telemetry::trace::SpanContext;
 use workspace::{AskedPath, WorkspaceError, Workspaces};
 
-use crate::ask_error::{AskError, SKILLS_MAX};
+use crate::ask_error::AskError;
 use crate::error::UseCaseError;
 use crate::principal::Principal;
+use crate::question_choices::{agent_of, check_settings, each_once, skills_of};
 use crate::workspaces_marker::WorkspacesMarker;
 use crate::{DiskReserve, Environment, Plugins, title};
 
@@ -44,8 +43,8 @@ pub struct AskRequest {
     pub place: AskPlace,
     /// Workspace paths to attach, as written.
     pub attachments: Vec<String>,
-    /// The model; the default if `None`. For a new conversation only, like the next three; a version has a model with
-    /// settings, too.
+    /// The model; the default if `None`. For a new conversation, like the next three, and for one that they change; a version has
+    /// a model with settings, too.
     pub model: Option<String>,
     /// Settings of the model.
     pub settings: Vec<(String, String)>,
@@ -53,6 +52,8 @@ pub struct AskRequest {
     pub jurisdictions: Vec<String>,
     /// True to permit web search.
     pub web_search: bool,
+    /// True to have an existing conversation go on with the four above. They are ignored otherwise.
+    pub changes_conversation: bool,
     /// The agent; the default if `None`.
     pub agent: Option<String>,
     /// Skills.
@@ -133,6 +134,8 @@ struct ResolvedTarget {
     model_id: String,
     /// Its entry in the catalog, or that of the default while its vendor is out of reach.
     model: ModelEntry,
+    /// How the conversation goes on, if the question changes it.
+    goes_on: Option<GoesOn>,
 }
 
 impl Questions {
@@ -229,7 +232,8 @@ impl Questions {
         let library = self.plugins.library();
         let agent = request.agent.as_deref().map(|word| agent_of(&library, word)).transpose()?;
         let skills = skills_of(&library, &request.skills)?;
-        let ResolvedTarget { target, model_id, model } = self.target(principal, &request, model).await?;
+        let ResolvedTarget { target, model_id, model, goes_on } =
+            self.target(principal, &request, model).await?;
         let attachments = self.attachments(principal, &request.attachments).await?;
         if !principal.has_machine() {
             return Err(AskError::NoMachine);
@@ -239,15 +243,13 @@ impl Questions {
             return Err(AskError::DiskLow);
         }
         self.marker.check()?;
-        let jurisdictions = match &target {
-            Target::New(new) => new.jurisdictions.as_slice(),
-            Target::Existing(_) | Target::BranchOf { .. } | Target::Version(_) => &[],
-        };
-        let web = match &target {
-            Target::New(new) => self.web.reach(new.web_search),
+        let (jurisdictions, web_search) = match (&target, &goes_on) {
+            (Target::New(new), _) => (new.jurisdictions.as_slice(), new.web_search),
+            (_, Some(goes_on)) => (goes_on.jurisdictions.as_slice(), goes_on.web_search),
             // The most that the conversation may permit.
-            Target::Existing(_) | Target::BranchOf { .. } | Target::Version(_) => self.web.reach(true),
+            (Target::Existing(_) | Target::BranchOf { .. } | Target::Version(_), None) => (&[][..], true),
         };
+        let web = self.web.reach(web_search);
         let templates = &self.templates;
         let chosen = PromptOptions {
             agent: agent.as_deref(),
@@ -275,6 +277,7 @@ impl Questions {
             question: MessageId::made_at(now, self.environment.bits()),
             answer,
             model: model_id,
+            goes_on,
             model_limits: model.model_limits(),
             reserve,
             text: request.input,
@@ -390,16 +393,16 @@ impl Questions {
                 (Target::Version(version), self.chosen_model(request)?)
             }
             (Some(id), place) => {
-                let model_id = match of_branch {
+                let before = match of_branch {
                     Some(model) => model,
                     None => self.model_of_branch(principal.account(), id, place).await?,
                 };
-                let model = self.model_of(&model_id)?;
+                let (model_id, model, goes_on) = self.going_on(request, before)?;
                 let target = match place {
                     AskPlace::BranchOf(answer) => Target::BranchOf { conversation: id, answer },
                     AskPlace::Next | AskPlace::Version(_) => Target::Existing(id),
                 };
-                return Ok(ResolvedTarget { target, model_id, model });
+                return Ok(ResolvedTarget { target, model_id, model, goes_on });
             }
             (None, _) => {
                 let model = self.chosen_model(request)?;
@@ -414,7 +417,40 @@ impl Questions {
                 (Target::New(new), model)
             }
         };
-        Ok(ResolvedTarget { target, model_id: model.id.clone(), model })
+        Ok(ResolvedTarget { target, model_id: model.id.clone(), model, goes_on: None })
+    }
+
+    /// Returns the model with which a conversation goes on after the one that it had, its entry, and the changes that the
+    /// question makes.
+    fn going_on(
+        &self,
+        request: &AskRequest,
+        before: String,
+    ) -> Result<(String, ModelEntry, Option<GoesOn>), AskError> {
+        if !request.changes_conversation {
+            let model = self.model_of(&before)?;
+            return Ok((before, model, None));
+        }
+        self.check_jurisdictions(&request.jurisdictions)?;
+        let is_other = request.model.as_ref().is_some_and(|model| *model != before);
+        // Of a model that an outage hides, nobody knows the settings.
+        let is_listed = is_other || self.catalog.resolve(Some(&before)).is_some();
+        let (id, model) = if is_other {
+            let model = self.chosen_model(request)?;
+            (model.id.clone(), model)
+        } else {
+            let model = self.model_of(&before)?;
+            (before, model)
+        };
+        if is_listed {
+            check_settings(&model, &request.settings)?;
+        }
+        let goes_on = GoesOn {
+            settings: is_listed.then(|| request.settings.clone()),
+            jurisdictions: each_once(&request.jurisdictions),
+            web_search: request.web_search,
+        };
+        Ok((id, model, Some(goes_on)))
     }
 
     /// Returns the model of the branch that a question of a conversation follows.
@@ -513,62 +549,4 @@ fn accept(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskResult, AskRefused> 
         machines::request_start(tx, new.account)?;
     }
     Ok(asked)
-}
-
-/// Returns the full name of the agent.
-fn agent_of(library: &Library, word: &str) -> Result<String, AskError> {
-    match library.agent(word) {
-        Lookup::Found(agent) => Ok(agent.full_name.clone()),
-        Lookup::Unknown => Err(AskError::UnknownAgent {
-            asked: word.to_owned(),
-            valid: library.agents.iter().map(|agent| agent.full_name.clone()).collect(),
-        }),
-        Lookup::Ambiguous(meant) => Err(AskError::AmbiguousName { asked: word.to_owned(), meant }),
-    }
-}
-
-/// Returns the full names of the skills without repetitions.
-fn skills_of(library: &Library, words: &[String]) -> Result<Vec<String>, AskError> {
-    if words.len() > SKILLS_MAX {
-        return Err(AskError::TooManySkills);
-    }
-    let mut names = Vec::new();
-    for word in words {
-        match library.skill(word) {
-            Lookup::Found(skill) if names.contains(&skill.name.full_name) => {}
-            Lookup::Found(skill) => names.push(skill.name.full_name.clone()),
-            Lookup::Unknown => {
-                let valid = library.skills.iter().map(|skill| skill.name.full_name.clone()).collect();
-                return Err(AskError::UnknownSkill { asked: word.clone(), valid });
-            }
-            Lookup::Ambiguous(meant) => {
-                return Err(AskError::AmbiguousName { asked: word.clone(), meant });
-            }
-        }
-    }
-    Ok(names)
-}
-
-fn check_settings(model: &ModelEntry, settings: &[(String, String)]) -> Result<(), AskError> {
-    for (at, (key, value)) in settings.iter().enumerate() {
-        let Some(setting) = model.settings.iter().find(|setting| setting.key == *key) else {
-            let valid = model.settings.iter().map(|setting| setting.key.clone()).collect();
-            return Err(AskError::UnknownSetting { asked: key.clone(), valid });
-        };
-        if !setting.options.iter().any(|option| option.value == *value) {
-            let valid = setting.options.iter().map(|option| option.value.clone()).collect();
-            return Err(AskError::UnknownSetting { asked: value.clone(), valid });
-        }
-        // Keys are few: those before it are all different.
-        if settings[..at].iter().any(|(earlier, _)| earlier == key) {
-            return Err(AskError::RepeatedSetting(key.clone()));
-        }
-    }
-    Ok(())
-}
-
-/// Removes repetitions and keeps the order.
-fn each_once(texts: &[String]) -> Vec<String> {
-    let mut seen = HashSet::new();
-    texts.iter().filter(|text| seen.insert(text.as_str())).cloned().collect()
 }

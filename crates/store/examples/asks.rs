@@ -96,6 +96,7 @@ fn question(number: u64, accounts: u128) -> NewQuestion {
     let bits = scattered(number + 1);
     NewQuestion {
         model: "reader".to_owned(),
+        goes_on: None,
         model_limits: domain::catalog::ModelLimits {
             price: domain::credits::Price { base_millis: 1000, input_millis: 0, output_millis: 0 },
             context_tokens: 8000,

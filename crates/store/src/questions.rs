@@ -45,9 +45,11 @@ pub struct NewQuestion {
     pub agent: Option<String>,
     /// The full names of the chosen skills.
     pub skills: Vec<String>,
-    /// The model that answers: of a new conversation and of a version that of its own, otherwise the one that the branch is
-    /// expected to have.
+    /// The model that answers: of a new conversation, of a version and of one that changes how the conversation goes on that of
+    /// its own, otherwise the one that the branch is expected to have.
     pub model: String,
+    /// How the conversation goes on from this question on; `None` as before.
+    pub goes_on: Option<GoesOn>,
     /// The price and token limits of the model. The answer is charged by these, regardless of later changes
     /// of the catalog.
     pub model_limits: ModelLimits,
@@ -97,6 +99,17 @@ pub struct NewConversation {
     pub title: String,
     /// The settings of the model, as keys and values.
     pub settings: Vec<(String, String)>,
+    /// Identifiers of jurisdictions.
+    pub jurisdictions: Vec<String>,
+    /// Answers may search the web.
+    pub web_search: bool,
+}
+
+/// The choices with which an existing conversation goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GoesOn {
+    /// The settings of [`NewQuestion::model`], as keys and values; `None` to keep the model and its settings.
+    pub settings: Option<Vec<(String, String)>>,
     /// Identifiers of jurisdictions.
     pub jurisdictions: Vec<String>,
     /// Answers may search the web.
@@ -371,14 +384,21 @@ fn assign_place(tx: &mut dyn Sql, new: &NewQuestion) -> Result<(ConversationSumm
 
 /// Counts the exchange in its conversation, and returns the place after the last exchange that is shown.
 fn append(tx: &mut dyn Sql, new: &NewQuestion) -> Result<(ConversationSummary, Place), AskRefused> {
-    let version = match &new.target {
-        Target::Version(version) => Some((&new.model, codec::write(&version.settings)?)),
-        Target::New(_) | Target::Existing(_) | Target::BranchOf { .. } => None,
+    let goes_on = new.goes_on.as_ref();
+    let settings = match &new.target {
+        Target::Version(version) => Some(&version.settings),
+        Target::New(_) | Target::Existing(_) | Target::BranchOf { .. } => {
+            goes_on.and_then(|goes_on| goes_on.settings.as_ref())
+        }
     };
+    let model = settings.map(|_| &new.model);
+    let settings = settings.map(codec::write).transpose()?;
+    let jurisdictions = goes_on.map(|goes_on| codec::write(&goes_on.jurisdictions)).transpose()?;
     tx.one(
         concat!(
             "UPDATE conversations SET modified_at = $3, exchanges = exchanges + 1, model = COALESCE($4, model),
-                settings = COALESCE($5, settings)
+                settings = COALESCE($5, settings), jurisdictions = COALESCE($6, jurisdictions),
+                web_search = COALESCE($7, web_search)
              WHERE id = $1 AND account_id = $2 AND deleted_at IS NULL RETURNING ",
             summary_columns!(),
             ", exchanges - 1,
@@ -391,8 +411,10 @@ fn append(tx: &mut dyn Sql, new: &NewQuestion) -> Result<(ConversationSummary, P
             new.conversation(),
             new.account,
             new.now,
-            version.as_ref().map(|(model, _)| *model),
-            version.as_ref().map(|(_, settings)| settings),
+            model,
+            settings.as_ref(),
+            jurisdictions.as_ref(),
+            goes_on.map(|goes_on| goes_on.web_search),
         ],
         |row| {
             let parent = row.opt_int(10)?.is_some().then(|| row.small(10)).transpose()?;

@@ -2,10 +2,12 @@
 
 use std::process::Command;
 
+use conformance::api::reader;
+use conformance::vendor::MODEL;
 use conformance::{Expect, Say};
 
 use crate::browser::{Page, Stage, attribute};
-use crate::conversations::completed;
+use crate::conversations::{ask, completed};
 
 /// Returns the code of the example of a language, from the page of a new key.
 fn example(page: &str, language: &str) -> String {
@@ -46,9 +48,14 @@ fn a_question_has_what_its_form_chooses_and_the_next_one_too() {
     let prompt = |at: usize| stage.vendor.requests()[at]["messages"][0].to_string();
     assert!(prompt(0).contains("You write for a lawyer"), "{}", prompt(0));
 
-    // The page offers both for the next question; a reader takes away what is not wanted.
-    assert!(page.contains("name=\"agent\" value=\"causerie:lawyer\" checked"), "{page}");
-    assert!(page.contains("name=\"skill\" value=\"causerie:statute-lookup\" checked"), "{page}");
+    // The page offers the same for the next question, with the last choices; what is not wanted is taken away.
+    for kept in [
+        "<option value=\"causerie:lawyer\" selected>",
+        "value=\"causerie:statute-lookup\" checked",
+        "value=\"CZ\" checked",
+    ] {
+        assert!(page.contains(kept), "{kept}: {page}");
+    }
     let after = attribute(&page, "name=\"after\"", "value");
     for (agent, is_lawyer) in [("causerie:lawyer", true), ("", false)] {
         stage.vendor.will([Say::text("Within a month.")]);
@@ -61,9 +68,67 @@ fn a_question_has_what_its_form_chooses_and_the_next_one_too() {
         let last = stage.vendor.requests().len() - 1;
         assert_eq!(prompt(last).contains("You write for a lawyer"), is_lawyer, "{agent}");
     }
-    assert!(!browser.get(&path).expect_page(200).contains("name=\"agent\""), "the usual agent again");
+    let page = browser.get(&path).expect_page(200);
+    assert!(!page.contains("causerie:lawyer\" selected"), "the usual agent again: {page}");
+    let chat = stage.service.api(&stage.account).chat(&path[3..]).expect_status(200).json();
+    assert_eq!(
+        chat["chat"]["jurisdictions"],
+        serde_json::json!(["CZ"]),
+        "a form without a model changes nothing"
+    );
     let unknown = browser.post("/ask", &[("input", "x"), ("agent", "nobody:here")]);
     assert_eq!(unknown.status, 400, "{}", unknown.text());
+}
+
+#[test]
+fn a_further_question_changes_model_and_web_search_for_those_after_it() {
+    let stage = Stage::new();
+    let (browser, api) = (stage.signed_in(), stage.service.api(&stage.account));
+    let other = reader(&api);
+    stage.vendor.will([Say::text("The first.")]);
+    let path = ask(&browser, "One");
+    let page = completed(&browser, &path);
+    let dock = |page: &str| page.split("<div class=\"dock\">").nth(1).expect("the dock").to_owned();
+    assert!(dock(&page).contains(&format!("<option value=\"{MODEL}\" selected>")), "{page}");
+    assert!(dock(&page).contains("name=\"web\" value=\"on\">"), "the web is not chosen: {page}");
+    let ask_further = |fields: &[(&str, &str)]| {
+        let after = attribute(&browser.get(&path).expect_page(200), "name=\"after\"", "value");
+        browser.post(&format!("{path}/ask"), &[fields, &[("after", after.as_str())]].concat())
+    };
+    let chat = || api.chat(&path[3..]).expect_status(200).json();
+
+    stage.vendor.will([Say::text("The second.")]);
+    ask_further(&[("input", "Two"), ("model", MODEL), ("web", "on"), ("jurisdiction", "SK")])
+        .expect_redirect(&path);
+    let page = completed(&browser, &path);
+    assert!(dock(&page).contains("name=\"web\" value=\"on\" checked"), "{page}");
+    assert!(dock(&page).contains("value=\"SK\" checked"), "{page}");
+    let tools = stage.vendor.requests().pop().expect("a request")["tools"].to_string();
+    assert!(tools.contains("web_fetch"), "{tools}");
+    assert_eq!(chat()["chat"]["jurisdictions"], serde_json::json!(["SK"]));
+
+    // What is not checked any more goes.
+    ask_further(&[("input", "Three"), ("model", &other)]).expect_redirect(&path);
+    let page = completed(&browser, &path);
+    assert!(dock(&page).contains(&format!("<option value=\"{other}\" selected>")), "{page}");
+    assert!(
+        dock(&page).contains("name=\"web\" value=\"on\">") && !dock(&page).contains("\"SK\" checked"),
+        "{page}"
+    );
+    assert_eq!(chat()["chat"]["model"], other.as_str());
+
+    // A refused question keeps what it chose, and changes nothing.
+    let refused = ask_further(&[("input", " "), ("model", MODEL), ("web", "on")]).expect_page(400);
+    assert!(dock(&refused).contains(&format!("<option value=\"{MODEL}\" selected>")), "{refused}");
+    assert!(dock(&refused).contains("name=\"web\" value=\"on\" checked"), "{refused}");
+    assert_eq!(ask_further(&[("input", "Four"), ("model", "none-such")]).status, 400);
+    assert_eq!(chat()["chat"]["model"], other.as_str());
+
+    // The interface continues as it has been left.
+    let continued =
+        serde_json::json!({ "input": "Five", "chatId": &path[3..], "model": MODEL, "webSearch": true });
+    api.completed(&api.accepted(&continued));
+    assert_eq!(chat()["chat"]["model"], other.as_str());
 }
 
 #[test]

@@ -115,6 +115,7 @@ impl Fixture {
         };
         NewQuestion {
             model: "reader".to_owned(),
+            goes_on: None,
             model_limits: LIMITS,
             account,
             user: None,
