@@ -200,6 +200,29 @@ files-count = { $count ->
     [few] { $count } položky
    *[other] { $count } položek
 }
+files-rename = Přejmenovat
+files-move = Přesunout
+files-move-chosen = Přesunout vybrané
+files-delete-chosen = Smazat vybrané
+files-new-name = Nový název
+files-destination = Přesunout do složky
+files-destination-note = Cesta ke složce, například /uploads. Nic se v ní nepřepíše.
+files-delete-chosen-sure = Smazat to všechno natrvalo? Složky se smažou se vším, co v nich je.
+files-choose-first = Nejprve vyberte soubory nebo složky.
+files-choose-fewer = Najednou lze vybrat nejvýše { $count } souborů a složek.
+files-into-itself = Složku nelze přesunout do sebe samé. Vyberte jinou složku.
+files-no-folder = Taková složka neexistuje. Vyberte existující.
+files-search = Hledat podle názvu
+files-find = Hledat
+files-sort = Pořadí
+files-sort-name = Název od A do Z
+files-sort-name-down = Název od Z do A
+files-sort-date-down = Od nejnovějších
+files-sort-date = Od nejstarších
+files-sort-size-down = Od největších
+files-sort-size = Od nejmenších
+files-none-found = Žádný název tu neobsahuje „{ $words }“.
+files-search-cut = Může jich být více než těchto { $count }. Hledejte více slov, nebo v některé z vnořených složek.
 files-pages = Stránky složky
 files-previous = Předchozí stránka
 files-next = Další stránka

@@ -197,6 +197,29 @@ files-count = { $count ->
     [one] One entry
    *[other] { $count } entries
 }
+files-rename = Rename
+files-move = Move
+files-move-chosen = Move the chosen
+files-delete-chosen = Delete the chosen
+files-new-name = New name
+files-destination = Move to the folder
+files-destination-note = The path of a folder, such as /uploads. Nothing in it is replaced.
+files-delete-chosen-sure = Delete all of this for good? Folders are deleted with all that is in them.
+files-choose-first = Choose files or folders first.
+files-choose-fewer = At most { $count } files and folders can be chosen at once.
+files-into-itself = A folder cannot be moved into itself. Choose another folder.
+files-no-folder = There is no such folder. Choose one that exists.
+files-search = Search by name
+files-find = Search
+files-sort = Order
+files-sort-name = Name, A to Z
+files-sort-name-down = Name, Z to A
+files-sort-date-down = Newest first
+files-sort-date = Oldest first
+files-sort-size-down = Largest first
+files-sort-size = Smallest first
+files-none-found = No name here has “{ $words }” in it.
+files-search-cut = There may be more than these { $count }. Search for more words, or in a folder further down.
 files-pages = Pages of the folder
 files-previous = Previous page
 files-next = Next page

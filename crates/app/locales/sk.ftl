@@ -200,6 +200,29 @@ files-count = { $count ->
     [few] { $count } položky
    *[other] { $count } položiek
 }
+files-rename = Premenovať
+files-move = Presunúť
+files-move-chosen = Presunúť vybrané
+files-delete-chosen = Zmazať vybrané
+files-new-name = Nový názov
+files-destination = Presunúť do priečinka
+files-destination-note = Cesta k priečinku, napríklad /uploads. Nič sa v ňom neprepíše.
+files-delete-chosen-sure = Zmazať to všetko natrvalo? Priečinky sa zmažú so všetkým, čo v nich je.
+files-choose-first = Najprv vyberte súbory alebo priečinky.
+files-choose-fewer = Naraz možno vybrať najviac { $count } súborov a priečinkov.
+files-into-itself = Priečinok nemožno presunúť do seba samého. Vyberte iný priečinok.
+files-no-folder = Taký priečinok neexistuje. Vyberte existujúci.
+files-search = Hľadať podľa názvu
+files-find = Hľadať
+files-sort = Poradie
+files-sort-name = Názov od A po Z
+files-sort-name-down = Názov od Z po A
+files-sort-date-down = Od najnovších
+files-sort-date = Od najstarších
+files-sort-size-down = Od najväčších
+files-sort-size = Od najmenších
+files-none-found = Žiadny názov tu neobsahuje „{ $words }“.
+files-search-cut = Môže ich byť viac ako týchto { $count }. Hľadajte viac slov, alebo v niektorom z vnorených priečinkov.
 files-pages = Stránky priečinka
 files-previous = Predchádzajúca stránka
 files-next = Ďalšia stránka

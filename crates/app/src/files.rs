@@ -5,6 +5,7 @@
 //! `render` made of Markdown.
 
 mod archive;
+mod arrange;
 mod change;
 mod document;
 mod folder;
@@ -24,12 +25,14 @@ use http_common::Budgets;
 use serde::Deserialize;
 use workspace::{AskedPath, OpenFile, WorkspaceError};
 
+pub(crate) use arrange::{choose, delete_chosen, move_files, rename};
 pub(crate) use change::{UploadLimits, create_folder, delete, upload};
 pub(crate) use indexing::states;
 pub(crate) use resumable::{
     append, begin as begin_upload, cancel as cancel_upload, progress as upload_progress,
 };
 
+use self::folder::FolderView;
 use crate::paths;
 use crate::visit::User;
 
@@ -64,6 +67,19 @@ pub(crate) struct Shown {
     /// The page of a large folder, or the first one shown of a document, counted from 1.
     #[serde(default)]
     page: usize,
+    /// The words that the names in a folder are searched for.
+    #[serde(default)]
+    q: String,
+    /// The order of a folder's entries.
+    #[serde(default)]
+    sort: String,
+}
+
+impl Shown {
+    /// Returns the part of a folder that is shown.
+    fn view(&self) -> FolderView {
+        FolderView::new(self.page, &self.q, &self.sort)
+    }
 }
 
 /// Shows a folder, or sends or shows a file.
@@ -90,7 +106,7 @@ pub(crate) async fn show(
         Err(WorkspaceError::IsFolder) if shown.archive.is_some() => {
             pages.archive(&user, &workspace, &path).await
         }
-        Err(WorkspaceError::IsFolder) => pages.folder(&user, &workspace, &path, shown.page, None).await,
+        Err(WorkspaceError::IsFolder) => pages.folder(&user, &workspace, &path, shown.view(), None).await,
         Err(error @ WorkspaceError::NotFound) if shown.cited.is_some() => {
             pages.gone(&user, error, shown.cited.as_deref().unwrap_or_default()).await
         }

@@ -259,6 +259,10 @@ fn file_routes() -> Router<State> {
         .route(paths::INDEXING, get(files::states))
         .route(paths::NEW_FOLDER, post(files::create_folder))
         .route(paths::DELETE_FILE, post(files::delete))
+        .route(paths::CHOSEN_FILES, post(files::choose))
+        .route(paths::RENAME_FILE, post(files::rename))
+        .route(paths::MOVE_FILES, post(files::move_files))
+        .route(paths::DELETE_FILES, post(files::delete_chosen))
 }
 
 /// Routes keys, machine, credits and credentials of an account.

@@ -42,6 +42,11 @@ pub(crate) const UPLOAD_PIECE: &str = "/workspace/uploads/{upload}/{offset}";
 pub(crate) const INDEXING: &str = "/workspace/indexing";
 pub(crate) const NEW_FOLDER: &str = "/workspace/folder";
 pub(crate) const DELETE_FILE: &str = "/workspace/delete";
+/// The page on which chosen files are renamed, moved or deleted, and its forms.
+pub(crate) const CHOSEN_FILES: &str = "/workspace/chosen";
+pub(crate) const RENAME_FILE: &str = "/workspace/rename";
+pub(crate) const MOVE_FILES: &str = "/workspace/move";
+pub(crate) const DELETE_FILES: &str = "/workspace/delete-chosen";
 pub(crate) const KEYS: &str = "/keys";
 pub(crate) const REVOKE_KEY: &str = "/keys/{key}/revoke";
 pub(crate) const MACHINE: &str = "/machine";
@@ -134,7 +139,7 @@ pub(crate) fn page_of(path: &str) -> &str {
     }
     match path {
         ASK | SIGN_OUT | LANGUAGE => HOME,
-        NEW_FOLDER | DELETE_FILE | UPLOAD => FILES,
+        NEW_FOLDER | DELETE_FILE | UPLOAD | CHOSEN_FILES | RENAME_FILE | MOVE_FILES | DELETE_FILES => FILES,
         CHANGE_EMAIL | CHANGE_PASSWORD | DELETE_ACCOUNT | SIGN_OUT_EVERYWHERE => ACCOUNT,
         START_MACHINE | STOP_MACHINE => MACHINE,
         OPERATOR_ACCOUNTS => OPERATOR,

@@ -295,6 +295,7 @@ impl From<WorkspaceError> for UseCaseError {
             WorkspaceError::InvalidPath(_)
             | WorkspaceError::InvalidName(_)
             | WorkspaceError::NotAFile
+            | WorkspaceError::IntoItself
             | WorkspaceError::Interrupted(_) => PublicCode::BadRequest,
             WorkspaceError::Empty => PublicCode::EmptyFile,
             WorkspaceError::NotFound => PublicCode::NotFound,

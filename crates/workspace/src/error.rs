@@ -48,6 +48,9 @@ pub enum WorkspaceError {
     /// A folder cannot be created or replaced because something exists (409).
     #[error("the path is taken already")]
     AlreadyExists,
+    /// A folder is to be moved into itself or into one that it holds (400).
+    #[error("a folder cannot be moved into itself: choose another folder")]
+    IntoItself,
     /// The path of a deletion is that of one entry as written, and that of another decoded (409).
     #[error(
         "two entries can be meant by the path, one as it is written and one decoded; percent-encode every byte of the one that is \

@@ -147,7 +147,7 @@ fn in_spelled_folder(home: &Home, path: WorkspacePath) -> WorkspacePath {
 }
 
 /// Returns the candidate that exists, or whose look-up fails otherwise; an error if that is not exactly one.
-fn only_found(home: &Home, asked: &AskedPath) -> Result<WorkspacePath, WorkspaceError> {
+pub(crate) fn only_found(home: &Home, asked: &AskedPath) -> Result<WorkspacePath, WorkspaceError> {
     let is_there = |path: &&WorkspacePath| !matches!(look_up(home, path), Err(WorkspaceError::NotFound));
     let mut found = asked.candidates().filter(is_there);
     let Some(path) = found.next() else { return asked.spelled(home).ok_or_else(|| asked.not_found()) };

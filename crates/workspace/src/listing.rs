@@ -114,15 +114,20 @@ fn list(home: &Home, path: &WorkspacePath, entries_max: usize) -> Result<Listing
             Err(other) => return Err(other.into()),
         }
     }
+    sort(&mut entries);
+    Ok(Listing { path: path.clone(), entries: entries.into() })
+}
+
+/// Sorts entries: folders first, then by name.
+pub(crate) fn sort(entries: &mut [Entry]) {
     entries.sort_unstable_by(|one, other| {
         let order = |entry: &Entry| entry.kind != EntryKind::Folder;
         order(one).cmp(&order(other)).then_with(|| one.path.cmp(&other.path))
     });
-    Ok(Listing { path: path.clone(), entries: entries.into() })
 }
 
 impl Entry {
-    fn new(folder: &WorkspacePath, name: &[u8], stat: &Stat) -> Self {
+    pub(crate) fn new(folder: &WorkspacePath, name: &[u8], stat: &Stat) -> Self {
         let (kind, size) = kind_and_size(stat);
         let mime = match kind {
             EntryKind::File => mime(name),

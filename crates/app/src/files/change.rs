@@ -15,7 +15,7 @@ use workspace::{
 };
 
 use super::FilePages;
-use super::folder::{RefusedFolder, folder_href};
+use super::folder::{FolderRefusal, FolderView, folder_href};
 use crate::error;
 use crate::texts::Texts;
 use crate::visit::User;
@@ -129,6 +129,7 @@ pub(super) fn refused(texts: Texts, error: WorkspaceError) -> (StatusCode, Strin
     let key = match error {
         WorkspaceError::Empty => "files-empty-file",
         WorkspaceError::AlreadyExists => "files-exists",
+        WorkspaceError::IntoItself => "files-into-itself",
         WorkspaceError::InvalidName(NameError::Missing) => "files-no-name",
         WorkspaceError::InvalidName(NameError::TooLong) => "files-long-name",
         WorkspaceError::InvalidName(NameError::NotAllowed) | WorkspaceError::InvalidPath(_) => {
@@ -176,18 +177,23 @@ pub(crate) async fn create_folder(
         Err(error) => {
             let folder = AskedPath::from_text(&new.folder);
             let (status, reason) = refused(texts, error);
-            let refused = RefusedFolder { status, reason, name: new.name };
-            pages.folder(&user, &workspace, &folder, 1, Some(refused)).await
+            let refused = FolderRefusal::NewFolder { status, reason, name: new.name };
+            pages.folder(&user, &workspace, &folder, FolderView::default(), Some(refused)).await
         }
     }
 }
 
-async fn make_folder(workspace: &Workspace, new: &NewFolder) -> Result<String, WorkspaceError> {
-    let name = new.name.trim();
+/// Parses the name of a file or folder as it is typed.
+pub(super) fn parse_name(typed: &str) -> Result<FileName, NameError> {
+    let name = typed.trim();
     if name.contains(['/', '\\']) {
-        return Err(NameError::NotAllowed.into());
+        return Err(NameError::NotAllowed);
     }
-    let name = FileName::from_upload(name)?;
+    FileName::from_upload(name)
+}
+
+async fn make_folder(workspace: &Workspace, new: &NewFolder) -> Result<String, WorkspaceError> {
+    let name = parse_name(&new.name)?;
     let folder = workspace.find(&AskedPath::from_text(&new.folder)).await?.path;
     let path = AskedPath::from(folder.in_folder(&name));
     Ok(workspace.create_folder(&path).await?.to_string())

@@ -1,11 +1,13 @@
 //! The page of a folder.
 
+use std::cmp::Ordering;
+
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use control::FolderIndexing;
 use http_common::Holder;
-use workspace::{AskedPath, Entry, EntryKind, Workspace, WorkspacePath};
+use workspace::{AskedPath, Entry, EntryKind, Listing, Workspace, WorkspaceError, WorkspacePath};
 
 use super::FilePages;
 use super::indexing::{IndexingView, indexed};
@@ -19,6 +21,8 @@ use crate::visit::User;
 
 /// The entries of one page.
 const SHOWN_MAX: usize = 200;
+/// Longer words are cut before names are searched for them.
+const SEARCHED_MAX_CHARS: usize = 200;
 
 /// A part of the path above the entries.
 pub(super) struct Crumb {
@@ -56,54 +60,171 @@ struct FolderPage {
     href: String,
     entries: Vec<EntryView>,
     total: String,
-    previous: Option<usize>,
-    next: Option<usize>,
+    /// The note that a search may have found more.
+    found_max: Option<String>,
+    /// The queries of the pages before and after this one.
+    previous: Option<String>,
+    next: Option<String>,
+    /// The words that names were searched for.
+    searched: String,
+    orders: [OrderOption; SortOrder::ALL.len()],
     refused: Option<RefusedFolder>,
+    /// The reason why a change was refused.
+    alert: Option<String>,
 }
 
-/// A new folder that was refused: its form is shown again.
-pub(super) struct RefusedFolder {
-    pub(super) status: StatusCode,
+/// An order of entries to choose.
+struct OrderOption {
+    word: &'static str,
+    label: String,
+    is_chosen: bool,
+}
+
+/// A change in the folder that was refused.
+pub(super) enum FolderRefusal {
+    /// A new folder: its form is shown again with the name as it was typed.
+    NewFolder { status: StatusCode, reason: String, name: String },
+    /// Another change, with the reason in words.
+    Change { status: StatusCode, reason: String },
+}
+
+/// The form of a new folder that was refused.
+struct RefusedFolder {
     /// The reason in words.
-    pub(super) reason: String,
+    reason: String,
     /// The name as it was typed.
-    pub(super) name: String,
+    name: String,
+}
+
+/// The order of entries. Folders come first in any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum SortOrder {
+    #[default]
+    Name,
+    NameDown,
+    Smallest,
+    Largest,
+    Oldest,
+    Newest,
+}
+
+impl SortOrder {
+    const ALL: [Self; 6] =
+        [Self::Name, Self::NameDown, Self::Newest, Self::Oldest, Self::Largest, Self::Smallest];
+
+    /// Returns its word in queries.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::NameDown => "name-down",
+            Self::Smallest => "size",
+            Self::Largest => "size-down",
+            Self::Oldest => "date",
+            Self::Newest => "date-down",
+        }
+    }
+
+    fn parse(word: &str) -> Self {
+        Self::ALL.into_iter().find(|order| order.word() == word).unwrap_or_default()
+    }
+
+    /// Sorts entries that are in the order of their names.
+    fn sort(self, entries: &mut [Entry]) {
+        let group = |entry: &Entry| entry.kind != EntryKind::Folder;
+        entries.sort_by(|one, other| {
+            group(one).cmp(&group(other)).then_with(|| match self {
+                Self::Name => Ordering::Equal,
+                Self::NameDown => other.path.cmp(&one.path),
+                Self::Smallest => one.size.cmp(&other.size),
+                Self::Largest => other.size.cmp(&one.size),
+                Self::Oldest => one.modified.cmp(&other.modified),
+                Self::Newest => other.modified.cmp(&one.modified),
+            })
+        });
+    }
+}
+
+/// The part of a folder that is shown.
+#[derive(Debug, Clone, Default)]
+pub(super) struct FolderView {
+    /// The page, counted from 1.
+    page: usize,
+    /// The words that names are searched for; empty to list the folder.
+    searched: String,
+    order: SortOrder,
+}
+
+impl FolderView {
+    pub(super) fn new(page: usize, searched: &str, order: &str) -> Self {
+        let searched = searched.trim().chars().take(SEARCHED_MAX_CHARS).collect();
+        Self { page, searched, order: SortOrder::parse(order) }
+    }
+
+    /// Returns the query of a page of the same entries.
+    fn query(&self, page: usize) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        if !self.searched.is_empty() {
+            query.append_pair("q", &self.searched);
+        }
+        if self.order != SortOrder::default() {
+            query.append_pair("sort", self.order.word());
+        }
+        query.append_pair("page", &page.to_string()).finish()
+    }
 }
 
 impl FilePages {
-    /// Shows a page of a folder's entries, counted from 1, with the form of a new folder in it that was refused.
+    /// Shows a page of a folder's entries, with the change in it that was refused.
     pub(super) async fn folder(
         &self,
         user: &User,
         workspace: &Workspace,
         asked: &AskedPath,
-        page: usize,
-        refused: Option<RefusedFolder>,
+        view: FolderView,
+        refusal: Option<FolderRefusal>,
     ) -> Result<Response, Response> {
         let texts = user.visitor.texts;
         // A folder may have very many entries. Few are listed at once.
         let _place = self.budgets.made.enter(Holder::Account(user.signed_in.principal.account())).await;
-        let listing = workspace.list(asked).await.map_err(|error| user.failed(error))?;
+        let (listing, is_cut) =
+            listed(workspace, asked, &view.searched).await.map_err(|error| user.failed(error))?;
         let principal = &user.signed_in.principal;
         let indexing = self.files.indexing(principal, &listing.path).await;
         let indexing = indexing.map_err(|error| user.failed(error))?;
         let frame = Frame::load(&self.conversations, user, None).await?;
-        let total = listing.entries.len();
-        let page = page.clamp(1, total.div_ceil(SHOWN_MAX).max(1));
-        let shown = listing.entries.into_iter().skip((page - 1) * SHOWN_MAX).take(SHOWN_MAX);
+        let mut entries = Vec::from(listing.entries);
+        view.order.sort(&mut entries);
+        let total = entries.len();
+        let page = view.page.clamp(1, total.div_ceil(SHOWN_MAX).max(1));
+        let shown = entries.into_iter().skip((page - 1) * SHOWN_MAX).take(SHOWN_MAX);
         let path = listing.path.to_string();
-        let status = refused.as_ref().map(|refused| refused.status);
+        let (status, refused, alert) = match refusal {
+            None => (None, None, None),
+            Some(FolderRefusal::NewFolder { status, reason, name }) => {
+                (Some(status), Some(RefusedFolder { reason, name }), None)
+            }
+            Some(FolderRefusal::Change { status, reason }) => (Some(status), None, Some(reason)),
+        };
+        let orders = SortOrder::ALL.map(|order| OrderOption {
+            word: order.word(),
+            label: texts.get(&format!("files-sort-{}", order.word())),
+            is_chosen: order == view.order,
+        });
         let page = FolderPage {
             frame,
             crumbs: crumbs(texts, &listing.path),
             name: listing.path.split().map(|_| name_of(&path)),
             href: folder_href(&path),
+            entries: shown.map(|entry| EntryView::of(texts, entry, &path, &indexing)).collect(),
             path,
-            entries: shown.map(|entry| EntryView::of(texts, entry, &indexing)).collect(),
             total: texts.with("files-count", "count", total),
-            previous: (page > 1).then(|| page - 1),
-            next: (page * SHOWN_MAX < total).then_some(page + 1),
+            found_max: is_cut.then(|| texts.with("files-search-cut", "count", total)),
+            previous: (page > 1).then(|| view.query(page - 1)),
+            next: (page * SHOWN_MAX < total).then(|| view.query(page + 1)),
+            searched: view.searched,
+            orders,
             refused,
+            alert,
         };
         let rendered = error::rendered(&page);
         Ok(match status {
@@ -113,9 +234,27 @@ impl FilePages {
     }
 }
 
+/// Lists a folder, or what a search finds in it and below. Returns whether there may be more.
+async fn listed(
+    workspace: &Workspace,
+    asked: &AskedPath,
+    searched: &str,
+) -> Result<(Listing, bool), WorkspaceError> {
+    if searched.is_empty() {
+        return Ok((workspace.list(asked).await?, false));
+    }
+    let found = workspace.search(asked, searched).await?;
+    Ok((found.listing, found.is_cut))
+}
+
 impl EntryView {
-    fn of(texts: Texts, entry: Entry, indexing: &FolderIndexing) -> Self {
+    /// Creates the view of an entry of a folder, or of one below it, whose name then has its folders.
+    fn of(texts: Texts, entry: Entry, folder: &str, indexing: &FolderIndexing) -> Self {
         let path = entry.path.to_string();
+        let relative = path.strip_prefix(folder).map(|below| below.trim_start_matches('/'));
+        let below = relative.filter(|relative| relative.contains('/'));
+        let name = below.map_or_else(|| shown_name(&entry.name), shown_name);
+        let is_below = below.is_some();
         let href = folder_href(&path);
         let (shown, download) = match entry.kind {
             EntryKind::File => (Some(format!("{href}?view")), Some(href)),
@@ -125,9 +264,10 @@ impl EntryView {
             EntryKind::Other => (None, None),
         };
         let is_file = entry.kind == EntryKind::File;
-        let indexing = is_file.then(|| indexed(indexing, &path, entry.size, entry.modified));
+        // Only the states of the folder itself are known.
+        let indexing = (is_file && !is_below).then(|| indexed(indexing, &path, entry.size, entry.modified));
         Self {
-            name: shown_name(&entry.name),
+            name,
             path,
             indexing: indexing.and_then(|indexing| IndexingView::of(texts, indexing)),
             href: shown,

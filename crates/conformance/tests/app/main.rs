@@ -2,6 +2,7 @@
 
 mod account;
 mod answers;
+mod arrangement;
 mod browser;
 mod choices;
 mod citations;

@@ -207,6 +207,7 @@ fn an_owner_without_a_licence_reads_exports_and_deletes_and_asks_nothing() {
         ("/machine/start".to_owned(), &[]),
         ("/keys".to_owned(), &[("name", "New"), ("read", "on")]),
         ("/workspace/folder".to_owned(), &[("folder", "/"), ("name", "New")]),
+        ("/workspace/rename".to_owned(), &[("file", "/uploads/lease.txt"), ("name", "new.txt")]),
     ] {
         let refused = browser.post(&form, fields).expect_page(403);
         assert!(refused.contains(told), "{form}: {refused}");

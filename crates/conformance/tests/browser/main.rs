@@ -1,6 +1,7 @@
 //! The web application in a real browser: headless Chromium, on phones and desktops, in both themes and every language.
 
 mod accessibility;
+mod arrangement;
 mod citations;
 mod flows;
 mod hostile;

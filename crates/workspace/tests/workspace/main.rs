@@ -6,6 +6,7 @@ mod escapes;
 mod files;
 mod folders;
 mod hostile;
+mod moves;
 mod normal_forms;
 mod quotas;
 mod resumable;

@@ -1,0 +1,350 @@
+//! Renaming, moving and deleting of chosen files and folders: a page for each, which is shown again when something is refused.
+
+use askama::Template;
+use axum::extract::{FromRequest, RawForm, Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Redirect, Response};
+use workspace::{AskedPath, EntryKind, FileName, Workspace, WorkspaceError, WorkspacePath};
+
+use super::FilePages;
+use super::change::{parse_name, refused};
+use super::folder::{FolderRefusal, FolderView, folder_href};
+use crate::error;
+use crate::frame::Frame;
+use crate::links::names_of;
+use crate::texts::Texts;
+use crate::visit::User;
+
+/// The most files and folders of one form: those of a page.
+const CHOSEN_MAX: usize = 200;
+/// The most folders that are proposed to move to.
+const PROPOSED_MAX: usize = 200;
+
+/// The change of the chosen ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Arrangement {
+    #[default]
+    Rename,
+    Move,
+    Delete,
+}
+
+/// A form with chosen files and folders.
+#[derive(Debug, Default)]
+pub(crate) struct ChosenForm {
+    arrangement: Arrangement,
+    /// Their workspace paths.
+    files: Vec<String>,
+    /// The folder to return to.
+    folder: String,
+    /// The new name.
+    name: Option<String>,
+    /// The folder to move to.
+    destination: Option<String>,
+}
+
+impl<S: Send + Sync> FromRequest<S> for ChosenForm {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        let RawForm(fields) =
+            RawForm::from_request(request, state).await.map_err(IntoResponse::into_response)?;
+        let mut form = Self::default();
+        for (name, value) in form_urlencoded::parse(&fields) {
+            match (&*name, &*value) {
+                ("do", "move") => form.arrangement = Arrangement::Move,
+                ("do", "delete") => form.arrangement = Arrangement::Delete,
+                // One more than permitted, so that the form is refused.
+                ("file", _) if form.files.len() <= CHOSEN_MAX => form.files.push(value.into_owned()),
+                ("folder", _) => form.folder = value.into_owned(),
+                ("name", _) => form.name = Some(value.into_owned()),
+                ("destination", _) => form.destination = Some(value.into_owned()),
+                _ => {}
+            }
+        }
+        if form.folder.is_empty() {
+            let first = form.files.first().map(|path| AskedPath::from_text(path));
+            let folder = first.and_then(|path| Some(path.meant().ok()?.split()?.0));
+            form.folder = folder.unwrap_or(WorkspacePath::home()).to_string();
+        }
+        Ok(form)
+    }
+}
+
+/// A file or folder of the form.
+struct ChosenView {
+    path: String,
+    name: String,
+    /// The reason why nothing was done with it.
+    refused: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "arrange.html")]
+struct ArrangePage {
+    frame: Frame,
+    arrangement: Arrangement,
+    title: String,
+    chosen: Vec<ChosenView>,
+    folder: String,
+    folder_href: String,
+    name: String,
+    destination: String,
+    /// Folders to move to.
+    proposed: Vec<String>,
+    /// The reason why the name or the folder was refused.
+    error: Option<String>,
+}
+
+/// Shows the page on which the chosen ones are renamed, moved or deleted.
+pub(crate) async fn choose(
+    State(pages): State<FilePages>,
+    user: User,
+    form: ChosenForm,
+) -> Result<Response, Response> {
+    let workspace = pages.files.of(&user.signed_in.principal).map_err(|error| user.failed(error))?;
+    let texts = user.visitor.texts;
+    let reason = match form.files.len() {
+        0 => texts.get("files-choose-first"),
+        1..=CHOSEN_MAX => return pages.arrange(&user, &workspace, form, Vec::new(), None).await,
+        _ => texts.with("files-choose-fewer", "count", CHOSEN_MAX),
+    };
+    let folder = AskedPath::from_text(&form.folder);
+    let refusal = FolderRefusal::Change { status: StatusCode::BAD_REQUEST, reason };
+    pages.folder(&user, &workspace, &folder, FolderView::default(), Some(refusal)).await
+}
+
+/// Renames a file or a folder.
+pub(crate) async fn rename(
+    State(pages): State<FilePages>,
+    user: User,
+    form: ChosenForm,
+) -> Result<Response, Response> {
+    let workspace = pages.files.of_licensed(&user.signed_in.principal).map_err(|error| user.failed(error))?;
+    let form = ChosenForm { arrangement: Arrangement::Rename, ..form };
+    let asked = AskedPath::from_text(form.files.first().map_or("", String::as_str));
+    let named = parse_name(form.name.as_deref().unwrap_or_default());
+    let renamed = match named {
+        Ok(name) => move_one(&workspace, &asked, None, Some(&name)).await,
+        Err(error) => Err(error.into()),
+    };
+    match renamed {
+        Ok(path) => {
+            pages.index_moved(&user, &workspace, &[path]).await?;
+            Ok(Redirect::to(&folder_href(&form.folder)).into_response())
+        }
+        Err(failed) => {
+            let refused = refused(user.visitor.texts, failed);
+            pages.arrange(&user, &workspace, form, Vec::new(), Some(refused)).await
+        }
+    }
+}
+
+/// Moves files and folders to a folder. Those that cannot be moved stay, and are shown with the reasons.
+pub(crate) async fn move_files(
+    State(pages): State<FilePages>,
+    user: User,
+    form: ChosenForm,
+) -> Result<Response, Response> {
+    let texts = user.visitor.texts;
+    let workspace = pages.files.of_licensed(&user.signed_in.principal).map_err(|error| user.failed(error))?;
+    let form = ChosenForm { arrangement: Arrangement::Move, ..form };
+    let destination = form.destination.as_deref().unwrap_or_default().trim().to_owned();
+    let asked = AskedPath::from_text(&destination);
+    let is_folder = match workspace.find(&asked).await {
+        Ok(found) => found.kind == EntryKind::Folder && !destination.is_empty(),
+        Err(WorkspaceError::NotFound) => false,
+        Err(error) => {
+            let refused = refused(texts, error);
+            return pages.arrange(&user, &workspace, form, Vec::new(), Some(refused)).await;
+        }
+    };
+    if !is_folder {
+        let refused = (StatusCode::NOT_FOUND, texts.get("files-no-folder"));
+        return pages.arrange(&user, &workspace, form, Vec::new(), Some(refused)).await;
+    }
+    let (mut moved, mut failed) = (Vec::new(), Vec::new());
+    for path in form.files.iter().take(CHOSEN_MAX) {
+        match move_one(&workspace, &AskedPath::from_text(path), Some(&asked), None).await {
+            Ok(path) => moved.push(path),
+            Err(error) => failed.push((path.clone(), refused(texts, error))),
+        }
+    }
+    pages.index_moved(&user, &workspace, &moved).await?;
+    pages.done(&user, &workspace, form, failed).await
+}
+
+/// Deletes files, and folders with all that is in them.
+pub(crate) async fn delete_chosen(
+    State(pages): State<FilePages>,
+    user: User,
+    form: ChosenForm,
+) -> Result<Response, Response> {
+    let workspace = pages.files.of(&user.signed_in.principal).map_err(|error| user.failed(error))?;
+    let form = ChosenForm { arrangement: Arrangement::Delete, ..form };
+    let mut failed = Vec::new();
+    for path in form.files.iter().take(CHOSEN_MAX) {
+        match workspace.delete(&AskedPath::from_text(path), true).await {
+            // What is gone already needs no deletion.
+            Ok(()) | Err(WorkspaceError::NotFound) => {}
+            Err(error) => failed.push((path.clone(), refused(user.visitor.texts, error))),
+        }
+    }
+    pages.done(&user, &workspace, form, failed).await
+}
+
+/// Moves an entry: to another folder, under its name, or in its own one under another name.
+async fn move_one(
+    workspace: &Workspace,
+    asked: &AskedPath,
+    folder: Option<&AskedPath>,
+    name: Option<&FileName>,
+) -> Result<WorkspacePath, WorkspaceError> {
+    let own = asked.meant().ok().and_then(WorkspacePath::split).map(|(folder, _)| AskedPath::from(folder));
+    let folder = folder.or(own.as_ref()).ok_or(WorkspaceError::HomeFolder)?;
+    workspace.move_entry(asked, folder, name).await
+}
+
+impl FilePages {
+    /// Has moved files indexed where they are now. Folders are found by their machine.
+    async fn index_moved(
+        &self,
+        user: &User,
+        workspace: &Workspace,
+        moved: &[WorkspacePath],
+    ) -> Result<(), Response> {
+        let mut files = Vec::new();
+        for path in moved {
+            let found = workspace.find(&AskedPath::from(path.clone())).await;
+            if found.is_ok_and(|found| found.kind == EntryKind::File) {
+                files.push(path);
+            }
+        }
+        if files.is_empty() {
+            return Ok(());
+        }
+        let indexed = self.files.index(&user.signed_in.principal, &files).await;
+        indexed.map_err(|error| user.failed(error))
+    }
+
+    /// Returns to the folder, or shows what was refused.
+    async fn done(
+        &self,
+        user: &User,
+        workspace: &Workspace,
+        form: ChosenForm,
+        failed: Vec<(String, (StatusCode, String))>,
+    ) -> Result<Response, Response> {
+        if failed.is_empty() {
+            return Ok(Redirect::to(&folder_href(&form.folder)).into_response());
+        }
+        self.arrange(user, workspace, form, failed, None).await
+    }
+
+    /// Shows the page of a form: with what was refused of its files, or with the reason why its field was refused.
+    async fn arrange(
+        &self,
+        user: &User,
+        workspace: &Workspace,
+        form: ChosenForm,
+        failed: Vec<(String, (StatusCode, String))>,
+        refused: Option<(StatusCode, String)>,
+    ) -> Result<Response, Response> {
+        let texts = user.visitor.texts;
+        let status = refused.as_ref().or(failed.first().map(|(_, refused)| refused)).map(|refused| refused.0);
+        let chosen = if failed.is_empty() { unrefused(&form.files) } else { refused_ones(failed) };
+        let first = chosen.first().map(|chosen| chosen.name.clone()).unwrap_or_default();
+        let proposed = match form.arrangement {
+            Arrangement::Move => proposed_folders(workspace, &form.folder).await,
+            Arrangement::Rename | Arrangement::Delete => Vec::new(),
+        };
+        let page = ArrangePage {
+            frame: Frame::load(&self.conversations, user, None).await?,
+            arrangement: form.arrangement,
+            title: form.arrangement.title(texts),
+            folder_href: folder_href(&form.folder),
+            name: form.name.unwrap_or_else(|| own_name(&form.files).unwrap_or(first)),
+            destination: form.destination.unwrap_or_else(|| form.folder.clone()),
+            folder: form.folder,
+            chosen,
+            proposed,
+            error: refused.map(|(_, reason)| reason),
+        };
+        let rendered = error::rendered(&page);
+        Ok(match status {
+            Some(status) => (status, rendered).into_response(),
+            None => rendered,
+        })
+    }
+}
+
+impl Arrangement {
+    fn title(self, texts: Texts) -> String {
+        texts.get(match self {
+            Self::Rename => "files-rename",
+            Self::Move => "files-move",
+            Self::Delete => "files-delete",
+        })
+    }
+
+    /// Returns the path of its form.
+    const fn path(self) -> &'static str {
+        match self {
+            Self::Rename => crate::paths::RENAME_FILE,
+            Self::Move => crate::paths::MOVE_FILES,
+            Self::Delete => crate::paths::DELETE_FILES,
+        }
+    }
+}
+
+impl ArrangePage {
+    fn is_rename(&self) -> bool {
+        self.arrangement == Arrangement::Rename
+    }
+
+    fn is_move(&self) -> bool {
+        self.arrangement == Arrangement::Move
+    }
+}
+
+/// Returns the name of the first path as it is written, also if it is shown in another way.
+fn own_name(files: &[String]) -> Option<String> {
+    files.first()?.trim_end_matches('/').rsplit('/').next().map(str::to_owned)
+}
+
+fn unrefused(files: &[String]) -> Vec<ChosenView> {
+    let paths: Vec<&str> = files.iter().map(String::as_str).collect();
+    let view = |(path, name): (&String, String)| ChosenView { path: path.clone(), name, refused: None };
+    files.iter().zip(names_of(&paths)).map(view).collect()
+}
+
+fn refused_ones(failed: Vec<(String, (StatusCode, String))>) -> Vec<ChosenView> {
+    let paths: Vec<&str> = failed.iter().map(|(path, _)| path.as_str()).collect();
+    let names = names_of(&paths);
+    let view = |((path, (_, reason)), name): ((String, (StatusCode, String)), String)| ChosenView {
+        path,
+        name,
+        refused: Some(reason),
+    };
+    failed.into_iter().zip(names).map(view).collect()
+}
+
+/// Returns folders to move to: those above a folder and in it, and those of the home folder.
+async fn proposed_folders(workspace: &Workspace, folder: &str) -> Vec<String> {
+    let asked = AskedPath::from_text(folder);
+    let mut proposed = Vec::new();
+    let mut above = asked.meant().ok().cloned();
+    while let Some(path) = above {
+        proposed.push(path.to_string());
+        above = path.split().map(|(parent, _)| parent);
+    }
+    for folder in [asked, AskedPath::from_text("/")] {
+        let Ok(listing) = workspace.list(&folder).await else { continue };
+        let folders = listing.entries.into_iter().take_while(|entry| entry.kind == EntryKind::Folder);
+        proposed.extend(folders.map(|entry| entry.path.to_string()));
+    }
+    proposed.sort();
+    proposed.dedup();
+    proposed.truncate(PROPOSED_MAX);
+    proposed
+}

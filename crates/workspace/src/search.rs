@@ -1,0 +1,98 @@
+//! Finds files and folders by words of their names.
+
+use std::collections::VecDeque;
+
+use rustix::fd::AsFd;
+use rustix::fs::Dir;
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+
+use crate::account::Workspace;
+use crate::asked::AskedPath;
+use crate::error::WorkspaceError;
+use crate::jail::{FOLDER_FLAGS, Home, entry_stat, off_thread};
+use crate::listing::{ENTRIES_MAX, Entry, EntryKind, Listing, sort};
+use crate::path::{WorkspacePath, shown};
+
+/// The most entries that a search finds.
+pub const FOUND_MAX: usize = 1000;
+
+/// The entries that a search found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundEntries {
+    /// The folder that was searched, and what was found in it and below.
+    pub listing: Listing,
+    /// True if there may be more: more than [`FOUND_MAX`] have the words, or the folder has more than [`ENTRIES_MAX`] entries.
+    pub is_cut: bool,
+}
+
+impl Workspace {
+    /// Finds entries in a folder and those below it whose names have all these words, in whatever case and with whatever
+    /// diacritics. Hidden entries are left out, and links are not followed.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::NotFound`], [`WorkspaceError::NotAFolder`], [`WorkspaceError::Outside`], and errors of the file
+    /// system for the folder itself.
+    pub async fn search(&self, asked: &AskedPath, words: &str) -> Result<FoundEntries, WorkspaceError> {
+        let (workspace, asked) = (self.clone(), asked.clone());
+        let words: Vec<_> = words.split_whitespace().map(fold).collect();
+        off_thread(move || {
+            let home = workspace.home()?;
+            asked.first_found(&home, |path| search(&home, path, &words))
+        })
+        .await
+    }
+}
+
+fn search(home: &Home, path: &WorkspacePath, words: &[String]) -> Result<FoundEntries, WorkspaceError> {
+    let mut folders = VecDeque::from([path.clone()]);
+    let mut found = Vec::new();
+    let (mut seen, mut is_cut) = (0, false);
+    while let Some(folder) = folders.pop_front().filter(|_| !is_cut) {
+        let opened = match home.open_beneath(&folder, FOLDER_FLAGS) {
+            Ok(opened) => opened,
+            Err(_) if folder == *path => home.open_folder(path)?,
+            // It was moved meanwhile, or its machine closed it.
+            Err(_) => continue,
+        };
+        for entry in Dir::read_from(&opened)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name.first() == Some(&b'.') {
+                continue;
+            }
+            seen += 1;
+            is_cut = seen > ENTRIES_MAX || found.len() >= FOUND_MAX;
+            if is_cut {
+                break;
+            }
+            let Ok(stat) = entry_stat(opened.as_fd(), name) else { continue };
+            let entry = Entry::new(&folder, name, &stat);
+            if entry.kind == EntryKind::Folder {
+                folders.push_back(entry.path.clone());
+            }
+            let folded = fold(&shown(name));
+            if words.iter().all(|word| folded.contains(word.as_str())) {
+                found.push(entry);
+            }
+        }
+    }
+    sort(&mut found);
+    Ok(FoundEntries { listing: Listing { path: path.clone(), entries: found.into() }, is_cut })
+}
+
+/// Returns a text in lower case without diacritics.
+fn fold(text: &str) -> String {
+    text.nfd().filter(|letter| !is_combining_mark(*letter)).flat_map(char::to_lowercase).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folded_names_have_no_case_and_no_diacritics() {
+        assert_eq!(fold("Žluťoučký KŮŇ.PDF"), "zlutoucky kun.pdf");
+        assert_eq!(fold("a\u{301}"), fold("\u{c1}"));
+    }
+}
