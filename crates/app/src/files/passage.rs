@@ -6,6 +6,8 @@ use crate::cells::CellSeparator;
 
 /// The fewest characters without white space that are searched for: fewer stand anywhere.
 const SOUGHT_MIN_CHARS: usize = 8;
+/// The most lines of headings above the rows of a passage.
+const HEADINGS_MAX: usize = 16;
 
 /// A text with a marked part.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,11 +66,14 @@ impl MarkedText {
     }
 }
 
-/// Returns where a passage stands in a text, or else its longest line. Differences of white space do not count.
+/// Returns where a passage stands in a text, or else what follows the headings of columns above its rows, or else its longest line.
+/// Differences of white space do not count.
 fn find(text: &str, passage: &str) -> Option<Range<usize>> {
     let (dense, places) = dense(text);
     let longest = passage.lines().max_by_key(|line| line.len()).unwrap_or_default();
-    [passage, longest].into_iter().find_map(|sought| {
+    let breaks = passage.match_indices('\n').take(HEADINGS_MAX).map(|(at, _)| &passage[at + 1..]);
+    let rows = breaks.filter(|rows| rows.contains('\n'));
+    std::iter::once(passage).chain(rows).chain([longest]).find_map(|sought| {
         let sought: String = sought.chars().filter(|letter| !letter.is_whitespace()).collect();
         if sought.chars().count() < SOUGHT_MIN_CHARS {
             return None;
@@ -120,6 +125,13 @@ mod tests {
             marked(text, "Lease › Rent\nThe monthly rent is 18,500 crowns."),
             "The monthly rent is 18,500 crowns."
         );
+    }
+
+    #[test]
+    fn rows_are_marked_without_the_headings_that_stand_further_up() {
+        let text = "Births\nRegion\tBoys\nNorth\t150\nSouth\t200\nIsles\t300";
+        let passage = "Births\nRegion\tBoys\nSouth\t200\nIsles\t300";
+        assert_eq!(marked(text, passage), "South\t200\nIsles\t300");
     }
 
     #[test]

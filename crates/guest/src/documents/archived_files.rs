@@ -140,6 +140,7 @@ impl Pages {
             heading: Some(name.clone()),
             text: title,
             inner: Some(Rc::new(InnerFile { name: name.clone(), page: None, format: Format::Archive })),
+            columns: None,
         });
         if let Ok(document) = content {
             self.add_document(page, file.index, &name, document);
@@ -185,6 +186,7 @@ impl Pages {
                 heading: segment.heading,
                 text: segment.text,
                 inner: Some(Rc::new(InnerFile { name, page: inner_page, format })),
+                columns: segment.columns,
             });
         }
         if is_cut {
@@ -195,6 +197,7 @@ impl Pages {
                 heading: None,
                 text: CUT.to_owned(),
                 inner: Some(Rc::new(inner)),
+                columns: None,
             });
         }
     }

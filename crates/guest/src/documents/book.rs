@@ -7,7 +7,7 @@ use encoding_rs::WINDOWS_1252;
 
 use super::archive::Archive;
 use super::embedded_images::{LISTED_MAX, retain_recognizable};
-use super::{EmbeddedImage, Extracted, Format, OUTPUT_MAX_BYTES, PAGES_MAX, Segment};
+use super::{EmbeddedImage, Extracted, Format, OUTPUT_MAX_BYTES, PAGES_MAX, Segment, columns};
 
 /// The maximum number of columns of a row.
 pub(super) const COLUMNS_MAX: u32 = 2048;
@@ -143,6 +143,7 @@ impl Book {
             heading: Some(heading),
             text,
             inner: None,
+            columns: None,
         });
     }
 
@@ -166,6 +167,7 @@ impl Book {
             heading: self.heading(),
             text,
             inner: None,
+            columns: None,
         });
     }
 
@@ -198,6 +200,7 @@ impl Book {
     /// Ends the workbook.
     pub(super) fn finish(mut self) -> Extracted {
         self.end_segment();
+        columns::mark(&mut self.segments, false);
         Extracted {
             segments: self.segments,
             pages: Some(self.sheets),

@@ -1,7 +1,7 @@
 //! Tables of values that a comma, a semicolon, a bar or a tab separates (CSV, TSV): rows as lines with tabs between the cells.
 
-use super::Segment;
 use super::book::HEADING_MAX_BYTES;
+use super::{Segment, columns};
 
 /// The characters that may separate values.
 const SEPARATORS: &[u8] = b",;\t|";
@@ -37,10 +37,12 @@ pub(super) fn segments(text: &str) -> Option<Vec<Segment>> {
                 heading: Some(heading.clone()),
                 text: row,
                 inner: None,
+                columns: None,
             }),
         }
         next_line = (last_line == line).then_some(line.saturating_add(1));
     }
+    columns::mark(&mut found, true);
     Some(found)
 }
 

@@ -40,7 +40,14 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
                 is_cut |= text.len() > room;
                 text.truncate(text.floor_char_boundary(room));
                 read_bytes += text.len();
-                segments.push(Segment { page: Some(next), lines: None, heading: None, text, inner: None });
+                segments.push(Segment {
+                    page: Some(next),
+                    lines: None,
+                    heading: None,
+                    text,
+                    inner: None,
+                    columns: None,
+                });
             }
             PageText::Blank => {}
             PageText::Scan => scans.push(next),

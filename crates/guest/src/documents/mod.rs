@@ -18,6 +18,7 @@ use std::time::Instant;
 use domain::unread::{UnreadImages, UnreadReason};
 use serde::{Deserialize, Serialize};
 
+pub use columns::Columns;
 pub use detect::extensions;
 pub(crate) use drawn::{DrawnDocument, marks, page_sizes};
 pub use embedded_images::EmbeddedImage;
@@ -32,6 +33,7 @@ mod archived_files;
 mod book;
 mod chart;
 mod clause;
+mod columns;
 mod container;
 mod data_box;
 mod delimited;
@@ -75,6 +77,7 @@ mod pdf_letters;
 mod pdf_paragraphs;
 mod picture;
 mod pst;
+mod rows;
 mod rtf;
 mod scan;
 mod seven_zip;
@@ -108,7 +111,7 @@ const PIXELS_MAX: u64 = 100_000_000;
 /// The line in place of a document that is not read.
 const TOO_DEEP: &str = "(not read: too many documents inside each other)";
 /// The version of the readers: documents that failed with another version are read again.
-pub const READER_VERSION: i64 = 13;
+pub const READER_VERSION: i64 = 14;
 /// The versions since which files of some extensions are read in another way, in ascending order: those that an earlier version
 /// has read are read again, too.
 const CHANGED_READERS: &[(i64, &[&str])] = &[
@@ -125,6 +128,7 @@ const CHANGED_READERS: &[(i64, &[&str])] = &[
             "xlsm", "xlsb", "xls", "pptx", "pptm", "rtf", "csv", "tsv", "xml", "zip",
         ],
     ),
+    (14, &["xlsx", "xlsm", "xlsb", "xls", "ods", "fods", "numbers", "csv", "tsv", "xml", "zip"]),
 ];
 
 /// Returns the version since which a file of this name is read as it is now.
@@ -239,6 +243,8 @@ pub struct Segment {
     pub text: String,
     /// The file inside the document that the text is of, if it is an archive.
     pub inner: Option<Rc<InnerFile>>,
+    /// The headings of the columns, if the text is rows of a table.
+    pub columns: Option<Columns>,
 }
 
 /// A file in an archive.
@@ -488,7 +494,8 @@ pub(crate) fn recognizable_image(bytes: Vec<u8>) -> Option<Vec<u8>> {
 /// Returns the document of recognized text on one page; `None` if there is none.
 pub(crate) fn recognized(page: u32, text: &str) -> Option<Extracted> {
     let text = scan::paragraphs(text);
-    let segments = vec![Segment { page: Some(page), lines: None, heading: None, text, inner: None }];
+    let segments =
+        vec![Segment { page: Some(page), lines: None, heading: None, text, inner: None, columns: None }];
     let is_text = !segments[0].text.is_empty();
     is_text.then_some(Extracted { segments, pages: Some(page), ..Extracted::empty(Format::Pdf) })
 }

@@ -179,6 +179,7 @@ impl Writer {
                 heading: self.heading.clone(),
                 text: std::mem::take(&mut self.text),
                 inner: None,
+                columns: None,
             });
         }
         self.first_line = self.next_line;

@@ -10,6 +10,8 @@ use domain::citation::PageKind;
 use serde::{Deserialize, Serialize};
 
 use super::clause::{self, Start};
+use super::columns::{Columns, cells};
+use super::rows::{self, Rows};
 use super::{Extracted, Format, InnerFile, Segment};
 
 /// From this length on, in bytes, a piece ends at the next paragraph.
@@ -24,7 +26,7 @@ const HEADING_MAX_BYTES: usize = 200;
 const BELOW: &str = " › ";
 
 /// A piece of a document.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
     /// The page (or sheet), from 1, where the format has pages.
     pub page: Option<u32>,
@@ -32,8 +34,18 @@ pub struct Piece {
     pub lines: Option<(u32, u32)>,
     /// The heading that applies where the piece begins; its own if it begins with one.
     pub heading: Option<String>,
+    /// The titles and the rows of headings above the rows of a table that the text is of.
+    pub columns: Option<String>,
     /// The exact text as extracted. Never empty.
     pub text: String,
+}
+
+impl Piece {
+    /// Returns the length of the text with the headings of its columns, in bytes.
+    #[must_use]
+    pub fn shown_bytes(&self) -> usize {
+        self.columns.as_ref().map_or(0, |columns| columns.len() + 1) + self.text.len()
+    }
 }
 
 /// Splits a document into pieces in reading order, each of at most `max_bytes` bytes (at least 100).
@@ -48,7 +60,10 @@ pub fn split(document: &Extracted, max_bytes: usize) -> Vec<Piece> {
     };
     for segment in &document.segments {
         cutter.enter(document.format, segment);
-        cutter.segment(segment);
+        match &segment.columns {
+            Some(columns) => cutter.table(segment, columns),
+            None => cutter.segment(segment),
+        }
     }
     cutter.pieces
 }
@@ -107,6 +122,37 @@ impl Cutter {
         }
         self.inner.clone_from(&segment.inner);
         self.format = segment.inner.as_ref().map_or(format, |inner| inner.format);
+    }
+
+    /// Cuts rows below the headings of their columns. The headings are no passages themselves.
+    fn table(&mut self, segment: &Segment, columns: &Columns) {
+        if columns.own.start > 0 {
+            let above: Vec<&str> = segment.text.split('\n').take(columns.own.start).collect();
+            let lines =
+                segment.lines.map(|(first, _)| (first, first.saturating_add(line_number(above.len() - 1))));
+            self.segment(&Segment { lines, text: above.join("\n"), columns: None, ..segment.clone() });
+        }
+        self.heading.clone_from(&segment.heading);
+        let count = segment.text.split('\n').count();
+        for Rows { rows: (first, last), columns, text } in
+            rows::cut(&segment.text, columns, columns.own.end, self.max_bytes)
+        {
+            let lines = segment.lines.map(|(from, to)| match to.saturating_sub(from) {
+                // The values of one row have several lines.
+                more if count == 1 && more > 0 => (from, to),
+                _ => (from.saturating_add(line_number(first)), from.saturating_add(line_number(last))),
+            });
+            let heading = self.heading_of(self.heading.clone());
+            self.pieces.push(Piece { page: segment.page, lines, heading, columns: Some(columns), text });
+        }
+    }
+
+    /// Returns a heading with the file in an archive that it is of.
+    fn heading_of(&self, heading: Option<String>) -> Option<String> {
+        match &self.inner {
+            Some(file) => Some(heading_in(file, heading.as_deref())),
+            None => heading,
+        }
     }
 
     fn segment(&mut self, segment: &Segment) {
@@ -176,11 +222,8 @@ impl Cutter {
             (first.saturating_add(begins), first.saturating_add(counted.up_to(&segment.text, range.end)))
         });
         let text = segment.text[range].to_owned();
-        let heading = match &self.inner {
-            Some(file) => Some(heading_in(file, heading.as_deref())),
-            None => heading,
-        };
-        self.pieces.push(Piece { page: segment.page, lines, heading, text });
+        let heading = self.heading_of(heading);
+        self.pieces.push(Piece { page: segment.page, lines, heading, columns: None, text });
     }
 
     /// Splits a segment into units. Blank lines belong to none.
@@ -325,6 +368,25 @@ pub(crate) fn page_name(path: &str, page: Option<u32>, heading: &str) -> Option<
     (!name.is_empty() && !name.contains(char::is_control)).then_some(name)
 }
 
+/// Returns rows below the headings of their columns, without columns that are empty in all of them.
+pub(crate) fn shown_rows(columns: &str, text: &str) -> String {
+    if columns.is_empty() {
+        return text.to_owned();
+    }
+    let is_row = |line: &&str| line.contains('\t');
+    let rows: Vec<Vec<&str>> = columns.lines().filter(is_row).chain(text.lines()).map(cells).collect();
+    let width = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let is_used =
+        |column: &usize| rows.iter().any(|row| row.get(*column).is_some_and(|cell| !cell.is_empty()));
+    let used: Vec<usize> = (0..width).filter(is_used).collect();
+    let shown = |row: &Vec<&str>| {
+        let cell = |column: &usize| row.get(*column).copied().unwrap_or_default();
+        used.iter().map(cell).collect::<Vec<_>>().join("\t").trim_end().to_owned()
+    };
+    let titles = columns.lines().filter(|line| !is_row(line)).map(str::to_owned);
+    titles.chain(rows.iter().map(shown)).collect::<Vec<_>>().join("\n")
+}
+
 /// Names a file in an archive, with the page and the heading in it.
 pub(super) fn heading_in(file: &InnerFile, heading: Option<&str>) -> String {
     let page = file.page.as_ref().map(|page| format!(", {page}")).unwrap_or_default();
@@ -341,6 +403,10 @@ fn is_bare_mark(heading: &str) -> bool {
     heading.split_whitespace().count() <= 2
 }
 
+fn line_number(line: usize) -> u32 {
+    u32::try_from(line).unwrap_or(u32::MAX)
+}
+
 fn bounded(heading: &str) -> String {
     heading[..heading.floor_char_boundary(heading.len().min(HEADING_MAX_BYTES))].to_owned()
 }
@@ -351,7 +417,7 @@ fn trimmed(range: &Range<usize>, line: &str) -> Range<usize> {
 }
 
 /// Splits a range into parts within the bound, at line breaks, otherwise at spaces, otherwise between characters.
-fn hard_cuts(text: &str, mut range: Range<usize>, max_bytes: usize) -> Vec<Range<usize>> {
+pub(super) fn hard_cuts(text: &str, mut range: Range<usize>, max_bytes: usize) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     while range.len() > max_bytes {
         let limit = text.floor_char_boundary(range.start + max_bytes);

@@ -99,7 +99,14 @@ pub(super) fn extract(
         }
         read_bytes += text.len();
         if !text.is_empty() {
-            segments.push(Segment { page: Some(next), lines: None, heading: None, text, inner: None });
+            segments.push(Segment {
+                page: Some(next),
+                lines: None,
+                heading: None,
+                text,
+                inner: None,
+                columns: None,
+            });
         }
         next += 1;
     }

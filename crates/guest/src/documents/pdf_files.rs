@@ -47,7 +47,14 @@ pub(super) fn add(document: &Pdf, page: u32, into: &mut Extracted, nesting: Nest
         let segment = |of: Option<u32>, format: Format, heading: Option<String>, text: String| {
             let inner_page = of.map(|of| format!("{} {of}", format.page_word()));
             let inner = InnerFile { name: name.clone(), page: inner_page, format };
-            Segment { page: Some(page), lines: None, heading, text, inner: Some(Rc::new(inner)) }
+            Segment {
+                page: Some(page),
+                lines: None,
+                heading,
+                text,
+                inner: Some(Rc::new(inner)),
+                columns: None,
+            }
         };
         let inner = match read {
             Ok(inner) => inner,

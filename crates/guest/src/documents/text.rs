@@ -26,7 +26,14 @@ pub(super) fn extract(bytes: &[u8], format: Format) -> Result<Extracted, Extract
     let segments = match rows {
         _ if empty => Vec::new(),
         Some(rows) => rows,
-        None => vec![Segment { page: None, lines: Some((1, lines)), heading: None, text, inner: None }],
+        None => vec![Segment {
+            page: None,
+            lines: Some((1, lines)),
+            heading: None,
+            text,
+            inner: None,
+            columns: None,
+        }],
     };
     Ok(Extracted {
         segments,

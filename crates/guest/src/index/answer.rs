@@ -7,7 +7,7 @@ use protocol::tool::{FoundPassage, FoundUnread, PASSAGE_MAX_BYTES, ToolOutput};
 use super::rank::{Ranked, query_terms, rank};
 use super::store::{Index, IndexError};
 use super::{FILES_MAX, Scope, Update};
-use crate::documents::passages::page_name;
+use crate::documents::passages::{page_name, shown_rows};
 
 /// The maximum number of unread files that are listed.
 const NAMED_MAX: usize = 5;
@@ -48,6 +48,7 @@ pub(super) fn find(
     }
     describe_update(&mut text, update);
     describe_headings(&mut text, &ranked);
+    describe_columns(&mut text, &ranked);
     if let Some(vector) = vector {
         describe_similarities(&mut text, index, vector, &ranked)?;
     }
@@ -64,7 +65,7 @@ pub(super) fn find(
             path: ranked.candidate.path,
             page: ranked.candidate.page,
             lines: ranked.candidate.lines,
-            text: bounded(ranked.candidate.text),
+            text: bounded(shown_rows(&ranked.candidate.columns, &ranked.candidate.text)),
             ..FoundPassage::default()
         })
         .collect();
@@ -113,6 +114,18 @@ fn describe_headings(text: &mut String, ranked: &[Ranked]) {
     let headings: Vec<String> = ranked.iter().map(heading).collect();
     if headings.iter().any(|heading| !heading.is_empty()) {
         text.push_str(&format!("\nHeadings above the passages, in order: {}", headings.join(" | ")));
+    }
+}
+
+/// Adds how many lines at the beginning of the passages are headings of their columns, in their order.
+fn describe_columns(text: &mut String, ranked: &[Ranked]) {
+    let lines: Vec<usize> = ranked.iter().map(|ranked| ranked.candidate.columns.lines().count()).collect();
+    if lines.iter().any(|lines| *lines > 0) {
+        let lines: Vec<String> = lines.iter().map(usize::to_string).collect();
+        text.push_str(&format!(
+            "\nLines of column headings that begin the passages, in order: {}",
+            lines.join(" | ")
+        ));
     }
 }
 

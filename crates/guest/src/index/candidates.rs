@@ -17,6 +17,8 @@ pub(super) struct Candidate {
     pub(super) page: Option<u32>,
     pub(super) lines: Option<(u32, u32)>,
     pub(super) heading: String,
+    /// The headings of the columns, if the text is rows of a table.
+    pub(super) columns: String,
     pub(super) text: String,
 }
 
@@ -100,7 +102,7 @@ pub(super) fn scope_filter(values: &mut Vec<String>, paths: &[String], named: &[
 /// The columns of a [`Candidate`], in the order that [`candidate`] expects.
 const CANDIDATE: &str =
     "passage.id, file.id, file.path, file.title, file.language, passage.page, passage.first_line,
-     passage.last_line, passage.heading, passage.text";
+     passage.last_line, passage.heading, passage.text, passage.columns";
 
 fn candidate(row: &Row<'_>) -> rusqlite::Result<Candidate> {
     let language: String = row.get(4)?;
@@ -115,5 +117,6 @@ fn candidate(row: &Row<'_>) -> rusqlite::Result<Candidate> {
         lines: lines.0.zip(lines.1),
         heading: row.get(8)?,
         text: row.get(9)?,
+        columns: row.get(10)?,
     })
 }

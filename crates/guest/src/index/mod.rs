@@ -11,6 +11,7 @@
 mod activity;
 mod answer;
 mod candidates;
+mod columns;
 mod embedding;
 mod images;
 mod integrity;
@@ -545,6 +546,8 @@ mod image_tests;
 mod integrity_tests;
 #[cfg(test)]
 mod reader_tests;
+#[cfg(test)]
+mod table_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

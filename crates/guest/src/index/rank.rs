@@ -233,10 +233,7 @@ fn score(
 ) -> f64 {
     let body = terms(&candidate.text, candidate.language);
     let context: HashSet<String> =
-        terms(&format!("{} {} {}", candidate.path, candidate.title, candidate.heading), candidate.language)
-            .into_iter()
-            .map(|term| term.stem)
-            .collect();
+        terms(&context(candidate), candidate.language).into_iter().map(|term| term.stem).collect();
     let places = Places::of(&body);
     let mut score = 0.0;
     let mut possible = 0.0;
@@ -272,6 +269,11 @@ fn score(
         + closeness(query_terms, &places)
         + LITERAL_WEIGHT * share_of(literals, &candidate.text) * rarest(query_terms);
     if is_listing(&candidate.text) { score * LISTING } else { score }
+}
+
+/// Returns what stands above a passage: the name and title of its file, its heading, and the headings of its columns.
+fn context(Candidate { path, title, heading, columns, .. }: &Candidate) -> String {
+    format!("{path} {title} {heading} {columns}")
 }
 
 /// Returns the share of the literals that a text contains.

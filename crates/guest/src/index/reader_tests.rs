@@ -71,8 +71,13 @@ async fn what_was_read_before_stays_if_it_cannot_be_read_again() {
 async fn pages_whose_passages_do_not_fit_are_not_said_to_be_read() {
     let fixture = Fixture::with(&[("long.zip", "pages")]);
     let long = |_| async {
-        let piece =
-            |page| Piece { page: Some(page), lines: None, heading: None, text: format!("page {page}") };
+        let piece = |page| Piece {
+            page: Some(page),
+            lines: None,
+            heading: None,
+            columns: None,
+            text: format!("page {page}"),
+        };
         let pieces = (1..=30_000).map(|number| piece(number / 10 + 1)).collect();
         let span = Some(Span { first: 1, last: 3_001, of: 3_001 });
         Ok(Batch { pieces, span, ..Batch::default() })

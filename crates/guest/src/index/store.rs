@@ -8,6 +8,7 @@ use domain::unread::{UnreadImage, UnreadImages, UnreadReason};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, params};
 use text_analysis::Language;
 
+use super::columns;
 use super::images;
 use super::progress::{Batch, ExtractionProblem, IndexedFile, Runs, retry_at};
 use super::recognizer;
@@ -151,6 +152,7 @@ impl Index {
         connection.execute_batch(PLACES)?;
         connection.execute_batch(vectors::SCHEMA)?;
         connection.execute_batch(recognizer::SCHEMA)?;
+        columns::prepare(&connection)?;
         images::prepare(&connection)?;
         text_total::prepare(&connection)?;
         // The tables that every search needs are there.
@@ -541,16 +543,18 @@ fn insert_pieces(
         })?;
     let language = Language::of_code(&language).unwrap_or(Language::English);
     let mut passage = transaction.prepare(
-        "INSERT INTO passage (file, page, first_line, last_line, heading, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT INTO passage (file, page, first_line, last_line, heading, columns, text)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     )?;
     let mut stems = transaction.prepare("INSERT INTO stems (rowid, body, context) VALUES (?1, ?2, ?3)")?;
     let about = stemmed(&format!("{} {title}", found.path), language);
     for piece in pieces {
         let heading = piece.heading.as_deref().unwrap_or_default();
         let lines = (piece.lines.map(|lines| lines.0), piece.lines.map(|lines| lines.1));
-        passage.execute(params![file, piece.page, lines.0, lines.1, heading, piece.text])?;
+        let columns = piece.columns.as_deref().unwrap_or_default();
+        passage.execute(params![file, piece.page, lines.0, lines.1, heading, columns, piece.text])?;
         let id = transaction.last_insert_rowid();
-        let context = format!("{about} {}", stemmed(heading, language));
+        let context = format!("{about} {} {}", stemmed(heading, language), stemmed(columns, language));
         stems.execute(params![id, stemmed(&piece.text, language), context])?;
     }
     Ok(())

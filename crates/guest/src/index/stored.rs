@@ -1,6 +1,6 @@
 //! The passages of a document, page by page, as the index has them.
 
-use rusqlite::params;
+use rusqlite::{Row, params};
 
 use super::progress::ExtractionProblem;
 use super::store::{Index, IndexError, row_of};
@@ -37,17 +37,12 @@ impl Index {
         let Some((runs, of)) = known.pages.filter(|_| known.stamp == *stamp) else { return Ok(None) };
         let Some(mut through) = runs.end_of(page) else { return Ok(None) };
         let mut statement = self.connection().prepare(
-            "SELECT page, heading, text, first_line, last_line FROM passage
+            "SELECT page, heading, text, first_line, last_line, columns FROM passage
              WHERE file = ?1 AND page BETWEEN ?2 AND ?3 ORDER BY page, id LIMIT ?4",
         )?;
         // One more says whether there are more.
         let rows_max = i64::try_from(at_most).unwrap_or(i64::MAX).saturating_add(1);
-        let rows = statement.query_map(params![id, page, through, rows_max], |row| {
-            let heading: String = row.get(1)?;
-            let heading = (!heading.is_empty()).then_some(heading);
-            let lines: (Option<u32>, Option<u32>) = (row.get(3)?, row.get(4)?);
-            Ok(Piece { page: row.get(0)?, lines: lines.0.zip(lines.1), heading, text: row.get(2)? })
-        })?;
+        let rows = statement.query_map(params![id, page, through, rows_max], piece)?;
         let mut pieces: Vec<Piece> = rows.collect::<Result<_, _>>()?;
         if let Some(cut) = pieces.get(at_most).and_then(|piece| piece.page) {
             if cut == page {
@@ -76,17 +71,12 @@ impl Index {
             return Ok(None);
         }
         let mut statement = self.connection().prepare(
-            "SELECT page, heading, text, first_line, last_line FROM passage
+            "SELECT page, heading, text, first_line, last_line, columns FROM passage
              WHERE file = ?1 AND (page > ?2 OR page = ?2 AND (last_line IS NULL OR last_line >= ?3))
              ORDER BY page, id LIMIT ?4",
         )?;
         let rows_max = i64::try_from(at_most).unwrap_or(i64::MAX).saturating_add(1);
-        let rows = statement.query_map(params![id, sheet, row, rows_max], |row| {
-            let heading: String = row.get(1)?;
-            let heading = (!heading.is_empty()).then_some(heading);
-            let lines: (Option<u32>, Option<u32>) = (row.get(3)?, row.get(4)?);
-            Ok(Piece { page: row.get(0)?, lines: lines.0.zip(lines.1), heading, text: row.get(2)? })
-        })?;
+        let rows = statement.query_map(params![id, sheet, row, rows_max], piece)?;
         let pieces: Vec<Piece> = rows.collect::<Result<_, _>>()?;
         let of = self.connection().query_row(
             "SELECT max(page) FROM passage WHERE file = ?1",
@@ -96,4 +86,17 @@ impl Index {
         let of = of.unwrap_or(sheet);
         Ok(Some(Stored { pieces, through: of, of, problem: known.problem }))
     }
+}
+
+/// Reads a passage of `page, heading, text, first_line, last_line, columns`.
+fn piece(row: &Row<'_>) -> rusqlite::Result<Piece> {
+    let (heading, columns): (String, String) = (row.get(1)?, row.get(5)?);
+    let lines: (Option<u32>, Option<u32>) = (row.get(3)?, row.get(4)?);
+    Ok(Piece {
+        page: row.get(0)?,
+        lines: lines.0.zip(lines.1),
+        heading: (!heading.is_empty()).then_some(heading),
+        columns: (!columns.is_empty()).then_some(columns),
+        text: row.get(2)?,
+    })
 }

@@ -67,7 +67,7 @@ impl Fixture {
         if let Some(image) = wanted.image {
             self.read.borrow_mut().push(image.image.part.clone());
             let text = format!("the picture {} shows a quince", image.image.part);
-            let piece = Piece { page: None, lines: Some((2, 2)), heading: None, text };
+            let piece = Piece { lines: Some((2, 2)), text, ..Piece::default() };
             return Ok(Batch { pieces: vec![piece], ..Batch::default() });
         }
         let path = wanted.file;
@@ -86,7 +86,7 @@ impl Fixture {
         }
         let piece = |(line, text): (usize, &str)| {
             let line = u32::try_from(line + 1).unwrap();
-            Piece { page: None, lines: Some((line, line)), heading: None, text: text.to_owned() }
+            Piece { lines: Some((line, line)), text: text.to_owned(), ..Piece::default() }
         };
         let part = |line: &str| line.strip_prefix("image ").map(str::to_owned);
         let images = text.lines().filter_map(part).map(|part| EmbeddedImage {
@@ -105,12 +105,8 @@ impl Fixture {
         let (first, last) = pages.unwrap_or((1, of));
         let last = last.min(first + 4);
         self.spans.borrow_mut().push((first, last));
-        let piece = |(text, page): (&str, u32)| Piece {
-            page: Some(page),
-            lines: None,
-            heading: None,
-            text: text.to_owned(),
-        };
+        let piece =
+            |(text, page): (&str, u32)| Piece { page: Some(page), text: text.to_owned(), ..Piece::default() };
         let pieces =
             text.lines().zip(1..).map(piece).filter(|piece| (first..=last).contains(&piece.page.unwrap()));
         Batch { pieces: pieces.collect(), span: Some(Span { first, last, of }), ..Batch::default() }
@@ -562,7 +558,7 @@ async fn scans_are_read_again_when_more_languages_are_recognized() {
 async fn only_whole_pages_are_given() {
     let fixture = Fixture::with(&[("a.zip", "an apple")]);
     let pieces_of = |page: u32, count: usize| {
-        let piece = Piece { page: Some(page), lines: None, heading: None, text: format!("page {page}") };
+        let piece = Piece { page: Some(page), text: format!("page {page}"), ..Piece::default() };
         vec![piece; count]
     };
     let pieces = [pieces_of(1, 3), pieces_of(2, 5), pieces_of(3, 1)].concat();

@@ -40,7 +40,8 @@ mod tests {
     }
 
     fn page(page: u32, text: &str) -> Batch {
-        let piece = Piece { page: Some(page), lines: None, heading: None, text: text.to_owned() };
+        let piece =
+            Piece { page: Some(page), lines: None, heading: None, columns: None, text: text.to_owned() };
         let span = Some(Span { first: page, last: page, of: 2 });
         Batch { pieces: vec![piece], span, ..Batch::default() }
     }

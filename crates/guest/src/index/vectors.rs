@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hasher};
 
 use domain::embedding::{DIMENSION_MAX, cosine};
 use protocol::embedding::{EMBEDDED_TEXT_MAX_BYTES, PassageVector, Unembedded, UnembeddedPassage};
-use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::candidates::scope_filter;
 use super::store::{Index, IndexError};
@@ -69,12 +69,12 @@ impl Index {
             return Ok(Unembedded { passages: Vec::new(), full: true });
         }
         let mut statement = connection.prepare(
-            "SELECT passage.id, passage.heading, passage.text FROM passage LEFT JOIN vector ON vector.passage = passage.id
+            "SELECT passage.id, passage.heading, passage.columns, passage.text FROM passage LEFT JOIN vector ON vector.passage = passage.id
              WHERE passage.id > ?1 AND vector.passage IS NULL ORDER BY passage.id LIMIT ?2",
         )?;
         let at_most = i64::try_from(at_most).unwrap_or(i64::MAX);
         let rows = statement.query_map([after, at_most], |row| {
-            let text = text(&row.get::<_, String>(1)?, &row.get::<_, String>(2)?);
+            let text = text(row, 1)?;
             Ok(UnembeddedPassage { id: row.get(0)?, digest: digest(&text), text })
         })?;
         Ok(Unembedded { passages: rows.collect::<Result<_, _>>()?, full: false })
@@ -103,10 +103,9 @@ impl Index {
         let mut stored = 0;
         for vector in vectors {
             let length = vector.components.len();
-            let passage = "SELECT heading, text FROM passage WHERE id = ?1";
-            let content = transaction.prepare_cached(passage)?.query_row([vector.id], |row| {
-                Ok(digest(&text(&row.get::<_, String>(0)?, &row.get::<_, String>(1)?)))
-            });
+            let passage = "SELECT heading, columns, text FROM passage WHERE id = ?1";
+            let content =
+                transaction.prepare_cached(passage)?.query_row([vector.id], |row| Ok(digest(&text(row, 0)?)));
             if content.optional()? != Some(vector.digest) || length != 0 && length != dimension {
                 continue;
             }
@@ -196,11 +195,14 @@ fn embedding(connection: &Connection) -> Result<Option<(String, i64)>, IndexErro
     Ok(statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
 }
 
-/// Returns what of a passage is embedded: what follows a heading belongs to it.
-fn text(heading: &str, text: &str) -> String {
-    let mut all = if heading.is_empty() { text.to_owned() } else { format!("{heading}\n{text}") };
+/// Returns what of a passage is embedded, from the columns of a row with its heading, the headings of its columns, and its text:
+/// what follows a heading belongs to it.
+fn text(row: &Row<'_>, from: usize) -> rusqlite::Result<String> {
+    let parts: [String; 3] = [row.get(from)?, row.get(from + 1)?, row.get(from + 2)?];
+    let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    let mut all = parts.join("\n");
     all.truncate(all.floor_char_boundary(EMBEDDED_TEXT_MAX_BYTES));
-    all
+    Ok(all)
 }
 
 fn digest(text: &str) -> u64 {

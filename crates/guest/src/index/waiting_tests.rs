@@ -35,6 +35,7 @@ async fn rows_of_a_workbook_are_taken_from_the_index() {
         page: Some(page),
         lines: Some((first, last)),
         heading: Some("Birds".to_owned()),
+        columns: None,
         text: (first..=last).map(|row| format!("row {row}")).collect::<Vec<_>>().join("\n"),
     };
     let pieces = vec![piece(1, 1, 4), piece(1, 5, 8), piece(2, 1, 3)];

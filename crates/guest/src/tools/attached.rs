@@ -18,7 +18,7 @@ use super::path::{display_path, parse, plain};
 use super::read::{extent, passage};
 use super::shown_image::{ImageError, ShownImage, shown_image};
 use crate::documents::Bounds;
-use crate::documents::passages::split;
+use crate::documents::passages::{Piece, split};
 
 /// The timeout of reading the pages of one document.
 const READ_TIME_MAX: Duration = Duration::from_secs(10);
@@ -94,7 +94,7 @@ fn describe(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) 
     let extent = extent(document.format, document.pages, document.lines);
     let about = format!("{name}: {}, {bytes} bytes{extent}", document.format.name());
     let pieces = split(&document, PIECE_MAX_BYTES);
-    let text: usize = pieces.iter().map(|piece| piece.text.len()).sum();
+    let text: usize = pieces.iter().map(Piece::shown_bytes).sum();
     let is_whole = !document.truncated && document.span.is_none_or(|span| span.last >= span.of);
     if pieces.is_empty() && is_whole {
         if bytes > 0 {

@@ -156,7 +156,14 @@ fn matching_passages(
     let bounds = Bounds { until: Some(until), ..Bounds::default() };
     let document = extract_part(path, file.into(), &bounds).map_err(|error| error.to_string())?;
     let mut pieces = split(&document, PIECE_MAX_BYTES);
-    pieces.retain(|piece| normalized(&piece.text).contains(needle));
+    // Headings that stand above several passages are found with the first of them.
+    let mut above: Option<String> = None;
+    pieces.retain(|piece| {
+        let is_new = piece.columns.is_some() && piece.columns != above;
+        above.clone_from(&piece.columns);
+        let has = |text: &str| normalized(text).contains(needle);
+        has(&piece.text) || is_new && has(piece.columns.as_deref().unwrap_or_default())
+    });
     Ok((pieces, missing(&document)))
 }
 

@@ -158,7 +158,7 @@ async fn stored_rows(arguments: &ReadArguments, found: &Found, limits: &Limits) 
     }
     let from = (arguments.first_page.unwrap_or(1).max(1), arguments.first_line.unwrap_or(1).max(1));
     let stored = library.stored_rows(&found.path, found.stamp, from, STORED_MAX).await?;
-    let bytes: usize = stored.pieces.iter().map(|piece| piece.text.len()).sum();
+    let bytes: usize = stored.pieces.iter().map(Piece::shown_bytes).sum();
     // Of more passages than fit into one call the first that does not fit is known.
     if stored.pieces.len() > STORED_MAX && bytes <= read::READ_MAX_BYTES {
         return None;
@@ -253,7 +253,13 @@ async fn without_crash(
 fn left_out(page: u32, of: u32, why: &str) -> Batch {
     let text = format!("(file {page} is not read: {why})");
     Batch {
-        pieces: vec![Piece { page: Some(page), lines: None, heading: Some(format!("file {page}")), text }],
+        pieces: vec![Piece {
+            page: Some(page),
+            lines: None,
+            heading: Some(format!("file {page}")),
+            columns: None,
+            text,
+        }],
         span: Some(Span { first: page, last: page, of }),
         holds_files: true,
         unread_files: vec![page],
@@ -401,7 +407,7 @@ async fn with_recognized(mut result: ToolOutput, found: &Found, room: usize, lim
         result.unread = unread.iter().map(FoundUnread::from).collect();
     }
     let stored = library.stored(&found.path, found.stamp, 1, OUTPUT_PASSAGES_MAX).await;
-    let bytes = |stored: &Stored| stored.pieces.iter().map(|piece| piece.text.len()).sum::<usize>();
+    let bytes = |stored: &Stored| stored.pieces.iter().map(Piece::shown_bytes).sum::<usize>();
     match stored.filter(|stored| stored.through >= stored.of && bytes(stored) <= room) {
         Some(stored) if !stored.pieces.is_empty() => {
             let inside = PathBuf::from(found.path.trim_start_matches('/'));

@@ -281,6 +281,7 @@ mod tests {
             heading: None,
             text: "x".repeat(bytes),
             inner: None,
+            columns: None,
         };
         let pages = |sizes: &[(u32, usize)]| {
             let mut segments: Vec<_> = sizes.iter().map(|(page, bytes)| segment(*page, *bytes)).collect();

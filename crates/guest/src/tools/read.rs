@@ -12,7 +12,7 @@ use super::jail::Jail;
 use super::output::done;
 use super::path::{display_path, plain};
 use super::shown_image::{self, shown_image};
-use crate::documents::passages::{Piece, page_name, split};
+use crate::documents::passages::{Piece, page_name, shown_rows, split};
 use crate::documents::{Bounds, Extracted, Format, Segment};
 use crate::index::Batch;
 
@@ -174,7 +174,7 @@ pub(crate) fn passage(path: &Path, piece: Piece) -> FoundPassage {
         path,
         page: piece.page,
         lines: piece.lines,
-        text: piece.text,
+        text: shown_rows(piece.columns.as_deref().unwrap_or_default(), &piece.text),
         ..FoundPassage::default()
     }
 }
@@ -205,6 +205,10 @@ fn begin(document: &mut Extracted, (first_page, first_line): (Option<u32>, Optio
             let skip = (line - first) as usize;
             segment.text = segment.text.split('\n').skip(skip).collect::<Vec<_>>().join("\n");
             segment.lines = Some((line, last));
+            if let Some(columns) = &mut segment.columns {
+                let own = &mut columns.own;
+                *own = own.start.saturating_sub(skip)..own.end.saturating_sub(skip);
+            }
         }
     }
     document.segments.retain(|segment| !segment.text.trim().is_empty());
@@ -329,7 +333,7 @@ fn fitting(pieces: &mut Vec<Piece>, max_bytes: usize) -> Option<Piece> {
     let fit = pieces
         .iter()
         .position(|piece| {
-            bytes += piece.text.len();
+            bytes += piece.shown_bytes();
             bytes > max_bytes
         })
         .unwrap_or(pieces.len())
@@ -413,6 +417,7 @@ mod tests {
             heading: None,
             text,
             inner: None,
+            columns: None,
         };
         let segments = (1..=10).map(|number| {
             let words = if number == 5 { 4000 } else { 400 };
