@@ -25,6 +25,8 @@ const HEADED_MIN: f64 = 0.5;
 const HEADED_TEXT_MIN: f64 = 0.8;
 /// The fewest rows below the headings of a sheet that has no figures.
 const TEXT_ROWS_MIN: usize = 2;
+/// The minimum share of a table's rows that have all cells, in documents that do not say which are empty.
+const WHOLE_ROWS_MIN: f64 = 0.8;
 /// The years that may be headings.
 const YEARS: std::ops::RangeInclusive<u32> = 1800..=2100;
 
@@ -47,6 +49,62 @@ pub(super) fn mark(segments: &mut [Segment], is_delimited: bool) {
         mark_sheet(sheet, is_delimited);
         rest = others;
     }
+}
+
+/// Splits a text of paragraphs at its tables, which have tabs between their cells. A table has headings here only if most rows have
+/// all cells: of others it is not known which cell is below which heading.
+pub(super) fn tables(segment: &Segment) -> Vec<Segment> {
+    let lines: Vec<&str> = segment.text.split('\n').collect();
+    let part = |of: Range<usize>, columns: Option<Columns>| Segment {
+        lines: segment.lines.map(|(first, _)| (first + number(of.start), first + number(of.end - 1))),
+        text: lines[of].join("\n"),
+        columns,
+        ..segment.clone()
+    };
+    let mut found = Vec::new();
+    let (mut from, mut at) = (0, 0);
+    while at < lines.len() {
+        let rows = lines[at..].iter().take_while(|line| line.contains('\t')).count();
+        if let Some(columns) = of_run(&lines[at..at + rows]) {
+            if from < at {
+                found.push(part(from..at, None));
+            }
+            found.push(part(at..at + rows, Some(columns)));
+            from = at + rows;
+        }
+        at += rows.max(1);
+    }
+    if found.is_empty() {
+        return Vec::new();
+    }
+    if from < lines.len() {
+        found.push(part(from..lines.len(), None));
+    }
+    found.retain(|part| !part.text.trim().is_empty());
+    found
+}
+
+/// Returns the headings of consecutive rows.
+fn of_run(lines: &[&str]) -> Option<Columns> {
+    let rows: Vec<Vec<&str>> = lines.iter().map(|line| cells(line)).collect();
+    let count = heads(&rows, false)?;
+    let (heads, data) = rows.split_at(count);
+    let width = data.iter().map(Vec::len).max().filter(|_| data.len() >= TEXT_ROWS_MIN)?;
+    let whole = data.iter().filter(|row| row.len() == width).count();
+    // An empty cell at the beginning of a row leaves no trace.
+    let is_shifted = heads.iter().all(|head| head.len() + 1 == width);
+    if !(is_shifted || heads.iter().all(|head| head.len() == width))
+        || share(whole, data.len()) < WHOLE_ROWS_MIN
+    {
+        return None;
+    }
+    let begin = if is_shifted { "\t" } else { "" };
+    let rows: Vec<String> = heads.iter().map(|head| format!("{begin}{}", head.join("\t"))).collect();
+    Some(Columns { rows: rows.join("\n").into(), own: 0..count })
+}
+
+fn number(lines: usize) -> u32 {
+    u32::try_from(lines).unwrap_or(u32::MAX)
 }
 
 /// The headings that apply below them, with the number of columns.
@@ -469,6 +527,40 @@ mod tests {
             marked,
             [Some((rows, 0..1)), Some((rows, 0..1)), Some((rows, 0..0)), Some((rows, 0..0)), None]
         );
+    }
+
+    #[test]
+    fn a_table_between_paragraphs_is_a_part_of_its_own() {
+        let text = "Births in the north.\nRegion\tBoys\tGirls\nNorth\t1\t2\nSouth\t3\t4\nAfter it.";
+        let segment = Segment {
+            page: None,
+            lines: Some((11, 15)),
+            heading: None,
+            text: text.to_owned(),
+            inner: None,
+            columns: None,
+        };
+        let parts = tables(&segment);
+        let shown: Vec<_> = parts
+            .iter()
+            .map(|part| {
+                (part.lines, part.columns.as_ref().map(|columns| (&*columns.rows, columns.own.clone())))
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                (Some((11, 11)), None),
+                (Some((12, 14)), Some(("Region\tBoys\tGirls", 0..1))),
+                (Some((15, 15)), None)
+            ]
+        );
+        let stub = text.replace("Region\t", "");
+        let parts = tables(&Segment { text: stub, ..segment.clone() });
+        assert_eq!(&*parts[1].columns.as_ref().unwrap().rows, "\tBoys\tGirls");
+        for none in [text.replace("North\t1\t2", "North\t1"), text.replace('\t', " ")] {
+            assert!(tables(&Segment { text: none, ..segment.clone() }).is_empty());
+        }
     }
 
     #[test]

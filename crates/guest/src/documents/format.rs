@@ -98,6 +98,23 @@ impl Format {
         matches!(self, Self::Archive | Self::Message)
     }
 
+    /// Returns true if tables stand between its paragraphs, with tabs between the cells of a row.
+    pub(super) const fn has_tables(self) -> bool {
+        matches!(
+            self,
+            Self::Html
+                | Self::Pdf
+                | Self::Docx
+                | Self::Odt
+                | Self::Pages
+                | Self::Rtf
+                | Self::Doc
+                | Self::Presentation
+                | Self::Book
+                | Self::Message
+        )
+    }
+
     /// Returns true if lines may end in the middle of a sentence because they are wrapped.
     pub(super) const fn is_wrapped(self) -> bool {
         matches!(self, Self::Text | Self::Markdown | Self::Xps | Self::Djvu)

@@ -128,7 +128,14 @@ const CHANGED_READERS: &[(i64, &[&str])] = &[
             "xlsm", "xlsb", "xls", "pptx", "pptm", "rtf", "csv", "tsv", "xml", "zip",
         ],
     ),
-    (14, &["xlsx", "xlsm", "xlsb", "xls", "ods", "fods", "numbers", "csv", "tsv", "xml", "zip"]),
+    (
+        14,
+        &[
+            "xlsx", "xlsm", "xlsb", "xls", "ods", "fods", "numbers", "csv", "tsv", "xml", "zip", "html",
+            "htm", "xhtml", "pdf", "docx", "docm", "doc", "odt", "fodt", "rtf", "pptx", "pptm", "odp",
+            "epub", "eml", "msg",
+        ],
+    ),
 ];
 
 /// Returns the version since which a file of this name is read as it is now.

@@ -10,7 +10,7 @@ use domain::citation::PageKind;
 use serde::{Deserialize, Serialize};
 
 use super::clause::{self, Start};
-use super::columns::{Columns, cells};
+use super::columns::{self, Columns, cells};
 use super::rows::{self, Rows};
 use super::{Extracted, Format, InnerFile, Segment};
 
@@ -62,7 +62,7 @@ pub fn split(document: &Extracted, max_bytes: usize) -> Vec<Piece> {
         cutter.enter(document.format, segment);
         match &segment.columns {
             Some(columns) => cutter.table(segment, columns),
-            None => cutter.segment(segment),
+            None => cutter.paragraphs(segment),
         }
     }
     cutter.pieces
@@ -124,6 +124,22 @@ impl Cutter {
         self.format = segment.inner.as_ref().map_or(format, |inner| inner.format);
     }
 
+    /// Cuts paragraphs, and the tables between them below the headings of their columns.
+    fn paragraphs(&mut self, segment: &Segment) {
+        let mut parts = if self.format.has_tables() { columns::tables(segment) } else { Vec::new() };
+        if parts.is_empty() {
+            return self.segment(segment);
+        }
+        // Further parts are below the headings that stand before them.
+        parts.iter_mut().skip(1).for_each(|part| part.heading = None);
+        for part in &parts {
+            match &part.columns {
+                Some(columns) => self.table(part, columns),
+                None => self.segment(part),
+            }
+        }
+    }
+
     /// Cuts rows below the headings of their columns. The headings are no passages themselves.
     fn table(&mut self, segment: &Segment, columns: &Columns) {
         if columns.own.start > 0 {
@@ -132,7 +148,9 @@ impl Cutter {
                 segment.lines.map(|(first, _)| (first, first.saturating_add(line_number(above.len() - 1))));
             self.segment(&Segment { lines, text: above.join("\n"), columns: None, ..segment.clone() });
         }
-        self.heading.clone_from(&segment.heading);
+        if segment.heading.is_some() {
+            self.heading.clone_from(&segment.heading);
+        }
         let count = segment.text.split('\n').count();
         for Rows { rows: (first, last), columns, text } in
             rows::cut(&segment.text, columns, columns.own.end, self.max_bytes)
