@@ -3,6 +3,8 @@
 //! The content of documents is untrusted. It is quoted verbatim, but every character with a meaning in Markdown is
 //! escaped, so that it cannot leave its quote or create links, images and citation marks.
 
+mod table;
+
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::ops::Range;
@@ -18,6 +20,8 @@ const QUOTE_MAX_BYTES: usize = 1200;
 #[derive(Debug)]
 pub(super) struct Quote<'a> {
     pub(super) passage: &'a NumberedPassage,
+    /// The number of its first lines that are titles of a table and headings of its columns.
+    pub(super) head_lines: usize,
     /// The quoted ranges of the passage's text.
     pub(super) ranges: Vec<Range<usize>>,
     /// The range that answers, which is emphasized where more is quoted; empty if none does.
@@ -27,7 +31,7 @@ pub(super) struct Quote<'a> {
 impl<'a> Quote<'a> {
     /// Quotes the whole passage.
     pub(super) fn whole(passage: &'a NumberedPassage) -> Self {
-        Self { passage, ranges: std::iter::once(0..passage.text.len()).collect(), best: 0..0 }
+        Self { passage, head_lines: 0, ranges: std::iter::once(0..passage.text.len()).collect(), best: 0..0 }
     }
 }
 
@@ -335,6 +339,9 @@ fn line_word(language: Language, kind: PageKind, is_one: bool) -> &'static str {
 
 /// Appends a block quote. Rows and list items keep their lines, wrapped lines are joined.
 fn push_quote(out: &mut String, quote: &Quote<'_>) {
+    if quote.head_lines > 0 {
+        return table::push_quote(out, quote);
+    }
     let is_longer = quote.ranges.iter().map(ExactSizeIterator::len).sum::<usize>() > quote.best.len();
     let mut left = QUOTE_MAX_BYTES;
     let mut started = false;

@@ -5,10 +5,11 @@ use std::ops::Range;
 
 use domain::citation::NumberedPassage;
 use text_analysis::is_listing;
+use text_analysis::literal::literal_at;
 
 use super::FoundPassage;
 use super::focus::{Focus, number_places};
-use super::question::Question;
+use super::question::{Question, Word};
 use super::reading::{Kind, Reading, Sentence, elementwise_max, met_by_name, name_of};
 
 /// The weight of a word by its position, relative to 1 in the sentence itself: in the heading, in a neighbouring
@@ -77,6 +78,9 @@ const NAME_ONLY: f64 = 0.11;
 const COUNTED: f64 = 0.15;
 const COUNTED_BEFORE: usize = 3;
 const COUNTED_AFTER: usize = 2;
+/// The most rows of a table that is quoted whole, and its longest text, in bytes.
+const SMALL_ROWS_MAX: usize = 12;
+const SMALL_MAX_BYTES: usize = 600;
 /// The beginning of the note in place of a file inside a document that was not read.
 const UNREAD_NOTE: &str = "(not read: ";
 
@@ -84,6 +88,8 @@ const UNREAD_NOTE: &str = "(not read: ";
 #[derive(Debug, Clone)]
 pub(super) struct Evidence<'a> {
     pub(super) passage: &'a NumberedPassage,
+    /// The number of its first lines that are titles of a table and headings of its columns.
+    pub(super) head_lines: usize,
     /// The quoted ranges of the passage's text, in order.
     pub(super) quote: Vec<Range<usize>>,
     /// The range of the best sentence.
@@ -96,12 +102,14 @@ pub(super) struct Evidence<'a> {
     pub(super) words: usize,
     /// The number of words of the question.
     asked_words: usize,
+    /// The question names something that stands nowhere in what was found.
+    lacks_name: bool,
 }
 
 impl Evidence<'_> {
     /// Returns true if the passage answers the question.
     pub(super) fn answers(&self) -> bool {
-        self.confidence() >= ANSWER_MIN
+        self.confidence() >= ANSWER_MIN && !self.lacks_name
     }
 
     /// Returns true if the passage is worth showing when none answers the question.
@@ -127,13 +135,16 @@ pub(super) fn weigh<'a>(question: &Question, passages: &[FoundPassage<'a>]) -> V
         let met = of_file.entry(name_of(place)).or_insert_with(|| met_by_name(question, place));
         *met = elementwise_max(met, &reading.whole);
     }
+    let lacking = Lacking::of(question, &readings, of_file.values());
     let mut found: Vec<Evidence<'a>> = readings
         .iter()
         .enumerate()
         .filter_map(|(order, reading)| {
             let file = of_file.get(name_of(&reading.passage.place))?;
             let by_words = best(question, reading, file, order)?;
-            Some(Evidence { score: by_words.score + NEARNESS * passages[order].nearness, ..by_words })
+            let lacks_name = lacking.name || lacking.of_tables && reading.head_lines > 0;
+            let score = by_words.score + NEARNESS * passages[order].nearness;
+            Some(Evidence { score, lacks_name, ..by_words })
         })
         .collect();
     found.sort_by(|one, other| {
@@ -171,13 +182,45 @@ fn best<'a>(question: &Question, reading: &Reading<'a>, file: &[f64], order: usi
     let by_words = strength + form + ORDER * ORDER_FALL / (ORDER_FALL + order as f64);
     Some(Evidence {
         passage: reading.passage,
+        head_lines: reading.head_lines,
         quote: quote(reading, at),
         best: reading.sentences[at].range.clone(),
         score: by_words,
         by_words,
         words,
         asked_words: question.words.len(),
+        lacks_name: false,
     })
+}
+
+/// Says whether what a question asks about stands nowhere: then the passages that share its other words answer another question.
+#[derive(Debug, Clone, Copy)]
+struct Lacking {
+    /// A name, a number, or a letter that names one of several.
+    name: bool,
+    /// Any word but a verb. Tables have the same words as questions about them, as texts have not.
+    of_tables: bool,
+}
+
+impl Lacking {
+    fn of<'f>(
+        question: &Question,
+        readings: &[Reading<'_>],
+        of_file: impl Iterator<Item = &'f Vec<f64>> + Clone,
+    ) -> Self {
+        let is_met = |index: usize| of_file.clone().any(|met| met[index] > 0.0);
+        let words = question.words.iter().enumerate();
+        let lacking =
+            || words.clone().filter(|(index, word)| word.unknown && !is_met(*index)).map(|(_, word)| word);
+        let has =
+            |letter: &str| readings.iter().any(|reading| literal_at(&reading.passage.text, letter).is_some());
+        let letter = |literal: &&String| literal.chars().count() == 1;
+        Self {
+            name: lacking().any(Word::identifies)
+                || question.literals.iter().filter(letter).any(|letter| !has(letter)),
+            of_tables: lacking().any(Word::is_noun),
+        }
+    }
 }
 
 /// Scores a sentence. Returns `None` when neither it nor its surroundings contain a word of the question.
@@ -188,6 +231,10 @@ fn strength(question: &Question, reading: &Reading<'_>, file: &[f64], at: usize)
         return None;
     }
     let mut focus = question.focus.met_by(reading.text(sentence));
+    if focus < 1.0 && reading.head_lines > 0 {
+        // What a figure is stands above it: a year, a currency.
+        focus = focus.max(question.focus.met_by(&reading.with_heads(sentence)));
+    }
     if focus < 1.0 && sentence.kind == Kind::Plain {
         let next = reading.sentences.get(at + 1).filter(|next| next.kind == Kind::Plain);
         focus = focus.max(next.map_or(0.0, |next| question.focus.met_by(reading.text(next))));
@@ -339,10 +386,13 @@ fn closeness(sentence: &Sentence) -> f64 {
     CLOSE * share
 }
 
-/// Returns the ranges that are quoted: the whole passage, or of a table the row that answers, below the header.
+/// Returns the ranges that are quoted: the whole passage, or of a table that is not small the row that answers, below the header.
 fn quote(reading: &Reading<'_>, at: usize) -> Vec<Range<usize>> {
     let sentences = &reading.sentences;
-    if sentences[at].kind == Kind::Row {
+    let is_small = reading.head_lines > 0
+        && sentences.len() <= reading.head_lines + SMALL_ROWS_MAX
+        && reading.passage.text.len() <= SMALL_MAX_BYTES;
+    if sentences[at].kind == Kind::Row && !is_small {
         let head = sentences.iter().take(at).filter(|sentence| sentence.kind == Kind::Head);
         return head.map(|head| head.range.clone()).chain([sentences[at].range.clone()]).collect();
     }

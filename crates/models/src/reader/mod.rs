@@ -148,6 +148,8 @@ struct FoundPassage<'a> {
     passage: &'a NumberedPassage,
     /// The heading above it, empty if there is none or the passage begins with it.
     heading: &'a str,
+    /// The number of its first lines that are titles of a table and headings of its columns.
+    head_lines: usize,
     /// How much nearer to the query it is in meaning than the others of its search, in standard deviations; 0 when the
     /// search compared no vectors.
     nearness: f64,
@@ -159,14 +161,16 @@ fn passages(question: &Question) -> Vec<FoundPassage<'_>> {
     for result in &question.results {
         let mut headings = listed(&result.text, "Headings above the passages, in order: ");
         let mut nearness = nearness(&result.text).into_iter();
+        let mut heads = listed(&result.text, "Lines of column headings that begin the passages, in order: ");
         for passage in &result.passages {
             let heading = headings.next().unwrap_or_default();
             let nearness = nearness.next().unwrap_or_default();
+            let head_lines = heads.next().and_then(|lines| lines.parse().ok()).unwrap_or(0);
             let same = |known: &FoundPassage<'_>| {
                 known.passage.place == passage.place && known.passage.text == passage.text
             };
             if !found.iter().any(same) {
-                found.push(FoundPassage { passage, heading, nearness });
+                found.push(FoundPassage { passage, heading, head_lines, nearness });
             }
         }
     }
@@ -223,6 +227,7 @@ fn answer(question: &Question, ranked: &[Evidence<'_>], searches: &[&CallResult]
 fn quotes<'a>(ranked: impl Iterator<Item = &'a Evidence<'a>>) -> Vec<Quote<'a>> {
     let quote = |evidence: &'a Evidence<'a>| Quote {
         passage: evidence.passage,
+        head_lines: evidence.head_lines,
         ranges: evidence.quote.clone(),
         best: evidence.best.clone(),
     };
@@ -267,5 +272,7 @@ fn tokens(bytes: usize) -> u64 {
     u64::try_from(bytes.div_ceil(TOKEN_BYTES)).unwrap_or(u64::MAX)
 }
 
+#[cfg(test)]
+mod table_tests;
 #[cfg(test)]
 mod tests;

@@ -68,6 +68,16 @@ impl Word {
     pub(super) fn is_section(&self) -> bool {
         self.exact.starts_with('§')
     }
+
+    /// Returns true for a name or number, which has no synonyms.
+    pub(super) fn identifies(&self) -> bool {
+        self.name || self.exact.contains(|c: char| c.is_ascii_digit())
+    }
+
+    /// Returns true for a word that names what a question is about, as far as its form tells.
+    pub(super) fn is_noun(&self) -> bool {
+        !self.weak && !self.verb && !["ed", "ing"].iter().any(|ending| self.exact.ends_with(ending))
+    }
 }
 
 /// A user's question.
@@ -188,7 +198,7 @@ impl Question {
         for word in self.words.iter_mut().filter(|word| word.unknown && rarest_known > 0.0) {
             let factor = if word.verb {
                 VERB
-            } else if word.name || word.exact.contains(|c: char| c.is_ascii_digit()) {
+            } else if word.identifies() {
                 UNKNOWN_NAME
             } else {
                 1.0

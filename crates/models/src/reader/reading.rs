@@ -67,6 +67,9 @@ pub(super) struct Sentence {
 /// A passage with its sentences.
 pub(super) struct Reading<'a> {
     pub(super) passage: &'a NumberedPassage,
+    /// The number of its first lines that are titles of a table and headings of its columns; 0 if it is no table, or one without
+    /// known headings.
+    pub(super) head_lines: usize,
     pub(super) sentences: Vec<Sentence>,
     /// The match of each word in the headings.
     pub(super) head: Vec<f64>,
@@ -83,16 +86,18 @@ pub(super) struct Reading<'a> {
 impl<'a> Reading<'a> {
     /// Splits a passage and matches it with a question.
     pub(super) fn of(question: &Question, found: super::FoundPassage<'a>) -> Self {
-        let super::FoundPassage { passage, heading, .. } = found;
+        let super::FoundPassage { passage, heading, head_lines, .. } = found;
         let text = passage.text.as_str();
         let language = detect_language(text);
-        let ranges = sentences(text);
+        let ranges = if head_lines > 0 { lines(text) } else { sentences(text) };
         let mut found: Vec<Sentence> = Vec::with_capacity(ranges.len());
         for (index, range) in ranges.iter().enumerate() {
             let sentence = &text[range.clone()];
             let next = ranges.get(index + 1).map(|next| &text[next.clone()]);
             let below_heads = found.iter().all(|before| before.kind == Kind::Head);
-            let kind = if below_heads && index < HEADS_MAX && is_head(sentence, next) {
+            let kind = if head_lines > 0 {
+                if index < head_lines { Kind::Head } else { Kind::Row }
+            } else if below_heads && index < HEADS_MAX && is_head(sentence, next) {
                 Kind::Head
             } else if is_row(sentence) {
                 let first = found.last().is_none_or(|before| before.kind != Kind::Row);
@@ -138,11 +143,17 @@ impl<'a> Reading<'a> {
             .map(|head| headed(question, &terms(head, language.unwrap_or(Language::English))))
             .fold((0.0, 0.0), |most, this| if this.0 > most.0 { this } else { most });
         let (headed, head_share) = headed;
-        Self { passage, sentences: found, head, headed, head_share, whole, language }
+        Self { passage, head_lines, sentences: found, head, headed, head_share, whole, language }
     }
 
     pub(super) fn text(&self, sentence: &Sentence) -> &'a str {
         &self.passage.text[sentence.range.clone()]
+    }
+
+    /// Returns a row below the headings of its columns.
+    pub(super) fn with_heads(&self, row: &Sentence) -> String {
+        let heads = self.sentences.iter().take(self.head_lines).map(|head| self.text(head));
+        heads.chain([self.text(row)]).collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -189,6 +200,18 @@ impl Sentence {
             }),
         }
     }
+}
+
+/// Returns the lines of a text, without surrounding white space.
+fn lines(text: &str) -> Vec<Range<usize>> {
+    let mut at = 0;
+    let mut found = Vec::new();
+    for line in text.split('\n') {
+        let (begin, trimmed) = (line.len() - line.trim_start().len(), line.trim());
+        found.push(at + begin..at + begin + trimmed.len());
+        at += line.len() + 1;
+    }
+    found
 }
 
 /// Matches the words of the question with a file's name, in every language.

@@ -15,12 +15,12 @@ fn tools(names: &[&str]) -> Vec<ToolSpec> {
     names.iter().map(spec).collect()
 }
 
-fn asked(text: &str, attachments: &[&str]) -> Item {
+pub(super) fn asked(text: &str, attachments: &[&str]) -> Item {
     let attachments = attachments.iter().map(ToString::to_string).collect();
     Item::Question { text: text.to_owned(), attachments }
 }
 
-fn request(transcript: Vec<Item>) -> StepRequest {
+pub(super) fn request(transcript: Vec<Item>) -> StepRequest {
     StepRequest {
         images: Vec::new(),
         model: MODEL.to_owned(),
@@ -32,13 +32,13 @@ fn request(transcript: Vec<Item>) -> StepRequest {
     }
 }
 
-fn passage(number: u32, path: &str, text: &str) -> NumberedPassage {
+pub(super) fn passage(number: u32, path: &str, text: &str) -> NumberedPassage {
     let place = Place::File { path: path.to_owned(), page: Some(2), lines: None, page_name: None };
     NumberedPassage { number, place, text: text.to_owned() }
 }
 
 /// Returns the items of a completed search: the step with the call, and its result.
-fn searched(id: &str, text: &str, passages: Vec<NumberedPassage>) -> [Item; 2] {
+pub(super) fn searched(id: &str, text: &str, passages: Vec<NumberedPassage>) -> [Item; 2] {
     let call = Call {
         id: id.to_owned(),
         tool: "search".to_owned(),
@@ -64,7 +64,7 @@ fn call_of(events: &[StepEvent]) -> (String, String, serde_json::Value) {
     (call.id.clone(), call.tool.clone(), serde_json::from_str(&call.arguments).unwrap())
 }
 
-fn text_of(events: &[StepEvent]) -> String {
+pub(super) fn text_of(events: &[StepEvent]) -> String {
     let Some(StepEvent::Text(text)) = events.first() else { panic!("no text: {events:?}") };
     text.clone()
 }
@@ -348,7 +348,7 @@ fn words_alone_decide_whether_a_passage_answers() {
     transcript.extend(searched("reader-1", counts, vec![passage.clone()]));
     let question = Question::of(&request(transcript)).expect("a question");
     let weighed = |nearness: f64| {
-        let found = FoundPassage { passage: &passage, heading: "", nearness };
+        let found = FoundPassage { passage: &passage, heading: "", head_lines: 0, nearness };
         evidence::weigh(&question, &[found])
             .first()
             .map(|best| (best.score, best.answers(), best.is_close(false)))
