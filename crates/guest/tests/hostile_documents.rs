@@ -550,6 +550,20 @@ fn pages_whose_forms_draw_each_other_without_end_are_read_in_part() {
         assert!(text(&document).starts_with("The rent is 850."), "{:?}", text(&document).get(..80));
         assert_eq!(text(&document).contains("once more"), is_text);
         assert_eq!(document.notes, ["page 1 could not be read whole"]);
+        assert_eq!((document.cut_pages, document.scans), (vec![1], vec![]), "it is no scan");
+    }
+}
+
+#[test]
+fn a_page_of_too_many_lines_is_named_as_cut() {
+    let font = (30, "<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>".to_owned());
+    for (lines, cut_pages) in [(100, vec![]), (20_100, vec![1])] {
+        let lines: String = (0..lines).map(|line| format!("0 -9 Td (Line {line}.) Tj ")).collect();
+        let content = stream("", &format!("BT /A 9 Tf 50 750 Td {lines} ET"));
+        let document = read("lines.pdf", &pdf("/Font<</A 30 0 R>>", &[(4, content), font.clone()])).unwrap();
+        assert!(text(&document).contains("Line 99."));
+        assert_eq!(document.notes.len(), cut_pages.len());
+        assert_eq!((document.cut_pages, document.scans), (cut_pages, vec![]));
     }
 }
 

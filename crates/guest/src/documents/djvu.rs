@@ -25,7 +25,8 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
     let of = pages.min(PAGES_MAX);
     let (first, last) = (bounds.first_page.max(1), bounds.last_page.min(of));
     let (mut segments, mut notes, mut scans) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut next, mut read_bytes, mut is_cut) = (first, 0, false);
+    let (mut next, mut read_bytes) = (first, 0);
+    let (mut cut_pages, mut damaged_pages) = (Vec::new(), Vec::new());
     while next <= last {
         let is_late = bounds.until.is_some_and(|until| Instant::now() >= until);
         if next > first && (is_late || read_bytes >= bounds.text_max_bytes) {
@@ -37,7 +38,9 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
                 if text.len() > room && next > first {
                     break;
                 }
-                is_cut |= text.len() > room;
+                if text.len() > room {
+                    cut_pages.push(next);
+                }
                 text.truncate(text.floor_char_boundary(room));
                 read_bytes += text.len();
                 segments.push(Segment {
@@ -57,6 +60,7 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
                     notes.push(format!("page {next} could not be read whole"));
                 }
                 scans.push(next);
+                damaged_pages.push(next);
             }
         }
         next += 1;
@@ -68,10 +72,12 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
     Ok(Extracted {
         segments,
         pages: Some(pages),
-        truncated: is_cut || pages > of && read >= of,
+        truncated: pages > of && read >= of,
         notes,
         span: Some(Span { first, last: read, of }),
         scans,
+        cut_pages,
+        damaged_pages,
         ..Extracted::empty(Format::Djvu)
     })
 }

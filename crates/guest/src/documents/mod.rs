@@ -166,6 +166,10 @@ pub struct Extracted {
     pub span: Option<Span>,
     /// The pages that show images and hardly any text, of those that were read.
     pub scans: Vec<u32>,
+    /// The pages of which text was left out, because they hold more than is read of a page.
+    pub cut_pages: Vec<u32>,
+    /// The damaged pages, of which text may be missing: those of `scans` that are no scans.
+    pub damaged_pages: Vec<u32>,
     /// The files inside the document that were not read, or not whole: pages of an archive, attachments of a message from 1 on.
     pub unread_files: Vec<u32>,
     /// The images inside the document that may show text.
@@ -178,7 +182,7 @@ impl Extracted {
     /// Returns true if all text was read, but for that of images.
     fn is_whole(&self) -> bool {
         let is_to_end = self.span.is_none_or(|span| span.last >= span.of);
-        is_to_end && !self.truncated && self.unread_files.is_empty()
+        is_to_end && !self.truncated && self.cut_pages.is_empty() && self.unread_files.is_empty()
     }
 
     /// Creates a document without text, pages or lines.
@@ -192,6 +196,8 @@ impl Extracted {
             notes: Vec::new(),
             span: None,
             scans: Vec::new(),
+            cut_pages: Vec::new(),
+            damaged_pages: Vec::new(),
             unread_files: Vec::new(),
             images: Vec::new(),
             unread_images: UnreadImages::NONE,

@@ -65,6 +65,7 @@ pub(super) fn extract(
     let mut cache = InterpreterCache::new();
     let mut letters = Letters::of(&document);
     let (mut segments, mut notes, mut scans) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut cut_pages, mut damaged_pages) = (Vec::new(), Vec::new());
     let (mut images, mut seen_images, mut has_scans) = (Vec::new(), HashSet::new(), false);
     let (mut next, mut read_bytes) = (first, 0);
     while next <= last {
@@ -77,22 +78,28 @@ pub(super) fn extract(
         let whole = page.is_some_and(|page| {
             catch_unwind(AssertUnwindSafe(|| drawing.draw(&document, page, &cache))).is_ok()
         });
+        if (!whole || drawing.is_cut) && notes.len() < NOTES_MAX {
+            notes.push(format!("page {next} could not be read whole"));
+        }
         if !whole {
-            if notes.len() < NOTES_MAX {
-                notes.push(format!("page {next} could not be read whole"));
-            }
             // A panic may have left the cache in any state.
             cache = InterpreterCache::new();
         }
-        let whole = whole && !drawing.is_cut;
+        let (is_cut, is_damaged) = (drawing.is_cut, !(whole || drawing.is_cut));
         let covered = drawing.covered;
         let page_images = std::mem::take(&mut drawing.images);
-        let text = drawing.into_text();
+        let (text, is_text_cut) = drawing.into_text();
+        if is_cut || is_text_cut {
+            cut_pages.push(next);
+        }
         let is_scan = covered >= SCAN_COVERED_MIN
             && text.chars().filter(|letter| letter.is_alphanumeric()).nth(SCAN_LETTERS_MAX).is_none();
         // What could not be read may be recognized; else the page is named like a scan.
         has_scans |= is_scan;
-        if is_scan || !whole {
+        if is_damaged {
+            damaged_pages.push(next);
+        }
+        if is_scan || is_damaged {
             scans.push(next);
         } else {
             images.extend(page_images.into_embedded(next, &mut seen_images));
@@ -118,6 +125,8 @@ pub(super) fn extract(
         notes,
         span: Some(Span { first, last: read, of }),
         scans,
+        cut_pages,
+        damaged_pages,
         images,
         ..Extracted::empty(Format::Pdf)
     };
@@ -155,7 +164,7 @@ struct Drawing<'l, 'd> {
     glyphs: usize,
     operations: usize,
     clips: usize,
-    /// True if lines were left out.
+    /// True if text, or more that may hold some, was left out.
     is_cut: bool,
     /// The place of the last run that was filled, which may be drawn once more for its outline.
     filled_at: Option<Point>,
@@ -190,7 +199,8 @@ impl<'l, 'd> Drawing<'l, 'd> {
         interpret_page(page, &mut context, self);
     }
 
-    fn into_text(self) -> String {
+    /// Returns the text of the page, and true if it is longer than what is read.
+    fn into_text(self) -> (String, bool) {
         let mut lines = self.lines;
         for line in &mut lines {
             if line.text.contains(is_right_to_left) {
@@ -198,8 +208,9 @@ impl<'l, 'd> Drawing<'l, 'd> {
             }
         }
         let mut text = paragraphs(&lines);
+        let is_cut = text.len() > OUTPUT_MAX_BYTES;
         text.truncate(text.floor_char_boundary(OUTPUT_MAX_BYTES));
-        text
+        (text, is_cut)
     }
 
     /// Counts an operation. Ends the page by unwinding when there are too many, as the library has no way to stop; what was
@@ -207,6 +218,7 @@ impl<'l, 'd> Drawing<'l, 'd> {
     fn count(&mut self) {
         self.operations += 1;
         if self.operations > OPERATIONS_MAX || self.clips > CLIPS_MAX || self.glyphs > GLYPHS_MAX {
+            self.is_cut = true;
             resume_unwind(Box::new("the page draws too much"));
         }
     }
@@ -339,9 +351,11 @@ impl<'a> Device<'a> for Drawing<'_, '_> {
             WritingMode::Vertical => None,
         };
         for glyph in run.glyphs() {
-            if self.glyphs <= GLYPHS_MAX {
-                self.add(glyph, transform * glyph.transform(), mode, unit);
+            if self.glyphs > GLYPHS_MAX {
+                self.is_cut = true;
+                break;
             }
+            self.add(glyph, transform * glyph.transform(), mode, unit);
         }
     }
 

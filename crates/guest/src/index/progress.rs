@@ -53,6 +53,12 @@ pub struct Batch {
     /// The pages that are images without text, of those that were read.
     #[serde(default)]
     pub scans: Vec<u32>,
+    /// The pages of which text was left out, of those that were read.
+    #[serde(default)]
+    pub cut_pages: Vec<u32>,
+    /// The damaged pages among `scans`, which show more than their images.
+    #[serde(default)]
+    pub damaged_pages: Vec<u32>,
     /// The images inside the document whose text is still to be recognized.
     #[serde(default)]
     pub images: Vec<EmbeddedImage>,
@@ -119,6 +125,8 @@ pub struct IndexedFile {
     pub text_bytes: i64,
     /// The number of indexed pages that are images without text, or files inside it that were not read whole.
     pub scans: u32,
+    /// The number of indexed pages of which text was left out.
+    pub cut_pages: u32,
     /// The number of images inside it that are still to be read.
     pub images: u32,
 }
@@ -168,6 +176,7 @@ impl IndexedFile {
             reader: READER_VERSION,
             text_bytes: 0,
             scans: 0,
+            cut_pages: 0,
             images: 0,
         }
     }

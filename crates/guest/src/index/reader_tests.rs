@@ -47,6 +47,23 @@ async fn documents_that_are_read_in_another_way_are_read_again_after_all_others(
 }
 
 #[tokio::test]
+async fn a_document_with_a_page_that_was_cut_is_read_in_part() {
+    let fixture = Fixture::with(&[("cut.pdf", "pages\n2\n3\n4\n5\n6\n7"), ("whole.pdf", "pages\n2\n3")]);
+    let cut = |wanted: Wanted| async {
+        let is_cut = wanted.file.ends_with("cut.pdf") && wanted.pages.is_none_or(|(first, _)| first == 1);
+        let batch = fixture.lines_of(wanted).await?;
+        Ok(Batch { cut_pages: if is_cut { vec![2] } else { Vec::new() }, ..batch })
+    };
+    fixture.library.touch([]);
+    fixture.library.keep_up(cut).await;
+    let states = fixture.library.states().await;
+    let outcomes: Vec<_> = states.iter().map(|(_, indexing)| (indexing.state, indexing.reason)).collect();
+    assert_eq!(outcomes, [(IndexState::Partial, Some(UnreadReason::Long)), (IndexState::Indexed, None)]);
+    let pages = states[0].1.pages;
+    assert_eq!(pages.map(|pages| (pages.read, pages.of)), Some((7, 7)), "the pages after it are read");
+}
+
+#[tokio::test]
 async fn what_was_read_before_stays_if_it_cannot_be_read_again() {
     let fixture = Fixture::with(&[("a.docx", "an apple")]);
     fixture.search("apple").await;

@@ -46,6 +46,8 @@ CREATE VIRTUAL TABLE stems_in USING fts5vocab (stems, row);
 /// Gives the file of each passage without reading the passage, whose text fills pages of the database. Indexes that were made
 /// before have it from their next opening on.
 const PLACES: &str = "CREATE INDEX IF NOT EXISTS passage_place ON passage (id, file);";
+/// The number of a file's pages of which text was left out. Indexes that were made before have it from their next opening on.
+const CUT_PAGES: &str = "ALTER TABLE file ADD COLUMN cut_pages INTEGER NOT NULL DEFAULT 0;";
 /// The memory for pages of the database, in KiB.
 const CACHE_MAX_KIB: u32 = 16 * 1024;
 
@@ -150,6 +152,9 @@ impl Index {
             return Err(IndexError::Damaged);
         }
         connection.execute_batch(PLACES)?;
+        if !connection.column_exists(None, "file", "cut_pages")? {
+            connection.execute_batch(CUT_PAGES)?;
+        }
         connection.execute_batch(vectors::SCHEMA)?;
         connection.execute_batch(recognizer::SCHEMA)?;
         columns::prepare(&connection)?;
@@ -324,7 +329,7 @@ fn drop_file(transaction: &Transaction<'_>, path: &str) -> Result<(), IndexError
 fn known_columns() -> String {
     format!(
         "size, modified, changed, inode, complete, pages, runs, reason, problem, attempts, retry_at, reader,
-         text_bytes, scans, {}",
+         text_bytes, scans, cut_pages, {}",
         images::PENDING
     )
 }
@@ -354,7 +359,8 @@ fn known(row: &Row<'_>, from: usize) -> rusqlite::Result<IndexedFile> {
         reader: row.get(from + 11)?,
         text_bytes: row.get(from + 12)?,
         scans: row.get(from + 13)?,
-        images: row.get(from + 14)?,
+        cut_pages: row.get(from + 14)?,
+        images: row.get(from + 15)?,
     })
 }
 
@@ -407,6 +413,8 @@ fn add_batch(
         batch.images.iter().filter(|image| image.page.is_none_or(|page| !runs.has(page))).collect();
     let new_scans = batch.scans.iter().chain(&batch.unread_files).filter(|page| !runs.has(**page)).count();
     let new_scans = u32::try_from(new_scans).unwrap_or(u32::MAX);
+    let new_cut_pages = batch.cut_pages.iter().filter(|page| !runs.has(**page)).count();
+    let new_cut_pages = u32::try_from(new_cut_pages).unwrap_or(u32::MAX);
     let (total, own) = (text_total::bytes(transaction)?, known.text_bytes);
     let passages: i64 =
         transaction.query_row("SELECT count(*) FROM passage WHERE file = ?1", [id], |row| row.get(0))?;
@@ -430,6 +438,7 @@ fn add_batch(
     let missing = batch.span.and_then(|span| runs.missing_pages(span.of));
     known.complete = !fits || is_long || missing.is_none();
     known.scans = known.scans.saturating_add(new_scans);
+    known.cut_pages = known.cut_pages.saturating_add(new_cut_pages);
     let problem =
         |reason, text: &str| Some(ExtractionProblem { reason, text: text.to_owned(), passing: false });
     known.problem = if !fits {
@@ -443,6 +452,11 @@ fn add_batch(
             UnreadReason::Long,
             "only its beginning is searched: it is longer than what is read of a document",
         )
+    } else if known.cut_pages > 0 {
+        let pages = known.cut_pages;
+        let text =
+            format!("text of {pages} of its pages was left out: they hold more than is read of a page");
+        problem(UnreadReason::Long, &text)
     } else if known.scans > 0 && batch.holds_files {
         let text = format!("{} of the files in it could not be read, or not whole", known.scans);
         problem(UnreadReason::InnerFiles, &text)
@@ -493,7 +507,7 @@ pub(super) fn update_file(
     let runs = known.pages.as_ref().map(|(runs, _)| runs.text()).unwrap_or_default();
     transaction.execute(
         "UPDATE file SET complete = ?2, pages = ?3, runs = ?4, reason = ?5, problem = ?6, attempts = ?7,
-                         retry_at = ?8, text_bytes = ?9, reader = ?10, scans = ?11
+                         retry_at = ?8, text_bytes = ?9, reader = ?10, scans = ?11, cut_pages = ?12
          WHERE id = ?1",
         params![
             id,
@@ -506,7 +520,8 @@ pub(super) fn update_file(
             known.retry_at,
             known.text_bytes,
             known.reader,
-            known.scans
+            known.scans,
+            known.cut_pages
         ],
     )?;
     Ok(())

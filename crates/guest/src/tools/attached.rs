@@ -108,6 +108,9 @@ fn describe(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) 
     if !is_whole || text > *room || output.passages.len() + pieces.len() > OUTPUT_PASSAGES_MAX {
         return format!("{about}; too long to stand here: use search and read");
     }
+    if !document.cut_pages.is_empty() {
+        unread(&name, UnreadReason::Long);
+    }
     if !document.scans.is_empty() {
         unread(&name, UnreadReason::ScannedPages);
     }
@@ -119,6 +122,12 @@ fn describe(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) 
     }
     *room -= text;
     output.passages.extend(pieces.into_iter().map(|piece| passage(&path, piece)));
+    if !document.cut_pages.is_empty() {
+        let pages = document.cut_pages.len();
+        return format!(
+            "{about}; below, but for text of {pages} of its pages, which hold more than is read of a page"
+        );
+    }
     match document.images.len() {
         0 => format!("{about}; whole below"),
         images => {

@@ -172,6 +172,7 @@ fn missing(document: &Extracted) -> Option<String> {
     let pictures = document.scans.len() + document.images.len() + document.unread_images.total() as usize;
     match document.span {
         Some(span) if span.last < span.of => Some(format!("up to page {} of {}", span.last, span.of)),
+        _ if !document.cut_pages.is_empty() => Some("without the end of some of its pages".to_owned()),
         _ if document.truncated => Some("only its beginning".to_owned()),
         _ if !document.unread_files.is_empty() => Some("without some of the files in it".to_owned()),
         _ if pictures > 0 => Some("without text in pictures: use search".to_owned()),

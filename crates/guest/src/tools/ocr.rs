@@ -174,6 +174,10 @@ pub(super) async fn add_text(
             // The caller ends it, and takes it for a document that is still to be read.
             Err(true) if time < FAIR_TIME => return std::future::pending().await,
             Err(true) if attempts < ATTEMPTS_MAX => return Err(ExtractionProblem::too_slow(2 * time)),
+            // Its images show nothing of what is missing.
+            Ok(recognized) if recognized.pieces.is_empty() && batch.damaged_pages.contains(&page) => {
+                unread.push(page);
+            }
             Ok(recognized) => {
                 languages = narrowed(all, detect_language(&recognized.text));
                 // The few letters beside the images stay.

@@ -107,8 +107,13 @@ pub(super) fn read(jail: &Jail, request: &PreviewRequest) -> Preview {
         Ok(document) => document,
         Err(error) => return Preview { sizes, marks, ..unreadable(error.reason()) },
     };
-    let mut preview =
-        Preview { pages: document.pages, sizes, marks, truncated: document.truncated, ..Preview::default() };
+    let mut preview = Preview {
+        pages: document.pages,
+        sizes,
+        marks,
+        truncated: document.truncated || !document.cut_pages.is_empty(),
+        ..Preview::default()
+    };
     document.format.page_word().clone_into(&mut preview.unit);
     preview.is_markdown = document.format == Format::Markdown;
     if document.format == Format::Archive {

@@ -103,7 +103,7 @@ impl Shown {
             pieces: split(&document, PIECE_MAX_BYTES),
             next_page,
             notes: document.notes,
-            truncated: document.truncated,
+            truncated: document.truncated || !document.cut_pages.is_empty(),
         }
     }
 }
@@ -162,6 +162,8 @@ fn batch_of(document: &Extracted, max_bytes: usize) -> Batch {
         holds_files: document.format.holds_files() || !document.unread_files.is_empty(),
         unread_files: document.unread_files.clone(),
         scans: document.scans.clone(),
+        cut_pages: document.cut_pages.clone(),
+        damaged_pages: document.damaged_pages.clone(),
         images: document.images.clone(),
         unread_images: document.unread_images.counts(),
     }
