@@ -103,6 +103,48 @@ fn a_letter_that_is_called_a_control_character_is_read_by_its_code() {
     assert_eq!(text_with_font(font, content, &objects), "conditional approach");
 }
 
+/// Draws words one after another from right to left: the letters of Hebrew, in lower case, each for itself, others whole.
+fn drawn_from_right(y: u32, words: &[&str]) -> String {
+    const WIDTH: usize = 5;
+    let (mut x, mut content) = (400, String::new());
+    for word in words {
+        let is_backward = word.starts_with(char::is_lowercase);
+        for piece in word.split_inclusive(|letter: char| is_backward && !letter.is_control()) {
+            x -= WIDTH * piece.len();
+            content.push_str(&format!("1 0 0 1 {x} {y} Tm ({piece}) Tj "));
+        }
+        x -= 3;
+    }
+    content
+}
+
+#[test]
+fn words_and_numbers_in_lines_from_right_to_left_keep_their_order() {
+    let widths = ["500"; 95].join(" ");
+    let font = format!(
+        "<</Type/Font/Subtype/Type1/BaseFont/Helvetica/ToUnicode 5 0 R/FirstChar 32/LastChar 126/Widths[{widths}]>>"
+    );
+    let map = "begincmap 1 begincodespacerange <00> <ff> endcodespacerange 1 beginbfrange <61> <7a> <05d0> endbfrange \
+               endcmap";
+    let objects = format!("5 0 obj<</Length {}>>stream\n{map}\nendstream endobj\n", map.len());
+    let lines = [
+        drawn_from_right(700, &["xfbv", "PDF", "hdz"]),
+        drawn_from_right(660, &["znj", "ACME", "OFFICE", "2013", "hdz"]),
+        // As it is seen: from left to right.
+        "1 0 0 1 300 620 Tm (zdh ISO 9001 vbfx) Tj ".to_owned(),
+        // Words from left to right, one after another from right to left.
+        "1 0 0 1 380 580 Tm (vbfx) Tj 1 0 0 1 335 580 Tm (15,800) Tj 1 0 0 1 300 580 Tm (zdhzdh) Tj "
+            .to_owned(),
+    ];
+    let content = format!("BT /F 10 Tf {} ET", lines.concat());
+    let read = text_with_font(&font, &content, &objects);
+    let lines: Vec<&str> = read.lines().filter(|line| !line.is_empty()).collect();
+    assert_eq!(
+        lines,
+        ["קובץ PDF חדש", "שםי ACME OFFICE 2013 חדש", "קובץ ISO 9001 חדש", "קובץ 15,800 חדשחדש"]
+    );
+}
+
 #[test]
 fn docx_has_headings_rows_lists_and_footnotes() {
     let minutes = read("minutes.docx").unwrap();

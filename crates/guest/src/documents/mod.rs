@@ -71,6 +71,7 @@ mod packed;
 mod parts;
 pub mod passages;
 mod pdf;
+mod pdf_direction;
 mod pdf_files;
 mod pdf_images;
 mod pdf_letters;

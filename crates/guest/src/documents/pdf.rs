@@ -16,8 +16,8 @@ use hayro_interpret::{
     BlendMode, ClipPath, Context, Device, DrawMode, DrawProps, Image, ImageDrawProps, InterpreterCache,
     InterpreterSettings, SoftMask, interpret_page,
 };
-use unicode_normalization::UnicodeNormalization;
 
+use super::pdf_direction::{Gaps, GlyphPlace, is_page_right_to_left, is_right_to_left, logical_line};
 use super::pdf_images::PageImages;
 use super::pdf_letters::Letters;
 use super::pdf_paragraphs::{Line, paragraphs};
@@ -160,7 +160,7 @@ pub(super) fn load(bytes: &[u8]) -> Result<Pdf, ExtractError> {
 /// The text of a page while it is drawn.
 struct Drawing<'l, 'd> {
     letters: &'l mut Letters<'d>,
-    lines: Vec<Line>,
+    lines: Vec<DrawnLine>,
     glyphs: usize,
     operations: usize,
     clips: usize,
@@ -201,12 +201,9 @@ impl<'l, 'd> Drawing<'l, 'd> {
 
     /// Returns the text of the page, and true if it is longer than what is read.
     fn into_text(self) -> (String, bool) {
-        let mut lines = self.lines;
-        for line in &mut lines {
-            if line.text.contains(is_right_to_left) {
-                line.text = logical(&line.text);
-            }
-        }
+        let lines = self.lines.iter();
+        let is_backward = is_page_right_to_left(lines.map(|line| line.line.text.as_str()));
+        let lines: Vec<Line> = self.lines.into_iter().map(|line| line.into_line(is_backward)).collect();
         let mut text = paragraphs(&lines);
         let is_cut = text.len() > OUTPUT_MAX_BYTES;
         text.truncate(text.floor_char_boundary(OUTPUT_MAX_BYTES));
@@ -261,38 +258,68 @@ impl<'l, 'd> Drawing<'l, 'd> {
     /// Adds a glyph to the last line or begins another one.
     fn place(&mut self, glyph: &Line) {
         let size = glyph.size;
-        let backward = glyph.text.contains(is_right_to_left);
-        let Some(line) = self
-            .lines
-            .last_mut()
-            .filter(|line| line.angle == glyph.angle && (glyph.y - line.y).abs() < 0.5 * size.max(line.size))
-        else {
-            return self.lines.push(begun(glyph));
+        let Some(drawn) = self.lines.last_mut().filter(|DrawnLine { line, .. }| {
+            line.angle == glyph.angle && (glyph.y - line.y).abs() < 0.5 * size.max(line.size)
+        }) else {
+            return self.lines.push(DrawnLine::begun(glyph));
         };
         let room = 2.0 * size.max(1.0);
+        let line = &mut drawn.line;
         if glyph.left > line.right - room {
             match glyph.left - line.right {
                 gap if gap > CELL_GAP * size => line.text.push('\t'),
                 gap if gap > WORD_GAP * size && !line.text.ends_with([' ', '\t']) => line.text.push(' '),
                 _ => {}
             }
-            push_glyph(&mut line.text, &glyph.text);
-        } else if (backward || line.text.contains(is_right_to_left)) && glyph.right < line.left + room {
-            // Drawn from right to left: the line is kept as it is seen.
-            let mut text = String::new();
-            push_glyph(&mut text, &glyph.text);
-            match line.left - glyph.right {
-                gap if gap > CELL_GAP * size => text.push('\t'),
-                gap if gap > WORD_GAP * size => text.push(' '),
-                _ => {}
-            }
-            line.text.insert_str(0, &text);
         } else {
-            return self.lines.push(begun(glyph));
+            // Words and letters from right to left are drawn in any order.
+            let is_backward = drawn.is_backward || glyph.text.contains(is_right_to_left);
+            let goes_on = drawn.glyphs.last().is_some_and(|last| (glyph.left - last.right).abs() < room);
+            if !(is_backward && (goes_on || glyph.right < line.left + room)) {
+                return self.lines.push(DrawnLine::begun(glyph));
+            }
         }
+        drawn.push(glyph);
+    }
+}
+
+/// A line with the places of its glyphs, as it is drawn.
+struct DrawnLine {
+    line: Line,
+    glyphs: Vec<GlyphPlace>,
+    /// True if it has letters from right to left.
+    is_backward: bool,
+}
+
+impl DrawnLine {
+    fn begun(glyph: &Line) -> Self {
+        let line = Line { text: String::new(), ..glyph.clone() };
+        let mut drawn = Self { line, glyphs: Vec::new(), is_backward: false };
+        drawn.push(glyph);
+        drawn
+    }
+
+    /// Adds a glyph behind those that were drawn.
+    fn push(&mut self, glyph: &Line) {
+        let line = &mut self.line;
+        let begin = line.text.len();
+        push_glyph(&mut line.text, &glyph.text);
+        let end = line.text.len();
+        self.glyphs.push(GlyphPlace { left: glyph.left, right: glyph.right, begin, end });
+        self.is_backward = self.is_backward || glyph.text.contains(is_right_to_left);
         line.left = line.left.min(glyph.left);
         line.right = line.right.max(glyph.right);
-        line.size = line.size.max(size);
+        line.size = line.size.max(glyph.size);
+    }
+
+    /// Returns the line as it is read.
+    fn into_line(self, is_page_backward: bool) -> Line {
+        let Self { line, glyphs, is_backward } = self;
+        if !is_backward {
+            return line;
+        }
+        let gaps = Gaps { word: WORD_GAP * line.size, cell: CELL_GAP * line.size };
+        Line { text: logical_line(&line.text, &glyphs, gaps, is_page_backward), ..line }
     }
 }
 
@@ -328,12 +355,6 @@ fn unit_of_substitute(run: &GlyphRun<'_, '_>, transform: Affine) -> Option<f64> 
         .collect();
     let middle = units.len() / 2;
     (!units.is_empty()).then(|| *units.select_nth_unstable_by(middle, f64::total_cmp).1)
-}
-
-fn begun(glyph: &Line) -> Line {
-    let mut text = String::new();
-    push_glyph(&mut text, &glyph.text);
-    Line { text, ..glyph.clone() }
 }
 
 impl<'a> Device<'a> for Drawing<'_, '_> {
@@ -394,40 +415,6 @@ impl<'a> Device<'a> for Drawing<'_, '_> {
     fn pop_transparency_group(&mut self) {}
 }
 
-/// Returns true for letters of Hebrew, Arabic and scripts like them.
-fn is_right_to_left(letter: char) -> bool {
-    matches!(letter, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}')
-}
-
-/// Turns a line from the order in which it is seen into the order in which it is read: words of other scripts and numbers
-/// keep their own order.
-fn logical(line: &str) -> String {
-    let mut read = String::with_capacity(line.len());
-    let mut forward: Vec<char> = Vec::new();
-    for letter in line.chars().rev() {
-        if is_right_to_left(letter) || letter == '\t' {
-            end_forward(&mut forward, &mut read);
-            // Shapes of letters are letters again.
-            read.extend(letter.nfkc());
-        } else {
-            forward.push(letter);
-        }
-    }
-    end_forward(&mut forward, &mut read);
-    read
-}
-
-/// Appends a piece that is read from left to right; the spaces and marks around it stay where they are.
-fn end_forward(forward: &mut Vec<char>, read: &mut String) {
-    let is_word = |letter: &char| letter.is_alphanumeric();
-    let first = forward.iter().position(is_word).unwrap_or(forward.len());
-    let last = forward.iter().rposition(is_word).map_or(first, |last| last + 1);
-    read.extend(&forward[..first]);
-    read.extend(forward[first..last].iter().rev());
-    read.extend(&forward[last..]);
-    forward.clear();
-}
-
 /// Expands ligatures and drops non-characters.
 fn push_glyph(line: &mut String, glyph: &str) {
     for c in glyph.chars() {
@@ -442,17 +429,5 @@ fn push_glyph(line: &mut String, glyph: &str) {
             _ if c.is_control() || c == '\u{feff}' || c == '\u{200b}' => {}
             _ => line.push(c),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_from_right_to_left_are_read_so() {
-        assert_eq!(logical("םולש"), "שלום");
-        assert_eq!(logical(".2024 תנשב םולש"), "שלום בשנת 2024.");
-        assert_eq!(logical("PDF 2.0 ץבוק"), "קובץ PDF 2.0");
     }
 }
