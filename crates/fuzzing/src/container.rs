@@ -27,7 +27,7 @@ const ARCHIVES: [Container; 6] = [
             "ppt/authors.xml",
         ],
     ),
-    ("a.odp", &["mimetype", "content.xml"]),
+    ("a.odp", &["mimetype", "content.xml", "Object 1/content.xml", "Object 2/content.xml", "Object 3"]),
     ("a.epub", &["META-INF/container.xml", "b.opf", "s.xhtml", "META-INF/encryption.xml"]),
     (
         "a.docx",
@@ -51,9 +51,10 @@ const ARCHIVES: [Container; 6] = [
             "xl/worksheets/_rels/sheet1.xml.rels",
             "xl/comments1.xml",
             "xl/drawings/drawing1.xml",
+            "xl/embeddings/a.html",
         ],
     ),
-    ("a.ods", &["mimetype", "content.xml"]),
+    ("a.ods", &["mimetype", "content.xml", "Object 1/content.xml"]),
 ];
 
 const COMPOUNDS: [Container; 4] = [

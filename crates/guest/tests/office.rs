@@ -233,3 +233,146 @@ fn files_of_one_name_are_both_read() {
     assert!(text.contains("The first kingfisher.") && text.contains("The second heron."), "{text}");
     assert!(document.unread_files.is_empty());
 }
+
+const FORMULA: &str = "<math xmlns=\"http://www.w3.org/1998/Math/MathML\"><semantics><mrow><msup><mrow><mo>(</mo><mn>1</mn><mo>+</mo>\
+    <mi>x</mi><mo>)</mo></mrow><mi>n</mi></msup><mo>=</mo><mfrac><mi>a</mi><mrow><mi>b</mi><mo>+</mo><mi>c</mi></mrow></mfrac></mrow>\
+    <annotation encoding=\"StarMath 5.0\">(1+x)^n = {a} over {b+c}</annotation></semantics></math>";
+
+#[test]
+fn pictures_and_objects_of_opendocument_are_read_where_they_stand() {
+    let frame = |inside: &str| format!("<draw:frame>{inside}</draw:frame>");
+    let picture = frame(
+        "<draw:image xlink:href='Pictures/1.png'/><svg:title>pic.png</svg:title><svg:desc>A heron by the lake</svg:desc>",
+    );
+    let object = |number: u32| frame(&format!("<draw:object xlink:href='./Object {number}'/>"));
+    let content = format!(
+        "<office:document-content><office:body><office:text><text:p>Before{picture} after.</text:p>\
+         <text:p>The formula {} holds.</text:p><text:p>{}{}</text:p><text:p>The end.</text:p></office:text></office:body>\
+         </office:document-content>",
+        object(1),
+        object(2),
+        object(3)
+    );
+    let workbook = "<office:document-content><office:body><office:spreadsheet><table:table table:name='S'><table:table-row>\
+        <table:table-cell office:value-type='string'><text:p>Rent</text:p></table:table-cell><table:table-cell office:value-type='float' \
+        office:value='4711'><text:p>4711</text:p></table:table-cell></table:table-row></table:table></office:spreadsheet></office:body>\
+        </office:document-content>";
+    let chart = "<office:document-content><office:body><office:chart><chart:chart><chart:title><text:p>Rents by year</text:p></chart:title>\
+        </chart:chart></office:chart></office:body></office:document-content>";
+    let parts = |kind: &str, content: &str| {
+        archive([
+            ("mimetype", format!("application/vnd.oasis.opendocument.{kind}")),
+            ("content.xml", content.to_owned()),
+            ("Object 1/content.xml", FORMULA.to_owned()),
+            ("Object 2/content.xml", workbook.to_owned()),
+            ("Object 3/content.xml", chart.to_owned()),
+        ])
+    };
+    assert_eq!(
+        text("a.odt", parts("text", &content)),
+        "Before after.\nPicture: A heron by the lake\nThe formula (1+x)^n=(a)/(b+c) holds.\nEmbedded file: Object 2\nRent\t4711\n\
+         Rents by year\nThe end."
+    );
+    let sheet = format!(
+        "<office:document-content><office:body><office:spreadsheet><table:table table:name='S'><table:table-row><table:table-cell \
+         office:value-type='string'><text:p>Herons</text:p>{picture}{}</table:table-cell></table:table-row></table:table>\
+         </office:spreadsheet></office:body></office:document-content>",
+        object(2)
+    );
+    let workbook = text("a.ods", parts("spreadsheet", &sheet));
+    assert_eq!(
+        workbook,
+        "Herons\nPicture: A heron by the lake\nEmbedded file: Object 2\nRent\t4711".replace('\t', " ")
+    );
+}
+
+#[test]
+fn pictures_and_files_in_workbooks_are_read() {
+    let relation = |id: &str, kind: &str, target: &str| {
+        format!(
+            "<Relationship Id=\"{id}\" Type=\"http://schemas.openxmlformats.org/officeDocument/2006/relationships/{kind}\" Target=\"{target}\"/>"
+        )
+    };
+    let relations = |inside: &[String]| {
+        format!(
+            "<Relationships xmlns=\"http://schemas.openxmlformats.org/package/2006/relationships\">{}</Relationships>",
+            inside.concat()
+        )
+    };
+    let book = "<workbook xmlns=\"http://schemas.openxmlformats.org/spreadsheetml/2006/main\" \
+                xmlns:r=\"http://schemas.openxmlformats.org/officeDocument/2006/relationships\"><sheets>\
+                <sheet name=\"S\" sheetId=\"1\" r:id=\"r1\"/></sheets></workbook>";
+    let sheet = "<worksheet xmlns=\"http://schemas.openxmlformats.org/spreadsheetml/2006/main\"><sheetData>\
+                 <row r=\"1\"><c r=\"A1\" t=\"inlineStr\"><is><t>Herons</t></is></c></row></sheetData></worksheet>";
+    let drawing = "<xdr:wsDr><xdr:pic><xdr:nvPicPr><xdr:cNvPr id=\"2\" name=\"1\" descr=\"A heron by the lake\"/></xdr:nvPicPr></xdr:pic>\
+                   <xdr:sp><xdr:txBody><a:p><a:r><a:t>A text box</a:t></a:r></a:p></xdr:txBody></xdr:sp></xdr:wsDr>";
+    let workbook = archive([
+        ("_rels/.rels", relations(&[relation("r1", "officeDocument", "xl/workbook.xml")]).into_bytes()),
+        ("xl/workbook.xml", book.into()),
+        (
+            "xl/_rels/workbook.xml.rels",
+            relations(&[relation("r1", "worksheet", "worksheets/sheet1.xml")]).into_bytes(),
+        ),
+        ("xl/worksheets/sheet1.xml", sheet.into()),
+        (
+            "xl/worksheets/_rels/sheet1.xml.rels",
+            relations(&[
+                relation("r1", "drawing", "../drawings/drawing1.xml"),
+                relation("r2", "package", "../embeddings/terms.docx"),
+            ])
+            .into_bytes(),
+        ),
+        ("xl/drawings/drawing1.xml", drawing.into()),
+        ("xl/embeddings/terms.docx", word("<w:p><w:r><w:t>Notice is three months.</w:t></w:r></w:p>")),
+    ]);
+    assert_eq!(
+        text("a.xlsx", workbook),
+        "Herons\nPicture: A heron by the lake\nA text box\nEmbedded file: terms.docx\nNotice is three months."
+    );
+}
+
+#[test]
+fn pictures_of_pages_have_the_text_that_stands_for_them() {
+    let page = "<p><img src=a.png alt='A heron by the lake'></p><p>See <img src=b.gif alt='the red arrow'> here<img alt='logo.png'>.</p>\
+                <figure><img alt=''><figcaption>Figure 1: Nests</figcaption></figure>";
+    assert_eq!(
+        text("a.html", page),
+        "Picture: A heron by the lake\nSee (Picture: the red arrow) here.\nFigure 1: Nests"
+    );
+}
+
+#[test]
+fn equations_of_pages_are_read_as_those_of_office() {
+    let row = |inside: &str| format!("<p>So <math>{inside}</math> holds.</p>");
+    let cases = [
+        (FORMULA, "(1+x)^n=(a)/(b+c)"),
+        (
+            "<munderover><mo>&sum;</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow><mi>n</mi></munderover><msub><mi>x</mi><mi>i</mi></msub>",
+            "∑_(i=1)^n x_i",
+        ),
+        ("<msqrt><mn>2</mn></msqrt><mo>+</mo><mroot><mn>27</mn><mn>3</mn></mroot>", "√(2)+√(3&27)"),
+        ("<mfenced><mi>a</mi><mi>b</mi></mfenced>", "(a,b)"),
+        ("<mi>sin</mi><mo>&ApplyFunction;</mo><mi>x</mi>", "sin x"),
+        ("<mover accent='true'><mi>x</mi><mo>^</mo></mover>", "x\u{302}"),
+        (
+            "<mtable><mtr><mtd><mn>1</mn></mtd><mtd><mn>2</mn></mtd></mtr><mtr><mtd><mn>3</mn></mtd><mtd><mn>4</mn></mtd></mtr></mtable>",
+            "(1, 2; 3, 4)",
+        ),
+        (
+            "<semantics><mrow></mrow><annotation encoding='application/x-tex'>x^2</annotation></semantics>",
+            "x^2",
+        ),
+    ];
+    for (math, written) in cases {
+        assert_eq!(text("a.html", row(math)), format!("So {written} holds."));
+    }
+    // KaTeX draws the same once more.
+    let drawn_twice = "<p>So <span class=katex><span class=katex-mathml><math><mi>x</mi></math></span>\
+                       <span class=katex-html><span><span>x</span></span></span></span> holds.</p>";
+    assert_eq!(text("a.html", drawn_twice), "So x holds.");
+    for odd in ["<p>a<math><mi>b</mi><p>c", "<p>a<math><mrow><mi>b</mi></math><p>c</math>"] {
+        assert_eq!(text("a.html", odd), "ab\nc", "the page goes on");
+    }
+    let deep = format!("<math>{}<mi>x</mi></math><p>y", "<mrow>".repeat(100_000));
+    assert!(text("a.html", deep).ends_with('y'));
+}

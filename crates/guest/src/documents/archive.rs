@@ -52,6 +52,11 @@ impl<'a> Archive<'a> {
         self.zip.index_for_name(name).is_some()
     }
 
+    /// Returns the names of all parts.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.zip.file_names().flatten().map(Cow::into_owned).collect()
+    }
+
     /// Returns a part as a stream that fails at [`PART_MAX_BYTES`], and when all parts together exceed
     /// [`TOTAL_MAX_BYTES`]; `None` if there is no such part.
     pub(super) fn part(&mut self, name: &str) -> Result<Option<impl Read + use<'_, 'a>>, ExtractError> {

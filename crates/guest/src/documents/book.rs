@@ -33,7 +33,7 @@ pub(super) struct Book {
     /// True if nothing more is read.
     pub(super) truncated: bool,
     /// True if parts of what was read were left out.
-    left_out: bool,
+    pub(super) left_out: bool,
     /// The letters of the upper half of the code page, if what was read took its bytes for Windows' letters.
     pub(super) letters: Option<&'static str>,
     images: Vec<EmbeddedImage>,

@@ -8,34 +8,49 @@ use super::mail::{open, stream};
 use super::{Bounds, ExtractError, Nesting};
 
 /// The line in place of a file that is one too many.
-const TOO_MANY: &str = "(not read: there are too many)";
+pub(super) const TOO_MANY: &str = "(not read: there are too many)";
 /// The most lines of a file that stand in the document.
 const LINES_MAX: usize = 10_000;
 
-/// Returns the name of a file inside a document with its text, or why it is not read.
-pub(super) fn lines(
+/// A file inside a document: its name with its text, or why it is not read.
+#[derive(Debug, Default)]
+pub(super) struct EmbeddedFile {
+    pub(super) lines: Vec<String>,
+    /// True if it was read in part.
+    pub(super) is_cut: bool,
+}
+
+/// Returns the line above the text of a file.
+pub(super) fn title(name: &str) -> String {
+    format!("Embedded file: {name}")
+}
+
+/// Reads a file inside a document; it has no lines if there is no such part.
+pub(super) fn read(
     archive: &mut Archive<'_>,
     target: &str,
     nesting: Nesting<'_>,
-) -> Result<Vec<String>, ExtractError> {
-    let Some(mut part) = archive.part(target)? else { return Ok(Vec::new()) };
+) -> Result<EmbeddedFile, ExtractError> {
+    let Some(mut part) = archive.part(target)? else { return Ok(EmbeddedFile::default()) };
     let mut bytes = Vec::new();
     part.read_to_end(&mut bytes).map_err(|error| unpacking("Office", &error))?;
     let name = target.rsplit('/').next().unwrap_or(target);
-    let mut lines = vec![format!("Embedded file: {name}")];
+    let mut lines = vec![title(name)];
     if !nesting.take_attachment() {
         lines.push(TOO_MANY.to_owned());
-        return Ok(lines);
+        return Ok(EmbeddedFile { lines, is_cut: false });
     }
     let bytes = inner(&bytes).unwrap_or(bytes);
+    let mut is_cut = false;
     match nesting.extract(Path::new(name), &bytes, &Bounds::default()) {
         Ok(document) => {
-            let texts = document.segments.iter().flat_map(|segment| segment.text.lines());
-            lines.extend(texts.take(LINES_MAX).map(str::to_owned));
+            let mut texts = document.segments.iter().flat_map(|segment| segment.text.lines());
+            lines.extend(texts.by_ref().take(LINES_MAX).map(str::to_owned));
+            is_cut = !document.is_whole() || texts.next().is_some();
         }
         Err(why) => lines.push(why),
     }
-    Ok(lines)
+    Ok(EmbeddedFile { lines, is_cut })
 }
 
 /// Returns the file that an object of another program encloses.

@@ -21,7 +21,7 @@ pub(super) struct Equation {
 
 /// A part of an equation: an element with what stands in it.
 #[derive(Default)]
-struct Part {
+pub(super) struct Part {
     name: String,
     text: String,
     /// Its arguments by their names.
@@ -40,6 +40,11 @@ impl Part {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
+    /// Creates a part of another format, with its arguments by their names.
+    pub(super) fn of_arguments(name: &str, arguments: Vec<(String, String)>) -> Self {
+        Self { arguments, ..Self::named(name) }
+    }
+
     /// Returns an argument.
     fn of(&self, name: &str) -> &str {
         self.arguments.iter().find(|(known, _)| known == name).map_or("", |(_, text)| text.trim())
@@ -50,7 +55,7 @@ impl Part {
     }
 
     /// Writes the part on one line.
-    fn written(&self) -> String {
+    pub(super) fn written(&self) -> String {
         let raised = |text: &str| if text.is_empty() { String::new() } else { format!("^{}", grouped(text)) };
         let lowered =
             |text: &str| if text.is_empty() { String::new() } else { format!("_{}", grouped(text)) };

@@ -4,12 +4,17 @@
 
 use html::{Tag, Token, Tokens};
 
+use super::mathml::MathEquation;
 use super::output::Writer;
 use super::text::decode_declared;
+use super::xml::alternative_text;
 use super::{Extracted, Format};
 
 /// The longest address of an image: others hold the image itself.
 const ADDRESS_MAX_BYTES: usize = 1024;
+
+/// The class of the elements by which a widespread program (KaTeX) draws an equation that stands before them as MathML.
+const EQUATION_COPY: &str = "katex-html";
 
 /// The prefix of the number of an image in older books of Kindle, which have no addresses.
 pub(super) const NUMBERED: &str = "recindex:";
@@ -25,6 +30,7 @@ pub(super) fn extract(bytes: &[u8]) -> Extracted {
             Token::End(name) => page.end(&name),
         }
     }
+    page.end_equation();
     page.end_line();
     page.writer.finish(Format::Html)
 }
@@ -40,6 +46,9 @@ struct Page {
     tables: u32,
     in_heading: bool,
     in_preformatted: bool,
+    equation: Option<MathEquation>,
+    /// The depth of elements that draw an equation once more.
+    copies: u32,
 }
 
 impl Page {
@@ -52,11 +61,16 @@ impl Page {
             tables: 0,
             in_heading: false,
             in_preformatted: false,
+            equation: None,
+            copies: 0,
         }
     }
 
     fn text(&mut self, text: &str) {
-        if self.hidden > 0 || self.writer.is_full() {
+        if let Some(equation) = &mut self.equation {
+            return equation.text(text);
+        }
+        if self.hidden > 0 || self.copies > 0 || self.writer.is_full() {
             return;
         }
         if !self.in_preformatted {
@@ -72,7 +86,64 @@ impl Page {
         }
     }
 
+    /// Reads a tag of an equation. Returns false if it is none, and ends the equation at an element that cannot stand in it.
+    fn start_in_equation(&mut self, tag: &Tag<'_>) -> bool {
+        let name = tag.name.as_str();
+        if is_block(name) || is_heading(name) || matches!(name, "table" | "tr" | "td" | "th" | "pre") {
+            self.copies = 0;
+            self.end_equation();
+            return false;
+        }
+        if self.copies > 0 {
+            self.copies += u32::from(name == "span" && !tag.self_closing);
+            return true;
+        }
+        let is_copy = || tag.attribute("class").is_some_and(|class| class == EQUATION_COPY);
+        match &mut self.equation {
+            Some(equation) => {
+                let attribute = |name: &str| tag.attribute(name).map(std::borrow::Cow::into_owned);
+                equation.start(name, attribute, !tag.self_closing);
+                true
+            }
+            None if name == "math" && self.hidden == 0 && !tag.self_closing => {
+                if tag.attribute("display").is_some_and(|display| display == "block") {
+                    self.break_line();
+                }
+                let text = tag.attribute("alttext").map(std::borrow::Cow::into_owned);
+                self.equation = Some(MathEquation::begin(text));
+                true
+            }
+            None if name == "span" && is_copy() => {
+                self.copies = u32::from(!tag.self_closing);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Ends the equation where it should be ended, or before.
+    fn end_equation(&mut self) {
+        if let Some(equation) = self.equation.take() {
+            self.line.push_str(&equation.finish());
+        }
+    }
+
+    /// Writes the text that stands for a picture: as a line, or inside the one that it stands in.
+    fn alternative_text(&mut self, tag: &Tag<'_>) {
+        let alternative = tag.attribute("alt").unwrap_or_default();
+        let Some(text) = alternative_text(&alternative) else { return };
+        let is_own_line = self.line.trim().is_empty() && self.tables == 0 && !self.in_heading;
+        let line = if is_own_line { format!("Picture: {text}") } else { format!(" (Picture: {text}) ") };
+        self.text(&line);
+        if is_own_line {
+            self.end_line();
+        }
+    }
+
     fn start(&mut self, tag: &Tag<'_>) {
+        if self.start_in_equation(tag) {
+            return;
+        }
         if let Some(text) = tag.text() {
             // Only the page's title is shown of the elements without markup, such as scripts.
             if tag.name == "title" && self.drawings == 0 {
@@ -92,6 +163,7 @@ impl Page {
             "svg" if !tag.self_closing => self.drawings += 1,
             "br" | "hr" => self.break_line(),
             "img" if self.hidden == 0 => {
+                self.alternative_text(tag);
                 let address = tag.attribute("src").filter(|address| address.len() <= ADDRESS_MAX_BYTES);
                 let number = tag.attribute("recindex").filter(|number| number.len() <= ADDRESS_MAX_BYTES);
                 if let Some(number) = number {
@@ -110,7 +182,7 @@ impl Page {
                 self.end_line();
                 self.tables += 1;
             }
-            "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
+            name if is_heading(name) => {
                 self.end_line();
                 self.in_heading = true;
             }
@@ -124,6 +196,17 @@ impl Page {
     }
 
     fn end(&mut self, name: &str) {
+        if let Some(equation) = &mut self.equation {
+            if let Some(written) = equation.end(name) {
+                self.line.push_str(&written);
+                self.equation = None;
+            }
+            return;
+        }
+        if self.copies > 0 {
+            self.copies -= u32::from(name == "span");
+            return;
+        }
         match name {
             "template" | "select" | "desc" | "metadata" => self.hidden = self.hidden.saturating_sub(1),
             "svg" => self.drawings = self.drawings.saturating_sub(1),
@@ -134,7 +217,7 @@ impl Page {
                 self.end_line();
                 self.tables = self.tables.saturating_sub(1);
             }
-            "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
+            name if is_heading(name) => {
                 let line = std::mem::take(&mut self.line);
                 self.writer.heading(&line);
                 self.in_heading = false;
@@ -166,6 +249,10 @@ impl Page {
             self.writer.line(&line);
         }
     }
+}
+
+fn is_heading(name: &str) -> bool {
+    matches!(name, "h1" | "h2" | "h3" | "h4" | "h5" | "h6")
 }
 
 fn is_block(name: &str) -> bool {

@@ -58,10 +58,12 @@ mod mail;
 mod mail_head;
 mod mail_text;
 mod marks;
+mod mathml;
 mod mobi;
 mod notebook;
 mod number_format;
 mod numbering;
+mod odf_objects;
 mod ods;
 mod odt;
 mod office_xml;
@@ -526,14 +528,14 @@ fn extract_content(
         Content::Pdf => pdf::extract(bytes, bounds, nesting),
         Content::Djvu => guarded("DjVu", || djvu::extract(bytes, bounds)),
         Content::Docx(archive, main) => guarded("DOCX", || word::extract(archive, &main, nesting)),
-        Content::Odt(archive) => guarded("ODT", || odt::extract(archive)),
+        Content::Odt(archive) => guarded("ODT", || odt::extract(archive, nesting)),
         Content::IWork(archive, root) => guarded("iWork", || iwork::extract(archive, &root)),
-        Content::Workbook(kind) => guarded("workbook", || sheet::extract(bytes, kind)),
+        Content::Workbook(kind) => guarded("workbook", || sheet::extract(bytes, kind, nesting)),
         Content::Rtf => guarded("RTF", || Ok(rtf::extract(bytes))),
         Content::Doc => guarded("DOC", || legacy::doc(bytes)),
         Content::Ppt => guarded("PPT", || legacy::ppt(bytes)),
         Content::Pptx(archive, main) => guarded("PPTX", || slides::pptx(archive, &main, nesting)),
-        Content::Odp(archive) => guarded("ODP", || odt::extract_slides(archive)),
+        Content::Odp(archive) => guarded("ODP", || odt::extract_slides(archive, nesting)),
         Content::Xps(archive, list) => guarded("XPS", || xps::extract(archive, &list)),
         Content::Visio(archive) => guarded("Visio", || visio::extract(archive)),
         Content::OfficeXml(OfficeXml::Workbook) => guarded("workbook", || office_xml::workbook(bytes)),

@@ -6,9 +6,10 @@ use quick_xml::events::{BytesStart, Event};
 
 use super::archive::Archive;
 use super::book::{Book, CELL_MAX_BYTES, COLUMNS_MAX, float};
+use super::odf_objects::{OdfObject, OdfObjects};
 use super::parts::resolve;
-use super::xml::{attribute, event_text, events};
-use super::{ExtractError, OUTPUT_MAX_BYTES};
+use super::xml::{alternative_text, attribute, event_text, events, push_within};
+use super::{ExtractError, Nesting, OUTPUT_MAX_BYTES};
 
 /// The maximum number of spaces that one element may represent.
 const BLANKS_MAX: usize = 64;
@@ -18,14 +19,23 @@ const COVERED: &str = "table:covered-table-cell";
 const HIDDEN: [&str; 5] = [COVERED, "table:tracked-changes", "dc:creator", "dc:date", "office:binary-data"];
 
 /// Reads the sheets into `book`.
-pub(super) fn read(archive: &mut Archive<'_>, book: &mut Book) -> Result<(), ExtractError> {
+pub(super) fn read(
+    archive: &mut Archive<'_>,
+    book: &mut Book,
+    nesting: Nesting<'_>,
+) -> Result<(), ExtractError> {
+    let objects = OdfObjects::read(archive, nesting)?;
     let part = archive.part("content.xml")?;
-    part.map_or_else(|| Err(ExtractError::broken("ODS", "it has no content")), |part| read_part(part, book))
+    part.map_or_else(
+        || Err(ExtractError::broken("ODS", "it has no content")),
+        |part| read_part(part, book, objects),
+    )
 }
 
 /// Reads the body of a workbook.
-pub(super) fn read_part(part: impl Read, book: &mut Book) -> Result<(), ExtractError> {
-    let mut sheets = Sheets::new(book);
+pub(super) fn read_part(part: impl Read, book: &mut Book, objects: OdfObjects) -> Result<(), ExtractError> {
+    book.left_out |= objects.is_cut;
+    let mut sheets = Sheets::new(book, objects);
     events(part, |event| {
         match event {
             Event::Start(element) => sheets.start(element),
@@ -77,11 +87,14 @@ struct Sheets<'a> {
     /// The notes and the texts of drawings of the sheet.
     beside: Vec<String>,
     beside_bytes: usize,
+    /// The text that stands for a picture, while it is being read.
+    alternative: Option<String>,
+    objects: OdfObjects,
     is_full: bool,
 }
 
 impl<'a> Sheets<'a> {
-    fn new(book: &'a mut Book) -> Self {
+    fn new(book: &'a mut Book, objects: OdfObjects) -> Self {
         Self {
             book,
             row: 0,
@@ -96,11 +109,17 @@ impl<'a> Sheets<'a> {
             hidden: 0,
             beside: Vec::new(),
             beside_bytes: 0,
+            alternative: None,
+            objects,
             is_full: false,
         }
     }
 
     fn text(&mut self, text: &str) {
+        if let Some(alternative) = &mut self.alternative {
+            push_within(alternative, text, CELL_MAX_BYTES);
+            return;
+        }
         if self.in_paragraph && self.hidden == 0 && self.line.len() < CELL_MAX_BYTES {
             self.line.push_str(&text[..text.floor_char_boundary(text.len().min(CELL_MAX_BYTES))]);
         }
@@ -138,8 +157,12 @@ impl<'a> Sheets<'a> {
             "text:p" | "text:h" => self.in_paragraph = true,
             "text:tab" | "text:line-break" => self.text(" "),
             "text:s" => self.text(&" ".repeat((count(element, "c") as usize).min(BLANKS_MAX))),
+            "svg:title" | "svg:desc" if self.drawings > 0 => self.alternative = Some(String::new()),
             name if name.starts_with("draw:") => {
                 self.drawings += 1;
+                if matches!(name, "draw:object" | "draw:object-ole") {
+                    self.object(element);
+                }
                 if name == "draw:image" {
                     let part = attribute(element, "href").map(|href| resolve("", &href));
                     part.into_iter().for_each(|part| self.book.image(part));
@@ -149,8 +172,24 @@ impl<'a> Sheets<'a> {
         }
     }
 
+    /// Adds the text of an object. A chart has the values of cells.
+    fn object(&mut self, element: &BytesStart<'_>) {
+        let object = attribute(element, "href").and_then(|href| self.objects.take(&href));
+        match object {
+            Some(OdfObject::Equation(line)) => self.beside(line),
+            Some(OdfObject::File(lines)) => lines.into_iter().for_each(|line| self.beside(line)),
+            Some(OdfObject::Chart(_)) | None => {}
+        }
+    }
+
     fn end(&mut self, name: &str) {
         match name {
+            "svg:title" | "svg:desc" => {
+                let text = self.alternative.take();
+                if let Some(text) = text.as_deref().and_then(alternative_text) {
+                    self.beside(format!("Picture: {text}"));
+                }
+            }
             name if HIDDEN.contains(&name) => self.hidden = self.hidden.saturating_sub(1),
             _ if self.hidden > 0 => {}
             "text:p" | "text:h" => self.paragraph(),
@@ -186,7 +225,12 @@ impl<'a> Sheets<'a> {
     }
 
     fn beside(&mut self, line: String) {
-        if !line.trim().is_empty() && self.beside_bytes <= OUTPUT_MAX_BYTES {
+        if line.trim().is_empty() {
+            return;
+        }
+        if self.beside_bytes > OUTPUT_MAX_BYTES {
+            self.book.left_out = true;
+        } else {
             self.beside_bytes += line.len();
             self.beside.push(line);
         }

@@ -6,10 +6,12 @@ use quick_xml::events::{BytesStart, Event};
 
 use super::archive::Archive;
 use super::embedded_images::retain_recognizable;
+use super::mathml::MathEquation;
+use super::odf_objects::{OdfObject, OdfObjects};
 use super::output::Writer;
 use super::parts::resolve;
-use super::xml::{attribute, comment_line, event_text, events, push_within};
-use super::{ExtractError, Extracted, Format, PAGES_MAX};
+use super::xml::{alternative_text, attribute, comment_line, event_text, events, push_within};
+use super::{ExtractError, Extracted, Format, Nesting, PAGES_MAX};
 
 /// The maximum number of spaces that one element may represent.
 const BLANKS_MAX: usize = 64;
@@ -19,29 +21,34 @@ const COMMENT_MAX_BYTES: usize = 64 * 1024;
 const AUTHOR_MAX_BYTES: usize = 200;
 
 /// Reads a presentation: each slide is a page.
-pub(super) fn extract_slides(archive: Archive<'_>) -> Result<Extracted, ExtractError> {
-    read(archive, Format::Presentation)
+pub(super) fn extract_slides(archive: Archive<'_>, nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
+    read(archive, Format::Presentation, nesting)
 }
 
-pub(super) fn extract(archive: Archive<'_>) -> Result<Extracted, ExtractError> {
-    read(archive, Format::Odt)
+pub(super) fn extract(archive: Archive<'_>, nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
+    read(archive, Format::Odt, nesting)
 }
 
-fn read(mut archive: Archive<'_>, format: Format) -> Result<Extracted, ExtractError> {
+fn read(mut archive: Archive<'_>, format: Format, nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
+    let objects = OdfObjects::read(&mut archive, nesting)?;
     let part = archive.part("content.xml")?;
-    let mut extracted = part.map_or_else(|| Ok(Extracted::empty(format)), |part| read_body(part, format))?;
+    let mut extracted =
+        part.map_or_else(|| Ok(Extracted::empty(format)), |part| read_body(part, format, objects))?;
     retain_recognizable(&mut archive, &mut extracted);
     Ok(extracted)
 }
 
 /// Reads the body of a document that is no archive, but a single file. Its images are not read.
 pub(super) fn extract_flat(body: &[u8], format: Format) -> Result<Extracted, ExtractError> {
-    Ok(Extracted { images: Vec::new(), ..read_body(body, format)? })
+    Ok(Extracted { images: Vec::new(), ..read_body(body, format, OdfObjects::default())? })
 }
 
-fn read_body(part: impl Read, format: Format) -> Result<Extracted, ExtractError> {
-    let mut body = Body::new();
+fn read_body(part: impl Read, format: Format, objects: OdfObjects) -> Result<Extracted, ExtractError> {
+    let mut body = Body::new(objects);
     events(part, |event| {
+        if body.equation(event) {
+            return !body.writer.is_full();
+        }
         match event {
             Event::Start(element) => body.start(element, true),
             Event::Empty(element) => body.start(element, false),
@@ -80,9 +87,13 @@ struct Body {
     comment: Option<Comment>,
     /// True if a comment was left out, or a part of it.
     is_cut: bool,
-    /// The comments and the parts of the images since the last line.
-    comments: Vec<String>,
+    /// What belongs below the last line: comments, texts that stand for pictures, and those of objects; and the parts of images.
+    below: Vec<String>,
     images: Vec<String>,
+    /// The text that stands for a picture, while it is being read.
+    alternative: Option<String>,
+    equation: Option<MathEquation>,
+    objects: OdfObjects,
 }
 
 /// A comment.
@@ -105,7 +116,7 @@ impl Comment {
 }
 
 impl Body {
-    fn new() -> Self {
+    fn new(objects: OdfObjects) -> Self {
         Self {
             writer: Writer::new(),
             line: String::new(),
@@ -118,23 +129,74 @@ impl Body {
             begins_notes: false,
             hidden: 0,
             comment: None,
-            is_cut: false,
-            comments: Vec::new(),
+            is_cut: objects.is_cut,
+            below: Vec::new(),
             images: Vec::new(),
+            alternative: None,
+            equation: None,
+            objects,
         }
     }
 
     /// Writes what belongs below the last line.
     fn write_pending(&mut self) {
-        for comment in std::mem::take(&mut self.comments) {
-            self.writer.line(&comment);
+        for line in std::mem::take(&mut self.below) {
+            self.writer.line(&line);
         }
         for image in std::mem::take(&mut self.images) {
             self.writer.image(image);
         }
     }
 
+    /// Puts a line below the one that is being read.
+    fn put_below(&mut self, line: String) {
+        if self.below.len() >= COMMENTS_MAX {
+            self.is_cut = true;
+        } else {
+            self.below.push(line);
+        }
+    }
+
+    /// Reads an equation that stands in the text. Returns false if the event is of none.
+    fn equation(&mut self, event: &Event<'_>) -> bool {
+        if let Some(equation) = &mut self.equation {
+            // It is not ended where it should be.
+            let is_beyond = matches!(event, Event::End(element) if element.name().as_ref() == "text:p");
+            let written = match is_beyond {
+                true => self.equation.take().map(MathEquation::finish),
+                false => equation.event(event),
+            };
+            if let Some(written) = written {
+                self.equation = None;
+                self.line.push_str(&written);
+            }
+            return !is_beyond;
+        }
+        let begins = matches!(event, Event::Start(element) if element.local_name().as_ref() == "math");
+        if begins && self.hidden == 0 && self.comment.is_none() {
+            self.equation = Some(MathEquation::begin(None));
+            return true;
+        }
+        false
+    }
+
+    /// Adds the text of an object: an equation where it stands, others below the line.
+    fn object(&mut self, element: &BytesStart<'_>) {
+        match attribute(element, "href").and_then(|href| self.objects.take(&href)) {
+            Some(OdfObject::Equation(line)) if self.paragraphs > 0 => self.line.push_str(&line),
+            Some(OdfObject::Equation(line)) => self.put_below(line),
+            Some(OdfObject::Chart(lines) | OdfObject::File(lines)) => {
+                lines.into_iter().for_each(|line| self.put_below(line));
+            }
+            None => {}
+        }
+    }
+
     fn text(&mut self, text: &str) {
+        if let Some(alternative) = &mut self.alternative {
+            push_within(alternative, text, COMMENT_MAX_BYTES);
+            return;
+        }
         if let Some(comment) = self.comment.as_mut().filter(|_| self.hidden == 0) {
             self.is_cut |= !comment.push(text);
         } else if self.paragraphs > 0 && self.hidden == 0 {
@@ -182,6 +244,10 @@ impl Body {
             "notes" if opens => self.begins_notes = true,
             "page-number" if opens => self.hidden += 1,
             "table" if opens => self.tables += 1,
+            "title" | "desc" if opens && element.name().as_ref().starts_with("svg:") => {
+                self.alternative = Some(String::new());
+            }
+            "object" | "object-ole" if self.hidden == 0 => self.object(element),
             "image" if self.hidden == 0 => {
                 self.images.extend(attribute(element, "href").map(|path| resolve("", &path)));
             }
@@ -199,10 +265,8 @@ impl Body {
                 }
                 "annotation" => {
                     let Comment { author, text, .. } = self.comment.take().unwrap_or_default();
-                    if self.comments.len() >= COMMENTS_MAX {
-                        self.is_cut = true;
-                    } else if !text.trim().is_empty() {
-                        self.comments.push(comment_line(&author, &text));
+                    if !text.trim().is_empty() {
+                        self.put_below(comment_line(&author, &text));
                     }
                 }
                 _ => {}
@@ -210,6 +274,13 @@ impl Body {
             return;
         }
         match name {
+            "title" | "desc" if self.alternative.is_some() => {
+                let text = self.alternative.take().filter(|_| self.hidden == 0);
+                let line = text.as_deref().and_then(alternative_text).map(|text| format!("Picture: {text}"));
+                if let Some(line) = line.filter(|line| self.below.last() != Some(line)) {
+                    self.put_below(line);
+                }
+            }
             "p" | "h" => {
                 self.paragraphs = self.paragraphs.saturating_sub(1);
                 if self.paragraphs > 0 {

@@ -24,6 +24,8 @@ pub(super) struct Writer {
     next_line: u32,
     bytes: usize,
     truncated: bool,
+    /// True if parts of what was read were left out.
+    left_out: bool,
     images: Vec<EmbeddedImage>,
     /// The parts of the images.
     image_parts: HashSet<String>,
@@ -42,6 +44,7 @@ impl Writer {
             next_line: 1,
             bytes: 0,
             truncated: false,
+            left_out: false,
             images: Vec::new(),
             image_parts: HashSet::new(),
             unread_files: Vec::new(),
@@ -52,6 +55,11 @@ impl Writer {
     /// Returns true if the bound is reached and reading can stop.
     pub(super) const fn is_full(&self) -> bool {
         self.truncated
+    }
+
+    /// Notes that something before the next line is left out. Reading goes on.
+    pub(super) const fn leave_out(&mut self) {
+        self.left_out = true;
     }
 
     /// Adds a paragraph or row, trimmed. Ignores empty ones.
@@ -149,6 +157,7 @@ impl Writer {
 
     /// Adds the text of another document, with its headings.
     pub(super) fn append(&mut self, document: &Extracted) {
+        self.left_out |= document.truncated;
         for segment in &document.segments {
             for (number, line) in segment.text.lines().enumerate() {
                 if number == 0 && segment.heading.as_deref().is_some_and(|heading| line.starts_with(heading))
@@ -192,7 +201,7 @@ impl Writer {
             segments: self.segments,
             pages: self.page,
             lines,
-            truncated: self.truncated,
+            truncated: self.truncated || self.left_out,
             images: self.images,
             unread_files: self.unread_files,
             unread_images: self.unread_images,

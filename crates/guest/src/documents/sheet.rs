@@ -10,23 +10,24 @@ use super::archive::Archive;
 use super::book::{Book, float};
 use super::detect::Workbook;
 use super::number_format::NumberFormats;
+use super::odf_objects::OdfObjects;
 use super::sheet_notes::{self, Beside};
 use super::xls_formats::{CellFormats, TextEncoding};
 use super::xml::{events, unless_broken};
-use super::{ExtractError, Extracted, ods, xml_encoding};
+use super::{ExtractError, Extracted, Nesting, ods, xml_encoding};
 
 /// The day after the last one that Excel knows, from the beginning of its time.
 const DAYS_MAX: f64 = 2_958_466.0;
 /// The most bytes that the styles of a workbook may take when each has the longest text of them.
 const STYLES_MAX_BYTES: u64 = 256 * 1024 * 1024;
 
-pub(super) fn extract(bytes: &[u8], kind: Workbook) -> Result<Extracted, ExtractError> {
+pub(super) fn extract(bytes: &[u8], kind: Workbook, nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
     let mut book = Book::default();
     match kind {
-        Workbook::Xlsx => return xlsx(bytes),
+        Workbook::Xlsx => return xlsx(bytes, nesting),
         Workbook::Ods => {
             let mut archive = Archive::open(bytes)?;
-            ods::read(&mut archive, &mut book)?;
+            ods::read(&mut archive, &mut book, nesting)?;
             return Ok(book.finish_with_images(&mut archive));
         }
         Workbook::Xlsb => {
@@ -50,11 +51,11 @@ pub(super) fn extract(bytes: &[u8], kind: Workbook) -> Result<Extracted, Extract
 /// Reads the body of a workbook of LibreOffice that is no archive, but a single file. Its images are not read.
 pub(super) fn extract_flat(body: &[u8]) -> Result<Extracted, ExtractError> {
     let mut book = Book::default();
-    ods::read_part(body, &mut book)?;
+    ods::read_part(body, &mut book, OdfObjects::default())?;
     Ok(Extracted { images: Vec::new(), ..book.finish() })
 }
 
-fn xlsx(bytes: &[u8]) -> Result<Extracted, ExtractError> {
+fn xlsx(bytes: &[u8], nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
     let in_utf8 = xml_encoding::in_utf8(bytes)?;
     let bytes = in_utf8.as_deref().unwrap_or(bytes);
     let mut archive = Archive::open(bytes)?;
@@ -62,7 +63,7 @@ fn xlsx(bytes: &[u8]) -> Result<Extracted, ExtractError> {
     let mut workbook = Xlsx::new(Cursor::new(bytes)).map_err(failed)?;
     let mut book = Book::default();
     // A workbook with damaged notes still has its cells.
-    let beside = sheet_notes::read(&mut archive);
+    let beside = sheet_notes::read(&mut archive, nesting);
     let is_cut = matches!(beside, Err(ExtractError::Bomb { .. }));
     let beside = beside.unwrap_or_default();
     let mut formats = None;
@@ -82,7 +83,8 @@ fn xlsx(bytes: &[u8]) -> Result<Extracted, ExtractError> {
                 }
             }
         }
-        if let Some(Beside { lines, images }) = beside.get(&name) {
+        if let Some(Beside { lines, images, is_cut }) = beside.get(&name) {
+            book.left_out |= is_cut;
             book.notes(lines);
             images.iter().for_each(|image| book.image(image.clone()));
         }

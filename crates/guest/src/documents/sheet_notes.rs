@@ -1,4 +1,5 @@
-//! Reads what stands on the sheets of a workbook since 2007 beside the cells: text boxes, notes at cells, and images.
+//! Reads what stands on the sheets of a workbook since 2007 beside the cells: text boxes, notes at cells,
+//! images with the texts that stand for them, and files inside the workbook.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
@@ -7,8 +8,8 @@ use quick_xml::events::Event;
 
 use super::archive::Archive;
 use super::parts::{LIST_MAX_BYTES, Relation, relations};
-use super::xml::{attribute, event_text, events, paragraphs};
-use super::{ExtractError, OUTPUT_MAX_BYTES, PAGES_MAX};
+use super::xml::{alternative_line, attribute, event_text, events};
+use super::{ExtractError, Nesting, OUTPUT_MAX_BYTES, PAGES_MAX, embedded_files};
 
 /// The part that lists the sheets.
 const WORKBOOK: &str = "xl/workbook.xml";
@@ -16,29 +17,41 @@ const WORKBOOK: &str = "xl/workbook.xml";
 /// The content of a sheet beside the cells.
 #[derive(Default)]
 pub(super) struct Beside {
-    /// The text boxes and notes.
+    /// The text boxes, notes, texts of images, and files.
     pub(super) lines: Vec<String>,
     /// The parts of images.
     pub(super) images: Vec<String>,
+    /// True if a part was left out, or read in part.
+    pub(super) is_cut: bool,
 }
 
 /// Returns what stands beside the cells of each sheet that has anything, by its name.
-pub(super) fn read(archive: &mut Archive<'_>) -> Result<HashMap<String, Beside>, ExtractError> {
+pub(super) fn read(
+    archive: &mut Archive<'_>,
+    nesting: Nesting<'_>,
+) -> Result<HashMap<String, Beside>, ExtractError> {
     let (mut found, mut parts, mut bytes) = (HashMap::<String, Beside>::new(), HashSet::new(), 0);
     for (name, sheet) in sheets(archive)? {
         for Relation { kind, target, .. } in relations(archive, &sheet)? {
-            let read = match kind.as_str() {
-                "drawing" => paragraphs,
-                "comments" => notes,
-                _ => continue,
-            };
-            if !parts.insert(target.clone()) || bytes > OUTPUT_MAX_BYTES {
+            let is_file = matches!(kind.as_str(), "package" | "oleObject");
+            if !(is_file || matches!(kind.as_str(), "drawing" | "comments")) || !parts.insert(target.clone())
+            {
                 continue;
             }
-            let Some(part) = archive.part(&target)? else { continue };
-            let lines = read(part)?;
-            bytes += lines.iter().map(String::len).sum::<usize>();
             let beside = found.entry(name.clone()).or_default();
+            if bytes > OUTPUT_MAX_BYTES {
+                beside.is_cut = true;
+                continue;
+            }
+            let lines = if is_file {
+                let file = embedded_files::read(archive, &target, nesting)?;
+                beside.is_cut |= file.is_cut;
+                file.lines
+            } else {
+                let Some(part) = archive.part(&target)? else { continue };
+                if kind == "drawing" { drawing(part)? } else { notes(part)? }
+            };
+            bytes += lines.iter().map(String::len).sum::<usize>();
             beside.lines.extend(lines);
             if kind == "drawing" {
                 let related = relations(archive, &target)?.into_iter();
@@ -48,6 +61,40 @@ pub(super) fn read(archive: &mut Archive<'_>) -> Result<HashMap<String, Beside>,
         }
     }
     Ok(found)
+}
+
+/// Returns the texts of a drawing: those that stand for its pictures, and the paragraphs of its shapes.
+fn drawing(part: impl Read) -> Result<Vec<String>, ExtractError> {
+    let (mut lines, mut line, mut in_text, mut bytes) = (Vec::<String>::new(), String::new(), false, 0);
+    events(part, |event| {
+        match event {
+            Event::Start(element) | Event::Empty(element) => match element.local_name().as_ref() {
+                "t" => in_text = matches!(event, Event::Start(_)),
+                "tab" | "br" => line.push(' '),
+                "cNvPr" => {
+                    // A drawing may have the same picture for older programs, too.
+                    let text = alternative_line(element).filter(|text| lines.last() != Some(text));
+                    bytes += text.as_ref().map_or(0, String::len);
+                    lines.extend(text);
+                }
+                _ => {}
+            },
+            Event::End(element) => match element.local_name().as_ref() {
+                "t" => in_text = false,
+                "p" if line.trim().is_empty() => line.clear(),
+                "p" => lines.push(std::mem::take(&mut line)),
+                _ => {}
+            },
+            _ => {
+                if in_text && let Some(text) = event_text(event) {
+                    bytes += text.len();
+                    line.push_str(&text);
+                }
+            }
+        }
+        bytes <= OUTPUT_MAX_BYTES
+    })?;
+    Ok(lines)
 }
 
 /// Returns the names of the sheets with their parts.

@@ -42,8 +42,11 @@ pub(super) fn pptx(
                 "diagramData" => paragraphs,
                 "chart" => chart::lines,
                 "package" | "oleObject" => {
-                    let lines = embedded_files::lines(&mut archive, target, nesting)?;
-                    lines.iter().for_each(|line| writer.line(line));
+                    let file = embedded_files::read(&mut archive, target, nesting)?;
+                    file.lines.iter().for_each(|line| writer.line(line));
+                    if file.is_cut {
+                        writer.leave_out();
+                    }
                     continue;
                 }
                 _ => continue,

@@ -108,6 +108,8 @@ struct Embedded {
     images: HashMap<String, String>,
     /// Documents of other formats, which Word shows as if they were written there.
     chunks: HashMap<String, Result<Extracted, String>>,
+    /// True if a file was read in part.
+    is_cut: bool,
 }
 
 impl Embedded {
@@ -125,8 +127,9 @@ impl Embedded {
                 continue;
             }
             if matches!(kind.as_str(), "package" | "oleObject") {
-                let lines = embedded_files::lines(archive, target, nesting)?;
-                embedded.drawings.insert(id.clone(), lines);
+                let file = embedded_files::read(archive, target, nesting)?;
+                embedded.is_cut |= file.is_cut;
+                embedded.drawings.insert(id.clone(), file.lines);
                 continue;
             }
             let Some(mut part) = archive.part(target)? else { continue };
@@ -539,7 +542,7 @@ impl Body {
     }
 
     fn finish(self) -> Extracted {
-        let is_cut = self.notes.is_cut;
+        let is_cut = self.notes.is_cut || self.embedded.is_cut;
         let mut extracted = self.writer.finish(Format::Docx);
         extracted.truncated |= self.page > PAGES_MAX || is_cut;
         extracted

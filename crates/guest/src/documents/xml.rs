@@ -84,11 +84,16 @@ pub(super) fn push_within(target: &mut String, text: &str, max_bytes: usize) -> 
 
 /// Returns the line with the text that stands for a picture; `None` if it is the name of a file.
 pub(super) fn alternative_line(element: &BytesStart<'_>) -> Option<String> {
-    let text = attribute(element, "descr").filter(|text| !text.trim().is_empty())?;
+    let text = attribute(element, "descr")?;
+    alternative_text(&text).map(|text| format!("Picture: {text}"))
+}
+
+/// Returns the text that stands for a picture, trimmed; `None` if it is a word alone, such as the name of a file.
+pub(super) fn alternative_text(text: &str) -> Option<&str> {
     let text = text.trim();
     let is_text = text.contains(char::is_whitespace) && text.contains(char::is_alphabetic);
     let is_address = text.contains("://") || text.contains('\\') || text.starts_with("cid:");
-    (is_text && !is_address).then(|| format!("Picture: {text}"))
+    (is_text && !is_address).then_some(text)
 }
 
 /// Returns the line that shows a comment.

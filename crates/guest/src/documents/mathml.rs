@@ -1,0 +1,278 @@
+//! Writes equations of web pages and OpenDocument (MathML) on one line, as those of Office are: `(1+x)^n`, `(a)/(b)`, `∑_(i=1)^n x`.
+
+use quick_xml::events::Event;
+
+use super::equation::Part;
+use super::xml::{attribute, event_text, push_within};
+
+/// The maximum depth of elements of an equation; deeper ones are text of the one around them.
+const DEPTH_MAX: usize = 64;
+/// The most text of an equation, in bytes.
+const TEXT_MAX_BYTES: usize = 64 * 1024;
+/// The most elements of an equation; further ones are left out.
+const ELEMENTS_MAX: usize = 20_000;
+/// The signs of sums, products and integrals, and of their like, whose limits stand below and above them.
+const LARGE_SIGNS: &str = "∑∏∐∫∬∭∮∯∰⋀⋁⋂⋃⨀⨁⨂⨄";
+
+/// An equation that is being read.
+#[derive(Debug, Default)]
+pub(super) struct MathEquation {
+    /// The elements that are open: the whole is the first.
+    open: Vec<Element>,
+    /// The depth of elements that are not followed.
+    too_deep: usize,
+    bytes: usize,
+    elements: usize,
+    /// The equation in the words of the program that wrote it, for one that has no other text.
+    source: String,
+}
+
+/// An element with what stands in it.
+#[derive(Debug, Default)]
+struct Element {
+    name: String,
+    text: String,
+    /// The children, written.
+    children: Vec<String>,
+    /// True if it encloses its children in brackets: these, with the separator.
+    brackets: Option<(String, String, String)>,
+    is_without_bar: bool,
+    is_accent: bool,
+}
+
+impl MathEquation {
+    /// Begins an equation. Its text stands for one that has no other.
+    pub(super) fn begin(text: Option<String>) -> Self {
+        let mut source = String::new();
+        push_within(&mut source, &text.unwrap_or_default(), TEXT_MAX_BYTES);
+        Self {
+            open: vec![Element { name: "math".to_owned(), ..Element::default() }],
+            source,
+            ..Self::default()
+        }
+    }
+
+    /// Begins an element. `attribute` returns the value of an attribute of it.
+    pub(super) fn start(&mut self, name: &str, attribute: impl Fn(&str) -> Option<String>, opens: bool) {
+        self.elements += 1;
+        if !opens {
+            if self.elements <= ELEMENTS_MAX
+                && let Some(outer) = self.open.last_mut()
+            {
+                match name {
+                    // An empty argument keeps its place.
+                    "mspace" => outer.children.push(" ".to_owned()),
+                    "mprescripts" => outer.children.push(PRESCRIPTS.to_owned()),
+                    _ => outer.children.push(String::new()),
+                }
+            }
+            return;
+        }
+        if self.open.len() >= DEPTH_MAX || self.elements > ELEMENTS_MAX {
+            self.too_deep += 1;
+            return;
+        }
+        let brackets = (name == "mfenced").then(|| {
+            let of = |name: &str, usual: &str| attribute(name).unwrap_or_else(|| usual.to_owned());
+            let separators = of("separators", ",");
+            (of("open", "("), of("close", ")"), separators.trim().chars().take(1).collect())
+        });
+        let is_without_bar = name == "mfrac"
+            && attribute("linethickness").is_some_and(|bar| {
+                bar.trim_end_matches(char::is_alphabetic).trim_matches(['0', '.']).is_empty()
+            });
+        let is_accent = matches!(attribute("accent").as_deref(), Some("true"));
+        self.open.push(Element {
+            name: name.to_owned(),
+            brackets,
+            is_without_bar,
+            is_accent,
+            ..Element::default()
+        });
+    }
+
+    /// Takes an event of XML. Returns the line of the equation if that was all of it.
+    pub(super) fn event(&mut self, event: &Event<'_>) -> Option<String> {
+        match event {
+            Event::Start(element) | Event::Empty(element) => {
+                let opens = matches!(event, Event::Start(_));
+                self.start(element.local_name().as_ref(), |name| attribute(element, name), opens);
+            }
+            Event::End(element) => return self.end(element.local_name().as_ref()),
+            _ => event_text(event).iter().for_each(|text| self.text(text)),
+        }
+        None
+    }
+
+    pub(super) fn text(&mut self, text: &str) {
+        let Some(element) = self.open.last_mut() else { return };
+        let room = TEXT_MAX_BYTES.saturating_sub(self.bytes);
+        self.bytes += text.len();
+        match element.name.as_str() {
+            "annotation" => {
+                push_within(&mut self.source, text, TEXT_MAX_BYTES);
+            }
+            "mi" | "mn" | "mo" | "mtext" | "ms" => {
+                let max_bytes = element.text.len() + room;
+                push_within(&mut element.text, text, max_bytes);
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends an element, with those in it that were not ended. Returns the line of the equation if that was all of it.
+    pub(super) fn end(&mut self, name: &str) -> Option<String> {
+        if self.too_deep > 0 && name != "math" {
+            self.too_deep -= 1;
+            return None;
+        }
+        let from = self.open.iter().rposition(|element| element.name == name)?;
+        while self.open.len() > from {
+            let Some(element) = self.open.pop() else { break };
+            let is_hidden = matches!(element.name.as_str(), "annotation" | "annotation-xml" | "mphantom");
+            let written = if is_hidden { String::new() } else { element.written() };
+            match self.open.last_mut() {
+                // Only the first child of several forms of the same is shown.
+                Some(outer) if !is_hidden => outer.children.push(written),
+                Some(_) => {}
+                None => return Some(self.line(&written)),
+            }
+        }
+        None
+    }
+
+    /// Ends an equation that is not ended where it should be.
+    pub(super) fn finish(mut self) -> String {
+        self.end("math").unwrap_or_default()
+    }
+
+    fn line(&self, written: &str) -> String {
+        if written.trim().is_empty() { self.source.trim().to_owned() } else { written.trim().to_owned() }
+    }
+}
+
+/// Stands between the indexes behind and before a sign.
+const PRESCRIPTS: &str = "\u{0}";
+
+impl Element {
+    /// Writes the element on one line.
+    fn written(&self) -> String {
+        let child = |at: usize| self.children.get(at).map_or("", |child| child.trim());
+        let part = |name: &str, arguments: &[(&str, usize)]| {
+            let arguments = arguments.iter().map(|(name, at)| ((*name).to_owned(), child(*at).to_owned()));
+            Part::of_arguments(name, arguments.collect())
+        };
+        match self.name.as_str() {
+            "mi" | "mn" | "mo" | "mtext" | "ms" => self.token(),
+            "mfrac" if self.is_without_bar => format!("({}¦{})", child(0), child(1)),
+            "mfrac" => part("f", &[("num", 0), ("den", 1)]).written(),
+            "msup" => part("sSup", &[("e", 0), ("sup", 1)]).written(),
+            "msub" => part("sSub", &[("e", 0), ("sub", 1)]).written(),
+            "msubsup" => part("sSubSup", &[("e", 0), ("sub", 1), ("sup", 2)]).written(),
+            "munder" => self.limits(part("limLow", &[("e", 0), ("lim", 1)]), child(0), (child(1), "")),
+            "mover" if self.is_mark() => {
+                format!("{}{}", part("sSup", &[("e", 0)]).written(), combining(child(1)))
+            }
+            "mover" => self.limits(part("limUpp", &[("e", 0), ("lim", 1)]), child(0), ("", child(1))),
+            "munderover" => part("sSubSup", &[("e", 0), ("sub", 1), ("sup", 2)]).written(),
+            "msqrt" => {
+                let inside = joined(&self.children);
+                Part::of_arguments("rad", vec![("e".to_owned(), inside)]).written()
+            }
+            "mroot" => part("rad", &[("e", 0), ("deg", 1)]).written(),
+            "mmultiscripts" => self.scripts(),
+            "mtable" => format!("({})", self.children.join("; ")),
+            "mtr" | "mlabeledtr" => {
+                self.children.iter().map(|cell| cell.trim()).collect::<Vec<_>>().join(", ")
+            }
+            "semantics" => child(0).to_owned(),
+            _ => match &self.brackets {
+                Some((open, close, separator)) => {
+                    let inside: Vec<&str> = self.children.iter().map(|child| child.trim()).collect();
+                    format!("{open}{}{close}", inside.join(separator))
+                }
+                None => joined(&self.children),
+            },
+        }
+    }
+
+    /// Returns a number, a name or a sign, without those that are not seen.
+    fn token(&self) -> String {
+        let is_seen = |letter: &char| !matches!(letter, '\u{2061}'..='\u{2064}' | '\u{200b}');
+        let text: String = self.text.chars().filter(is_seen).collect();
+        let words: Vec<&str> = text.split_whitespace().collect();
+        match self.name.as_str() {
+            "mtext" | "ms" if !words.is_empty() => format!(" {} ", words.join(" ")),
+            _ => words.join(" "),
+        }
+    }
+
+    /// Returns true if what stands above is a mark on a letter.
+    fn is_mark(&self) -> bool {
+        let above = self.children.get(1).map_or("", |child| child.trim());
+        let mark = combining(above);
+        self.is_accent && above.chars().count() == 1 || mark != above
+    }
+
+    /// Writes what stands below and above a sign or the name of a function.
+    fn limits(&self, part: Part, sign: &str, (below, above): (&str, &str)) -> String {
+        // A brace says nothing.
+        let is_brace = |text: &str| matches!(text, "⏞" | "⏟" | "︷" | "︸" | "_" | "\u{332}");
+        if is_brace(below) || is_brace(above) { sign.to_owned() } else { part.written() }
+    }
+
+    /// Writes a sign with indexes behind and before it.
+    fn scripts(&self) -> String {
+        let Some((sign, indexes)) = self.children.split_first() else { return String::new() };
+        let mut halves = indexes.split(|index| index == PRESCRIPTS);
+        let written = |half: Option<&[String]>, e: &str| {
+            let of = |from: usize| {
+                let texts: Vec<&str> =
+                    half.unwrap_or_default().iter().skip(from).step_by(2).map(|text| text.trim()).collect();
+                texts.concat()
+            };
+            let arguments =
+                vec![("e".to_owned(), e.to_owned()), ("sub".to_owned(), of(0)), ("sup".to_owned(), of(1))];
+            Part::of_arguments("sSubSup", arguments).written()
+        };
+        let behind = written(halves.next(), sign.trim());
+        let before = written(halves.next(), "");
+        if before.is_empty() { behind } else { format!("{before} {behind}") }
+    }
+}
+
+/// Returns the mark that is written behind a letter for the one above it; others as they are.
+fn combining(above: &str) -> &str {
+    match above {
+        "^" | "ˆ" | "\u{302}" => "\u{302}",
+        "~" | "˜" | "\u{303}" => "\u{303}",
+        "¯" | "‾" | "―" | "\u{305}" | "\u{304}" => "\u{305}",
+        "˙" | "." | "\u{307}" => "\u{307}",
+        "¨" | "\u{308}" => "\u{308}",
+        "→" | "⃗" => "\u{20d7}",
+        "ˇ" | "\u{30c}" => "\u{30c}",
+        other => other,
+    }
+}
+
+/// Joins parts that stand beside each other. Names of several letters are kept apart from what would continue them, and so is what
+/// follows a sum.
+fn joined(parts: &[String]) -> String {
+    let mut line = String::new();
+    let mut before = "";
+    for part in parts.iter().map(String::as_str).filter(|part| !part.is_empty() && *part != PRESCRIPTS) {
+        let is_name = |text: &str| text.chars().count() > 1 && text.chars().all(char::is_alphabetic);
+        let touches = before.ends_with(char::is_alphanumeric) && part.starts_with(char::is_alphanumeric);
+        let is_sum = before.starts_with(|letter| LARGE_SIGNS.contains(letter));
+        let is_apart = is_sum || (touches && (is_name(before) || is_name(part)));
+        if is_apart && !line.ends_with(' ') && !part.starts_with(' ') {
+            line.push(' ');
+        }
+        line.push_str(match line.is_empty() || line.ends_with(' ') {
+            true => part.trim_start(),
+            false => part,
+        });
+        before = part;
+    }
+    line
+}

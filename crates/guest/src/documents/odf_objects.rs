@@ -1,0 +1,156 @@
+//! Reads the objects inside OpenDocument files: equations, charts, workbooks and texts of LibreOffice, and files of other programs.
+
+use std::collections::HashMap;
+
+use quick_xml::events::Event;
+
+use super::archive::Archive;
+use super::book::Book;
+use super::mathml::MathEquation;
+use super::parts::resolve;
+use super::xml::{events, unless_broken};
+use super::{ExtractError, Extracted, Format, Nesting, embedded_files, ods, odt};
+
+/// The most objects of a document, and the most text of one, in lines.
+const OBJECTS_MAX: usize = 500;
+const LINES_MAX: usize = 10_000;
+/// The maximum size of an object, in bytes.
+const OBJECT_MAX_BYTES: u64 = 16 * 1024 * 1024;
+/// The part of an object that has its content.
+const CONTENT: &str = "/content.xml";
+/// The beginning of the name of an object of another program, which is a file without an extension.
+const FOREIGN: &str = "Object ";
+
+/// An object inside a document.
+#[derive(Debug)]
+pub(super) enum OdfObject {
+    /// An equation, on one line.
+    Equation(String),
+    /// The titles and values of a chart.
+    Chart(Vec<String>),
+    /// Another document, with its name.
+    File(Vec<String>),
+}
+
+/// The objects of a document by the names of their parts.
+#[derive(Debug, Default)]
+pub(super) struct OdfObjects {
+    objects: HashMap<String, OdfObject>,
+    /// True if an object was left out, or a part of one.
+    pub(super) is_cut: bool,
+}
+
+impl OdfObjects {
+    pub(super) fn read(archive: &mut Archive<'_>, nesting: Nesting<'_>) -> Result<Self, ExtractError> {
+        let mut objects = Self::default();
+        for name in archive.names() {
+            let of_office = name.strip_suffix(CONTENT);
+            let is_foreign = name.starts_with(FOREIGN) && !name.contains('/');
+            if of_office.is_none() && !is_foreign {
+                continue;
+            }
+            if objects.objects.len() >= OBJECTS_MAX {
+                objects.is_cut = true;
+                break;
+            }
+            let Some(object) = of_office else {
+                let file = unless_broken(embedded_files::read(archive, &name, nesting))?;
+                objects.is_cut |= file.is_cut;
+                objects.objects.insert(name, OdfObject::File(file.lines));
+                continue;
+            };
+            let content = archive.beginning(&name, OBJECT_MAX_BYTES)?.unwrap_or_default();
+            objects.is_cut |= content.len() as u64 >= OBJECT_MAX_BYTES;
+            let read = unless_broken(read_object(object, &content, nesting).map(Some))?;
+            if let Some((read, is_cut)) = read {
+                objects.is_cut |= is_cut;
+                objects.objects.insert(object.to_owned(), read);
+            }
+        }
+        Ok(objects)
+    }
+
+    /// Takes the object that an element refers to; the same one stands in one place.
+    pub(super) fn take(&mut self, href: &str) -> Option<OdfObject> {
+        self.objects.remove(&resolve("", href).replace("%20", " "))
+    }
+}
+
+/// The kinds of content of an object.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Kind {
+    Equation,
+    Chart,
+    Workbook,
+    #[default]
+    Other,
+}
+
+/// Reads an object, and returns it with true if it was read in part.
+fn read_object(name: &str, content: &[u8], nesting: Nesting<'_>) -> Result<(OdfObject, bool), ExtractError> {
+    let document = match kind(content)? {
+        Kind::Equation => return Ok((OdfObject::Equation(equation(content)?), false)),
+        Kind::Chart => {
+            let (lines, is_cut) = lines_of(&odt::extract_flat(content, Format::Odt)?);
+            return Ok((OdfObject::Chart(lines), is_cut));
+        }
+        _ if !nesting.take_attachment() => Err(embedded_files::TOO_MANY),
+        Kind::Workbook => {
+            let mut book = Book::default();
+            ods::read_part(content, &mut book, OdfObjects::default())?;
+            Ok(book.finish())
+        }
+        Kind::Other => Ok(odt::extract_flat(content, Format::Odt)?),
+    };
+    let mut lines = vec![embedded_files::title(name)];
+    let is_cut = match document {
+        Ok(document) => {
+            let (text, is_cut) = lines_of(&document);
+            lines.extend(text);
+            is_cut
+        }
+        Err(why) => {
+            lines.push(why.to_owned());
+            false
+        }
+    };
+    Ok((OdfObject::File(lines), is_cut))
+}
+
+fn kind(content: &[u8]) -> Result<Kind, ExtractError> {
+    let mut kind = None;
+    events(content, |event| {
+        if let Event::Start(element) | Event::Empty(element) = event {
+            kind = match element.name().as_ref() {
+                "office:chart" => Some(Kind::Chart),
+                "office:spreadsheet" => Some(Kind::Workbook),
+                "office:text" | "office:presentation" | "office:drawing" => Some(Kind::Other),
+                _ => (element.local_name().as_ref() == "math").then_some(Kind::Equation),
+            };
+        }
+        kind.is_none()
+    })?;
+    Ok(kind.unwrap_or_default())
+}
+
+fn equation(content: &[u8]) -> Result<String, ExtractError> {
+    let (mut equation, mut line) = (None::<MathEquation>, None);
+    events(content, |event| {
+        match (&mut equation, event) {
+            (Some(equation), event) => line = equation.event(event),
+            (None, Event::Start(element)) if element.local_name().as_ref() == "math" => {
+                equation = Some(MathEquation::begin(None));
+            }
+            _ => {}
+        }
+        line.is_none()
+    })?;
+    Ok(line.or_else(|| equation.map(MathEquation::finish)).unwrap_or_default())
+}
+
+/// Returns the lines of a document, and true if they are not all.
+fn lines_of(document: &Extracted) -> (Vec<String>, bool) {
+    let mut texts = document.segments.iter().flat_map(|segment| segment.text.lines());
+    let lines: Vec<String> = texts.by_ref().take(LINES_MAX).map(str::to_owned).collect();
+    (lines, document.truncated || texts.next().is_some())
+}
