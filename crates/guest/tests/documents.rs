@@ -146,6 +146,40 @@ fn words_and_numbers_in_lines_from_right_to_left_keep_their_order() {
 }
 
 #[test]
+fn forms_that_a_viewer_lays_out_are_read_instead_of_its_advice() {
+    let advice = "BT /F 10 Tf 50 700 Td (Please wait... upgrade to the latest version of Adobe Reader) Tj ET";
+    let form = |packets: &str, parts: &[&str]| {
+        let pages = "2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]\
+                     /Contents 4 0 R/Resources<</Font<</F<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>>>>>endobj\n";
+        let content = format!("4 0 obj<</Length {}>>stream\n{advice}\nendstream endobj\n", advice.len());
+        let streams: String = parts
+            .iter()
+            .zip(6..)
+            .map(|(part, number)| {
+                format!("{number} 0 obj<</Length {}>>stream\n{part}\nendstream endobj\n", part.len())
+            })
+            .collect();
+        format!(
+            "%PDF-1.7\n1 0 obj<</Type/Catalog/Pages 2 0 R/AcroForm 5 0 R/NeedsRendering true>>endobj\n{pages}{content}\
+             5 0 obj<</XFA {packets}>>endobj\n{streams}trailer<</Root 1 0 R>>\n"
+        )
+        .into_bytes()
+    };
+    let template = "<template><subform name='f'><draw><value><text>Application</text></value></draw><field name='rent'>\
+                    <caption><value><text>Rent</text></value></caption></field></subform></template>";
+    let data = "<xfa:datasets><xfa:data><f><rent>15 800</rent></f></xfa:data></xfa:datasets>";
+    let whole = format!("<xdp:xdp>{template}{data}</xdp:xdp>");
+    for document in [form("6 0 R", &[&whole]), form("[(template) 6 0 R (datasets) 7 0 R]", &[template, data])]
+    {
+        let document = extract_bytes(Path::new("a.pdf"), &document).expect("it is read");
+        assert_eq!(text(&document), "Application\nRent: 15 800");
+        assert_eq!((document.segments[0].page, document.cut_pages), (Some(1), vec![]));
+    }
+    let empty = extract_bytes(Path::new("a.pdf"), &form("6 0 R", &["<xdp/>"]));
+    assert!(matches!(empty, Err(ExtractError::Unsupported { .. })), "its advice is not its text");
+}
+
+#[test]
 fn docx_has_headings_rows_lists_and_footnotes() {
     let minutes = read("minutes.docx").unwrap();
     assert_eq!((minutes.format, minutes.pages, minutes.lines), (Format::Docx, None, Some(12)));

@@ -78,6 +78,7 @@ mod pdf_files;
 mod pdf_images;
 mod pdf_letters;
 mod pdf_paragraphs;
+mod pdf_xfa;
 mod picture;
 mod pst;
 mod rows;
@@ -135,8 +136,8 @@ const CHANGED_READERS: &[(i64, &[&str])] = &[
         14,
         &[
             "xlsx", "xlsm", "xlsb", "xls", "ods", "fods", "numbers", "csv", "tsv", "xml", "zip", "html",
-            "htm", "xhtml", "pdf", "docx", "docm", "doc", "odt", "fodt", "rtf", "pptx", "pptm", "odp",
-            "epub", "eml", "msg",
+            "htm", "xhtml", "pdf", "docx", "docm", "doc", "odt", "odg", "fodt", "rtf", "pptx", "pptm", "odp",
+            "fodp", "epub", "eml", "emlx", "msg", "mbox", "mht", "mhtml",
         ],
     ),
 ];

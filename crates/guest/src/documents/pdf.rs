@@ -21,8 +21,10 @@ use super::pdf_direction::{Gaps, GlyphPlace, is_page_right_to_left, is_right_to_
 use super::pdf_images::PageImages;
 use super::pdf_letters::Letters;
 use super::pdf_paragraphs::{Line, paragraphs};
+use super::pdf_xfa::FormText;
 use super::{
     Bounds, ExtractError, Extracted, Format, Nesting, OUTPUT_MAX_BYTES, PAGES_MAX, Segment, Span, pdf_files,
+    pdf_xfa,
 };
 
 /// The maximum number of lines per page; further ones are left out.
@@ -130,6 +132,9 @@ pub(super) fn extract(
         images,
         ..Extracted::empty(Format::Pdf)
     };
+    if first == 1 {
+        replace_placeholder(&document, &mut extracted)?;
+    }
     if read == of && first <= of {
         pdf_files::add(&document, of, &mut extracted, nesting);
     }
@@ -140,6 +145,30 @@ pub(super) fn extract(
         });
     }
     Ok(extracted)
+}
+
+/// Replaces the page of a form that a viewer lays out by the form's text.
+fn replace_placeholder(document: &Pdf, extracted: &mut Extracted) -> Result<(), ExtractError> {
+    let page = extracted.segments.first().filter(|segment| segment.page == Some(1));
+    let shown = page.map(|segment| segment.text.clone()).unwrap_or_default();
+    let form = catch_unwind(AssertUnwindSafe(|| pdf_xfa::form_text(document, &shown)));
+    let Ok(Some(FormText { text, is_cut })) = form else { return Ok(()) };
+    if text.is_empty() {
+        return Err(ExtractError::Unsupported {
+            kind: "a form that a viewer lays out (dynamic XFA)",
+            remedy: "open it in Adobe Reader and print it to a PDF",
+        });
+    }
+    extracted.segments.retain(|segment| segment.page != Some(1));
+    let segment = Segment { page: Some(1), lines: None, heading: None, text, inner: None, columns: None };
+    extracted.segments.insert(0, segment);
+    extracted.scans.retain(|page| *page != 1);
+    extracted.damaged_pages.retain(|page| *page != 1);
+    extracted.images.retain(|image| image.page != Some(1));
+    if is_cut && !extracted.cut_pages.contains(&1) {
+        extracted.cut_pages.insert(0, 1);
+    }
+    Ok(())
 }
 
 pub(super) fn load(bytes: &[u8]) -> Result<Pdf, ExtractError> {
