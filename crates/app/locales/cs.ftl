@@ -41,7 +41,7 @@ welcome-create = Vytvořit účet
 welcome-hint = Budete správcem: uvidíte a můžete měnit všechny účty. Licence platí rok.
 welcome-bad-email = Toto není e-mailová adresa.
 welcome-bad-password = Heslo má 8 až 1 024 bajtů na jednom řádku.
-welcome-not-invited = Odkaz už byl použit nebo vypršel. Přihlaste se, nebo službu znovu spusťte a získáte nový, pokud ještě není žádný účet.
+welcome-not-invited = Odkaz už byl použit nebo vypršel. Přihlaste se, nebo službu znovu spusťte a získáte nový, pokud ještě nemá žádného správce.
 
 # Otázky
 home-title = Co byste chtěli vědět?

@@ -40,7 +40,7 @@ welcome-create = Create account
 welcome-hint = You will be an operator: you see and change all accounts. The licence is valid for a year.
 welcome-bad-email = This is not an email address.
 welcome-bad-password = A password has 8 to 1,024 bytes on one line.
-welcome-not-invited = This link was used or has expired. Sign in, or restart the service for a new one if there is no account yet.
+welcome-not-invited = This link was used or has expired. Sign in, or restart the service for a new one if there is no operator yet.
 
 # Asking
 home-title = What would you like to know?

@@ -41,7 +41,7 @@ welcome-create = Vytvoriť účet
 welcome-hint = Budete správcom: uvidíte a môžete meniť všetky účty. Licencia platí rok.
 welcome-bad-email = Toto nie je e-mailová adresa.
 welcome-bad-password = Heslo má 8 až 1 024 bajtov na jednom riadku.
-welcome-not-invited = Odkaz už bol použitý alebo vypršal. Prihláste sa, alebo službu znova spustite a získate nový, ak ešte nie je žiadny účet.
+welcome-not-invited = Odkaz už bol použitý alebo vypršal. Prihláste sa, alebo službu znova spustite a získate nový, ak ešte nemá žiadneho správcu.
 
 # Otázky
 home-title = Čo by ste chceli vedieť?

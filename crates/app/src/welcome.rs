@@ -58,10 +58,11 @@ pub(crate) async fn show(
     visitor: Visitor,
     Query(link): Query<Link>,
 ) -> Response {
-    if welcome.first_owner.is_invited(&link.invitation) {
-        return form(&visitor, &link.invitation, "", None);
+    match welcome.first_owner.is_invited(&link.invitation).await {
+        Ok(true) => form(&visitor, &link.invitation, "", None),
+        Ok(false) => not_invited(&visitor),
+        Err(failed) => visitor.failed(&UseCaseError::internal(failed)),
     }
-    not_invited(&visitor)
 }
 
 /// Creates the account and signs its owner in.

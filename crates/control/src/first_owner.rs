@@ -99,11 +99,14 @@ impl FirstOwner {
         Ok(Some(invitation))
     }
 
-    /// Returns true if the secret is that of the valid invitation.
-    #[must_use]
-    pub fn is_invited(&self, secret: &str) -> bool {
+    /// Returns true if the secret is that of the valid invitation, and there is no operator.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn is_invited(&self, secret: &str) -> Result<bool, AdminError> {
         let issued = *self.issued.lock().unwrap_or_else(PoisonError::into_inner);
-        issued.is_some_and(|issued| issued.admits(secret, self.environment.now()))
+        let is_admitted = issued.is_some_and(|issued| issued.admits(secret, self.environment.now()));
+        Ok(is_admitted && !self.admin.has_operators().await?)
     }
 
     /// Creates the account of the first operator, with a machine. Uses up the invitation if it succeeds.

@@ -58,6 +58,7 @@ fn a_wrong_link_a_replaced_one_and_one_that_comes_too_late_create_nothing() {
     let _ = browser.get(&second).expect_page(200);
     let operator = account_with_password(&service);
     service.admin(&["account", "set-role", "--account", &operator.email, "--role", "operator"]);
+    browser.get(&second).expect_page(404);
     browser.post("/welcome", &fields(&second, "eve@example.org", PASSWORD)).expect_page(404);
     assert_eq!(service.admin(&["account", "list"])["accounts"].as_array().map(Vec::len), Some(1));
 }
