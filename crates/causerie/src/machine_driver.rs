@@ -420,9 +420,10 @@ pub(crate) struct Findings {
 
 /// Tries all drivers at the same time, in this folder and within this time.
 pub(crate) async fn try_all(folder: &Path, settings: &Settings, limit: Duration) -> Findings {
-    let trials = Trials { data: folder, settings, ends_at: Some(Instant::now() + limit) };
-    // The programs are unpacked once.
+    let mut trials = Trials { data: folder, settings, ends_at: None };
+    // The programs are unpacked once. That takes nothing of the time of the trials.
     let _ = trials.agent();
+    trials.ends_at = Some(Instant::now() + limit);
     let (qemu, uml, sandbox) =
         tokio::join!(trials.qemu(Memory::Ignored), trials.uml(Memory::Ignored), trials.sandbox());
     let [qemu, uml, sandbox] = [qemu, uml, sandbox].map(|tried| tried.map(Driver::Sandbox));
