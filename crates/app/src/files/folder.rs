@@ -124,6 +124,18 @@ impl SortOrder {
         }
     }
 
+    /// Returns the key of its name.
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Name => "files-sort-name",
+            Self::NameDown => "files-sort-name-down",
+            Self::Smallest => "files-sort-size",
+            Self::Largest => "files-sort-size-down",
+            Self::Oldest => "files-sort-date",
+            Self::Newest => "files-sort-date-down",
+        }
+    }
+
     fn parse(word: &str) -> Self {
         Self::ALL.into_iter().find(|order| order.word() == word).unwrap_or_default()
     }
@@ -207,7 +219,7 @@ impl FilePages {
         };
         let orders = SortOrder::ALL.map(|order| OrderOption {
             word: order.word(),
-            label: texts.get(&format!("files-sort-{}", order.word())),
+            label: texts.get(order.label()),
             is_chosen: order == view.order,
         });
         let page = FolderPage {
