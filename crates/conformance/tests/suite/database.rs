@@ -136,6 +136,7 @@ fn a_standby_goes_on_where_a_killed_service_was_cut_off() {
     let whole = api.completed(&answer);
     assert_eq!((&whole["text"], &whole["error"]), (&Value::from("Gone on."), &Value::Null), "{whole}");
     assert_eq!(whole["parts"][0]["state"], "ERROR", "a call that may have changed something is not repeated");
+    println!("the answer ended {:?} after the kill", killed.elapsed());
     // A lease alone would hold for half a minute.
     assert!(killed.elapsed() < std::time::Duration::from_secs(25), "{:?}", killed.elapsed());
     let machine = service.data().join("machines").join(&account.id).join("agent.log");
