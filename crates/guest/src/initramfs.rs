@@ -33,11 +33,6 @@ const BASE: &str = "/base";
 /// The machine's own file systems, which the system takes along.
 const OWN: [&str; 4] = ["/proc", "/tmp", "/run", "/dev"];
 
-/// The kernel's settings of the multi-generational LRU, below sysfs. Where what was used within the last second does not
-/// fit into memory, a process is killed at once: the kernel would otherwise read the programs that run again and again,
-/// for half a minute on an emulated processor, and the host would take the machine for dead.
-const RECLAIM_SETTINGS: [(&str, &str); 2] = [("enabled", "y"), ("min_ttl_ms", "1000")];
-
 /// Runs the machine until it ends.
 #[must_use]
 pub fn run() -> ExitCode {
@@ -61,7 +56,6 @@ fn prepare() -> Result<Prepared, BootError> {
     become_root().doing("entering the root")?;
     file_system("devtmpfs", "/dev", MountFlags::NOSUID | MountFlags::NOEXEC, "")?;
     load_modules()?;
-    prevent_thrashing()?;
     let mut port = Port::open().doing("opening the port")?;
     private_file_systems()?;
     let link = Link::open()?;
@@ -104,15 +98,6 @@ fn load_modules() -> Result<(), BootError> {
         fs::remove_file(&path).doing(&context)?;
     }
     Ok(())
-}
-
-/// Sets `RECLAIM_SETTINGS`, as far as the kernel knows them.
-fn prevent_thrashing() -> Result<(), BootError> {
-    file_system("sysfs", SYSTEM, MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, "")?;
-    for (name, value) in RECLAIM_SETTINGS {
-        let _ = fs::write(Path::new(SYSTEM).join("kernel/mm/lru_gen").join(name), value);
-    }
-    unmount(SYSTEM, UnmountFlags::empty()).doing("unmounting sysfs")
 }
 
 /// Makes the system that the host shows the root of all processes.

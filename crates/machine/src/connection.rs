@@ -43,9 +43,10 @@ const FRAME_MAX_BYTES: u32 = 16 * 1024;
 const HEADERS_MAX_BYTES: u32 = 16 * 1024;
 /// The send buffer of a stream.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
-/// The interval between pings of an idle guest, and the timeout of the response.
+/// The interval between pings of an idle guest, and the timeout of the response. A kernel on an emulated processor whose
+/// memory is used up takes half a minute, on a busy host a whole one, until it kills a process; meanwhile nothing answers.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
-const PING_TIMEOUT: Duration = Duration::from_secs(20);
+const PING_TIMEOUT: Duration = Duration::from_secs(120);
 /// The timeout of the first exchange.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// The timeout of a report of documents beyond the time for which the guest waits, and of a report of changes.
