@@ -13,7 +13,7 @@ pub(super) fn push_quote(out: &mut String, quote: &Quote<'_>) {
     let text = &quote.passage.text;
     let lines: Vec<(Range<usize>, &str)> = lines(text).collect();
     let (heads, rows) = lines.split_at(quote.head_lines.min(lines.len()));
-    let is_whole = quote.ranges.iter().any(|range| *range == (0..text.len()));
+    let is_whole = quote.ranges.contains(&(0..text.len()));
     let is_title = |line: &str| !line.trim().contains('\t');
     let titles = heads.iter().map(|(_, line)| *line).filter(|line| is_title(line));
     let names = heads.iter().map(|(_, line)| *line).filter(|line| !is_title(line));
