@@ -14,6 +14,15 @@ where
     Ok(serde_json::from_value(Value::deserialize(from)?).unwrap_or_default())
 }
 
+/// Deserializes a text, or an object as its JSON; empty when it is of another type.
+pub(crate) fn text_or_object<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    Ok(match Value::deserialize(from)? {
+        Value::String(text) => text,
+        object @ Value::Object(_) => object.to_string(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => String::new(),
+    })
+}
+
 /// Deserializes a count in any notation; `None` when it is invalid.
 pub(crate) fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     Ok(count_of(&Value::deserialize(from)?))

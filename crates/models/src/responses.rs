@@ -1,6 +1,7 @@
 //! OpenAI's Responses format, for OpenAI's own server. The server stores nothing: reasoning is returned encrypted, and
 //! sent back with the transcript.
 
+mod calls;
 mod events;
 mod request;
 

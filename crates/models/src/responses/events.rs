@@ -1,6 +1,6 @@
 //! Folds the frames of a stream into the events of a step. Pure: no connection, no clock.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use domain::citation::{CITED_MAX, Cited};
 use domain::step::{StepError, StepEvent, StopReason, Usage};
@@ -8,23 +8,29 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::calls::{CallItem, Calls, Named};
 use crate::cited;
 use crate::error;
 use crate::finish::{Ending, Finish};
 use crate::format::Format;
 use crate::lenient;
-use crate::output::{Next, Output, VendorCall, extend_arguments, is_object, merge_usage};
+use crate::output::{Next, Output, VendorCall, merge_usage};
 use crate::sse::Frame;
 
+/// The fields of a call's item that the transcript has.
+const CALL_FIELDS: [&str; 3] = ["call_id", "name", "arguments"];
+
 /// Limits the items of a response.
-const ITEMS_MAX: usize = 1024;
+pub(super) const ITEMS_MAX: usize = 1024;
 
 #[derive(Deserialize)]
 struct Event<'a> {
     #[serde(default, deserialize_with = "lenient::or_default")]
     r#type: String,
     #[serde(default, deserialize_with = "lenient::or_default")]
-    output_index: u64,
+    output_index: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    item_id: String,
     #[serde(default, deserialize_with = "lenient::or_default")]
     content_index: u64,
     #[serde(default)]
@@ -34,8 +40,8 @@ struct Event<'a> {
     #[serde(default)]
     delta: Option<Value>,
     /// The whole arguments of a call.
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    arguments: Option<String>,
+    #[serde(default, deserialize_with = "lenient::text_or_object")]
+    arguments: String,
     #[serde(default, borrow)]
     item: Option<&'a RawValue>,
     #[serde(default, borrow)]
@@ -53,11 +59,17 @@ struct Item {
     call_id: String,
     #[serde(deserialize_with = "lenient::or_default")]
     name: String,
-    #[serde(deserialize_with = "lenient::or_default")]
+    #[serde(deserialize_with = "lenient::text_or_object")]
     arguments: String,
     #[serde(deserialize_with = "lenient::or_default")]
     encrypted_content: Option<String>,
     content: Option<Vec<Part>>,
+}
+
+impl Item {
+    fn into_call(self) -> CallItem {
+        CallItem { item_id: self.id, call_id: self.call_id, tool: self.name, arguments: self.arguments }
+    }
 }
 
 #[derive(Deserialize)]
@@ -78,14 +90,6 @@ struct PendingPart {
     bytes: usize,
     /// The number of sources cited so far.
     cited: usize,
-}
-
-/// A call whose item is not finished.
-#[derive(Debug, Default)]
-struct PendingCall {
-    id: String,
-    tool: String,
-    arguments: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -159,9 +163,8 @@ pub(crate) struct Fold {
     output: Output,
     /// The parts in progress, by item and part.
     parts: HashMap<(u64, u64), PendingPart>,
-    /// The calls in progress, by item.
-    calls: BTreeMap<u64, PendingCall>,
-    /// The finished items, by their identifiers, and by position if they have none.
+    calls: Calls,
+    /// The other finished items, by their identifiers, and by position if they have none.
     finished: HashSet<String>,
     usage: Option<Usage>,
 }
@@ -215,19 +218,15 @@ impl Fold {
             "response.output_item.added" => self.begin_item(event.output_index, event.item)?,
             // The end of the item should contain the whole arguments.
             "response.function_call_arguments.delta" => {
-                let index = event.output_index;
-                let piece = delta(event);
+                let named = Named { item_id: &event.item_id, position: event.output_index };
+                let piece = event.delta.as_ref().and_then(Value::as_str).unwrap_or_default();
                 self.output.count(piece.len());
-                if let Some(call) = self.calls.get_mut(&index) {
-                    extend_arguments(&mut call.arguments, &piece);
-                }
+                self.calls.extend(named, piece);
             }
             "response.function_call_arguments.done" => {
-                let arguments = event.arguments.unwrap_or_default();
-                if let Some(call) = self.calls.get_mut(&event.output_index).filter(|_| is_object(&arguments))
-                {
-                    call.arguments = arguments;
-                }
+                let named = Named { item_id: &event.item_id, position: event.output_index };
+                self.calls.complete(named, event.arguments);
+                self.emit_settled(ready)?;
             }
             "response.output_item.done" => self.item(event.output_index, event.item, ready)?,
             "response.completed" | "response.incomplete" | "response.failed" => {
@@ -270,21 +269,20 @@ impl Fold {
     }
 
     /// Remembers a call whose arguments follow.
-    fn begin_item(&mut self, index: u64, item: Option<&RawValue>) -> Result<(), StepError> {
+    fn begin_item(&mut self, index: Option<u64>, item: Option<&RawValue>) -> Result<(), StepError> {
         let item: Item = item.and_then(|json| serde_json::from_str(json.get()).ok()).unwrap_or_default();
         if item.r#type != "function_call" {
             return Ok(());
         }
-        if self.calls.len() >= ITEMS_MAX {
-            return Err(error::unavailable("its stream has too many items"));
+        if self.calls.begin(index, item.into_call()) {
+            Ok(())
+        } else {
+            Err(error::unavailable("its stream has too many items"))
         }
-        let call = PendingCall { id: item.call_id, tool: item.name, arguments: item.arguments };
-        self.calls.insert(index, call);
-        Ok(())
     }
 
     fn count(&mut self, event: &Event<'_>) -> Result<(), StepError> {
-        let index = (event.output_index, event.content_index);
+        let index = (event.output_index.unwrap_or(0), event.content_index);
         if self.parts.len() >= ITEMS_MAX && !self.parts.contains_key(&index) {
             return Err(error::unavailable("its stream has too many items"));
         }
@@ -296,7 +294,7 @@ impl Fold {
 
     /// Emits a source of a part in progress.
     fn annotated(&mut self, event: &Event<'_>, ready: &mut VecDeque<StepEvent>) {
-        let pending = self.parts.get_mut(&(event.output_index, event.content_index));
+        let pending = self.parts.get_mut(&(event.output_index.unwrap_or(0), event.content_index));
         let (Some(pending), Some(annotation)) = (pending, &event.annotation) else { return };
         pending.cited += 1;
         let text = self.output.written().get(pending.start..).unwrap_or("");
@@ -304,37 +302,66 @@ impl Fold {
         self.output.cited(cited, ready);
     }
 
+    /// Takes a finished item of an event.
     fn item(
         &mut self,
-        index: u64,
+        index: Option<u64>,
         item: Option<&RawValue>,
         ready: &mut VecDeque<StepEvent>,
     ) -> Result<(), StepError> {
         let json = item.map_or("{}", RawValue::get);
-        let item: Item = serde_json::from_str(json)
-            .map_err(|_| error::unavailable("its stream contains an unreadable frame"))?;
-        let name = if item.id.is_empty() {
-            format!("#{index} {} {}", item.r#type, item.call_id)
-        } else {
-            item.id.clone()
-        };
+        let item = read_item(json)?;
+        if item.r#type == "function_call" {
+            self.calls.finish(index, item.into_call(), without(json, &CALL_FIELDS)?);
+            return self.emit_settled(ready);
+        }
+        self.content(index.unwrap_or(0), item, json, ready)
+    }
+
+    /// Takes an item of the whole response.
+    fn listed(&mut self, index: u64, json: &str, ready: &mut VecDeque<StepEvent>) -> Result<(), StepError> {
+        let item = read_item(json)?;
+        if item.r#type == "function_call" {
+            self.calls.list(item.into_call(), without(json, &CALL_FIELDS)?);
+            return self.emit_settled(ready);
+        }
+        self.content(index, item, json, ready)
+    }
+
+    fn emit_settled(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<(), StepError> {
+        while let Some((call, rest)) = self.calls.next_settled() {
+            self.emit_call(call, rest, ready)?;
+        }
+        Ok(())
+    }
+
+    fn emit_call(
+        &mut self,
+        call: VendorCall,
+        rest: Option<String>,
+        ready: &mut VecDeque<StepEvent>,
+    ) -> Result<(), StepError> {
+        if self.output.call(call, ready)?
+            && let Some(rest) = rest
+        {
+            self.output.opaque(Format::Responses, rest, ready);
+        }
+        Ok(())
+    }
+
+    /// Emits a finished item that is no call.
+    fn content(
+        &mut self,
+        index: u64,
+        item: Item,
+        json: &str,
+        ready: &mut VecDeque<StepEvent>,
+    ) -> Result<(), StepError> {
+        let name = if item.id.is_empty() { format!("#{index} {}", item.r#type) } else { item.id.clone() };
         if self.finished.len() >= ITEMS_MAX || !self.finished.insert(name) {
             return Ok(());
         }
         match item.r#type.as_str() {
-            "function_call" => {
-                let begun = self.calls.remove(&index).unwrap_or_default();
-                let or = |given: String, begun: String| if given.is_empty() { begun } else { given };
-                // Some servers leave out the arguments that came in pieces, or send an empty object for them.
-                let is_stub = matches!(item.arguments.trim(), "" | "{}");
-                let arguments = if is_stub { or(begun.arguments, item.arguments) } else { item.arguments };
-                let (id, tool) = (or(item.call_id, begun.id), or(item.name, begun.tool));
-                let call = VendorCall { id, tool, arguments };
-                if self.output.call(call, ready)? {
-                    let rest = without(json, &["call_id", "name", "arguments"])?;
-                    self.output.opaque(Format::Responses, rest, ready);
-                }
-            }
             // The vendor cannot read unencrypted reasoning when it is sent back.
             "reasoning" if item.encrypted_content.is_some_and(|sealed| !sealed.is_empty()) => {
                 self.output.opaque(Format::Responses, json.to_owned(), ready);
@@ -391,13 +418,12 @@ impl Fold {
         }
         // Items that were not finished, or that come only here.
         for (item, index) in response.output.into_iter().flatten().zip(0..) {
-            self.item(index, Some(item), ready)?;
-        }
-        for (_, call) in std::mem::take(&mut self.calls) {
-            let call = VendorCall { id: call.id, tool: call.tool, arguments: call.arguments };
-            self.output.call(call, ready)?;
+            self.listed(index, item.get(), ready)?;
         }
         let is_incomplete = kind == "response.incomplete" || status == "incomplete";
+        while let Some((call, rest)) = self.calls.next_at_end(is_incomplete) {
+            self.emit_call(call, rest, ready)?;
+        }
         let mut ending = Ending { stop: Some(StopReason::Done), is_unknown: false };
         if is_incomplete {
             ending.stop = Some(StopReason::OutputFull);
@@ -419,6 +445,10 @@ fn source(annotation: &Value, start: usize, part: &str) -> Option<Cited> {
         "file_citation" | "container_file_citation" => cited::file(at, text("filename"), None, ""),
         _ => None,
     }
+}
+
+fn read_item(json: &str) -> Result<Item, StepError> {
+    serde_json::from_str(json).map_err(|_| error::unavailable("its stream contains an unreadable frame"))
 }
 
 /// Removes fields from an item.

@@ -101,3 +101,109 @@ fn parts_of_a_summary_stand_apart_and_annotations_are_passed_over() {
     assert_eq!(events[..3], ["a", "\n\n", "b"].map(|text| StepEvent::Reasoning(text.into())));
     assert_eq!(events.len(), 4);
 }
+
+const ONE: &str = r#"{"path":"/"}"#;
+const TWO: &str = r#"{"path":"/uploads"}"#;
+
+/// Builds an event from its name, its position, its item's identifier and other fields. `null` leaves a field out.
+fn event(name: &str, position: Value, item_id: &str, mut fields: Value) -> Value {
+    fields["type"] = Value::from(format!("response.{name}"));
+    for (field, value) in [("output_index", position), ("item_id", Value::from(item_id))] {
+        if !value.is_null() && value != "" {
+            fields[field] = value;
+        }
+    }
+    fields
+}
+
+/// Builds the item of a call of `list`, named `fc` and `c` with this suffix, or without identifiers.
+fn call_item(suffix: &str, arguments: &str) -> Value {
+    let mut item = json!({"type": "function_call", "name": "list", "arguments": arguments});
+    if !suffix.is_empty() {
+        item["id"] = Value::from(format!("fc{suffix}"));
+        item["call_id"] = Value::from(format!("c{suffix}"));
+    }
+    item
+}
+
+fn added(position: Value, suffix: &str) -> Value {
+    event("output_item.added", position, "", json!({"item": call_item(suffix, "")}))
+}
+
+fn finished(position: Value, suffix: &str, arguments: &str) -> Value {
+    event("output_item.done", position, "", json!({"item": call_item(suffix, arguments)}))
+}
+
+fn piece(position: Value, item_id: &str, piece: &str) -> Value {
+    event("function_call_arguments.delta", position, item_id, json!({"delta": piece}))
+}
+
+fn whole(position: Value, item_id: &str, arguments: &str) -> Value {
+    event("function_call_arguments.done", position, item_id, json!({"arguments": arguments}))
+}
+
+fn completed_with(output: Value) -> Value {
+    json!({"type": "response.completed", "response": {"status": "completed", "output": output}})
+}
+
+/// Returns the arguments of the calls that the events run.
+fn run_with(events: &[Value]) -> Vec<String> {
+    let folded = fold(events).unwrap();
+    let arguments = folded.into_iter().filter_map(|event| match event {
+        StepEvent::Call(call) => Some(call.arguments),
+        _ => None,
+    });
+    arguments.collect()
+}
+
+#[test]
+fn call_waits_for_arguments_that_come_after_its_item() {
+    for stub in ["", "{}"] {
+        for events in [
+            [finished(json!(0), "0", stub), completed_with(json!([call_item("0", TWO)]))].to_vec(),
+            [finished(json!(0), "0", stub), whole(json!(0), "fc0", TWO), completed()].to_vec(),
+            [finished(json!(0), "0", stub), whole(Value::Null, "", TWO), completed()].to_vec(),
+            [finished(json!(0), "0", stub), piece(json!(0), "fc0", TWO), completed()].to_vec(),
+            [added(json!(0), "0"), piece(json!(0), "fc0", TWO), whole(json!(0), "fc0", "{}")]
+                .into_iter()
+                .chain([finished(json!(0), "0", stub), completed()])
+                .collect(),
+            // The whole response leaves out the reasoning before the call, and its identifiers.
+            [finished(json!(1), "0", stub), completed_with(json!([call_item("", TWO)]))].to_vec(),
+            [finished(json!(1), "", stub), completed_with(json!([call_item("0", TWO)]))].to_vec(),
+        ] {
+            assert_eq!(run_with(&events), [TWO], "{events:?}");
+        }
+        let two = [finished(json!(0), "0", stub), finished(json!(1), "1", TWO)];
+        let listed = completed_with(json!([call_item("0", ONE), call_item("1", TWO)]));
+        assert_eq!(run_with(&[&two[..], &[listed]].concat()), [ONE, TWO], "in their order");
+        assert_eq!(run_with(&[&two[..], &[completed()]].concat()), ["{}", TWO], "none came");
+    }
+    let mut object = call_item("0", "");
+    object["arguments"] = json!({"path": "/uploads"});
+    let events = [event("output_item.done", json!(0), "", json!({"item": object})), completed()];
+    assert_eq!(run_with(&events), [TWO], "an object in place of a text");
+}
+
+#[test]
+fn call_without_arguments_runs_unless_the_limit_cut_them() {
+    let item = [added(json!(0), "0"), finished(json!(0), "0", "{}")];
+    assert_eq!(run_with(&[&item[..], &[completed()]].concat()), ["{}"]);
+    let said = [added(json!(0), "0"), whole(json!(0), "fc0", "{}"), finished(json!(0), "0", "{}")];
+    let (mut fold, mut ready) = (Fold::default(), VecDeque::new());
+    for event in said {
+        fold.frame(&Frame { event: String::new(), data: event.to_string() }, &mut ready).unwrap();
+    }
+    assert!(matches!(ready.front(), Some(StepEvent::Call(_))), "it need not wait: {ready:?}");
+    let cut = json!({"type": "response.incomplete", "response": {"status": "incomplete",
+        "incomplete_details": {"reason": "max_output_tokens"}}});
+    assert_eq!(run_with(&[added(json!(0), "0"), cut]), [""; 0]);
+}
+
+#[test]
+fn fields_of_a_late_call_follow_it() {
+    let events = [finished(json!(0), "0", ""), completed_with(json!([call_item("0", TWO)]))];
+    let events = fold(&events).unwrap();
+    let StepEvent::Opaque { json, .. } = &events[1] else { panic!("{events:?}") };
+    assert!(json.contains("fc0") && !json.contains("uploads"), "{json}");
+}
