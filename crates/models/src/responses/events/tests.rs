@@ -207,3 +207,55 @@ fn fields_of_a_late_call_follow_it() {
     let StepEvent::Opaque { json, .. } = &events[1] else { panic!("{events:?}") };
     assert!(json.contains("fc0") && !json.contains("uploads"), "{json}");
 }
+
+#[test]
+fn arguments_belong_to_the_call_that_their_event_names() {
+    let null = || Value::Null;
+    let done =
+        |position: Value| [finished(position.clone(), "0", ""), finished(position, "1", ""), completed()];
+    let begun = |position: Value| [added(position.clone(), "0"), added(position, "1")];
+    // Another position than that of its item.
+    let other = [added(json!(1), "0"), piece(json!(0), "fc0", TWO), finished(json!(1), "0", ""), completed()];
+    assert_eq!(run_with(&other), [TWO]);
+    for position in [json!(0), null()] {
+        let pieces = [piece(position.clone(), "fc0", ONE), piece(position.clone(), "fc1", TWO)];
+        let wholes = [whole(position.clone(), "fc1", TWO), whole(position.clone(), "fc0", ONE)];
+        for arguments in [pieces, wholes] {
+            let both = [&begun(position.clone())[..], &arguments, &done(position.clone())].concat();
+            assert_eq!(run_with(&both), [ONE, TWO], "{both:?}");
+        }
+        // One after the other, with identifiers in the items alone, and with none.
+        for suffixes in [["0", "1"], ["", ""]] {
+            let one_by_one: Vec<Value> = suffixes
+                .into_iter()
+                .zip([ONE, TWO])
+                .flat_map(|(suffix, arguments)| {
+                    let half = arguments.len() / 2;
+                    [
+                        added(position.clone(), suffix),
+                        piece(position.clone(), "", &arguments[..half]),
+                        piece(position.clone(), "", &arguments[half..]),
+                        finished(position.clone(), suffix, ""),
+                    ]
+                })
+                .chain([completed()])
+                .collect();
+            assert_eq!(run_with(&one_by_one), [ONE, TWO], "{one_by_one:?}");
+        }
+        let items = [finished(position.clone(), "", ONE), finished(position.clone(), "", TWO), completed()];
+        assert_eq!(run_with(&items), [ONE, TWO], "{items:?}");
+    }
+    // Identifiers that change from event to event, and pieces whose call did not begin.
+    let changing = [
+        added(json!(0), "0"),
+        piece(json!(0), "a", ONE),
+        added(json!(1), "1"),
+        piece(json!(1), "b", TWO),
+        finished(json!(0), "0", ""),
+        finished(json!(1), "1", ""),
+        completed(),
+    ];
+    assert_eq!(run_with(&changing), [ONE, TWO]);
+    let unbegun = [piece(json!(0), "fc0", TWO), finished(json!(0), "0", ""), completed()];
+    assert_eq!(run_with(&unbegun), [TWO]);
+}
