@@ -67,6 +67,12 @@ struct Item {
 }
 
 impl Item {
+    /// Returns true for a message without its text, which some servers send before the whole response.
+    fn is_silent_message(&self) -> bool {
+        let mut texts = self.content.iter().flatten().flat_map(Part::texts);
+        self.r#type == "message" && texts.all(str::is_empty)
+    }
+
     fn into_call(self) -> CallItem {
         CallItem { item_id: self.id, call_id: self.call_id, tool: self.name, arguments: self.arguments }
     }
@@ -80,6 +86,13 @@ struct Part {
     refusal: Option<String>,
     #[serde(default)]
     annotations: Option<Value>,
+}
+
+impl Part {
+    /// Returns its text and its refusal.
+    fn texts(&self) -> [&str; 2] {
+        [&self.text, &self.refusal].map(|text| text.as_deref().unwrap_or_default())
+    }
 }
 
 /// A part of a message whose text arrives in deltas.
@@ -166,6 +179,8 @@ pub(crate) struct Fold {
     calls: Calls,
     /// The other finished items, by their identifiers, and by position if they have none.
     finished: HashSet<String>,
+    /// The offset of the text that belongs to no finished message.
+    unclaimed: usize,
     usage: Option<Usage>,
 }
 
@@ -358,6 +373,9 @@ impl Fold {
         ready: &mut VecDeque<StepEvent>,
     ) -> Result<(), StepError> {
         let name = if item.id.is_empty() { format!("#{index} {}", item.r#type) } else { item.id.clone() };
+        if item.is_silent_message() {
+            return Ok(());
+        }
         if self.finished.len() >= ITEMS_MAX || !self.finished.insert(name) {
             return Ok(());
         }
@@ -375,30 +393,43 @@ impl Fold {
         Ok(())
     }
 
-    /// Emits the content of a finished message that did not arrive in deltas.
+    /// Emits the content of a finished message that did not arrive in deltas. Text that contradicts them is left out.
     fn message(&mut self, index: u64, content: Vec<Part>, ready: &mut VecDeque<StepEvent>) {
-        let is_silent = self.parts.iter().all(|((item, _), pending)| *item != index || pending.bytes == 0);
+        let whole: String = content.iter().flat_map(Part::texts).collect();
+        let begun = self.parts.iter().filter(|((item, _), part)| *item == index && part.bytes > 0);
+        let begun = begun.map(|(_, part)| part.start).min();
+        let written = self.output.written();
+        // A server may stream a text under another position than that of its item.
+        let from = begun.unwrap_or(self.unclaimed);
+        let streamed = written.get(from..).filter(|text| whole.starts_with(text));
+        let (mut start, mut known) = match streamed {
+            _ if written.ends_with(&whole) => (written.len() - whole.len(), whole.len()),
+            Some(text) => (from, text.len()),
+            None if begun.is_some() => (from, whole.len()),
+            None => (written.len(), 0),
+        };
         for (part, at) in content.into_iter().zip(0_u64..) {
             let pending = self.parts.remove(&(index, at));
-            let start = pending.as_ref().map_or(self.output.written().len(), |pending| pending.start);
-            let text = part.text.unwrap_or_default();
-            // A server may stream a text under another position than that of its item.
-            let is_known = !text.is_empty() && self.output.written().ends_with(&text);
-            if is_silent && !is_known {
-                self.output.text(text, ready);
-                self.output.refusal(part.refusal.unwrap_or_default(), ready);
-            }
+            let part_start = pending.as_ref().map_or(start, |pending| pending.start);
+            let [text, refusal] = part.texts().map(|text| {
+                let skipped = known.min(text.len());
+                (start, known) = (start + text.len(), known - skipped);
+                text.get(skipped..).unwrap_or_default().to_owned()
+            });
+            self.output.text(text, ready);
+            self.output.refusal(refusal, ready);
             let Some(Value::Array(annotations)) = part.annotations else { continue };
             if pending.is_some_and(|pending| pending.cited > 0) {
                 continue; // already emitted one by one
             }
             for annotation in annotations.iter().take(CITED_MAX) {
-                let text = self.output.written().get(start..).unwrap_or("");
-                let cited = source(annotation, start, text);
+                let text = self.output.written().get(part_start..).unwrap_or("");
+                let cited = source(annotation, part_start, text);
                 self.output.cited(cited, ready);
             }
         }
         self.parts.retain(|(item, _), _| *item != index);
+        self.unclaimed = self.output.written().len();
     }
 
     fn response(

@@ -259,3 +259,40 @@ fn arguments_belong_to_the_call_that_their_event_names() {
     let unbegun = [piece(json!(0), "fc0", TWO), finished(json!(0), "0", ""), completed()];
     assert_eq!(run_with(&unbegun), [TWO]);
 }
+
+#[test]
+fn text_that_only_the_whole_response_contains_is_shown() {
+    let message = |texts: &[&str]| {
+        let parts: Vec<_> = texts.iter().map(|text| json!({"type": "output_text", "text": text})).collect();
+        json!({"id": "m", "type": "message", "role": "assistant", "content": parts})
+    };
+    let said = |position: u64, text: &str| {
+        event("output_text.delta", json!(position), "m", json!({"content_index": 0, "delta": text}))
+    };
+    let whole = || completed_with(json!([message(&["Whole."])]));
+    for events in [
+        vec![done(message(&[])), whole()],
+        vec![done(message(&[""])), whole()],
+        vec![said(0, "Who"), whole()],
+        vec![said(3, "Who"), whole()],
+        vec![said(0, "Who"), done(message(&[])), whole()],
+        vec![said(0, "Who"), done(message(&["Whole."])), whole()],
+        vec![said(0, "Whole."), done(message(&[])), completed()],
+        vec![said(0, "Who"), done(message(&["Who", "le."])), completed()],
+        vec![done(message(&["Whole."])), whole()],
+        // What contradicts the text that was shown is left out.
+        vec![said(0, "Whole."), completed_with(json!([message(&["Other."])]))],
+    ] {
+        let folded = fold(&events).unwrap();
+        let text: String = folded
+            .iter()
+            .filter_map(|event| match event {
+                StepEvent::Text(text) => Some(text.as_str()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(text, "Whole.", "{events:?}");
+    }
+    let refusal = json!({"type": "message", "content": [{"type": "refusal", "refusal": "No."}]});
+    assert_eq!(stop(&fold(&[completed_with(json!([refusal]))]).unwrap()), StopReason::Refused);
+}
