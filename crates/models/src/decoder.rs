@@ -188,7 +188,7 @@ impl Decoder {
                 next => return Ok(next),
             }
         }
-        if let Some(frame) = self.frames.rest() {
+        while let Some(frame) = self.frames.rest() {
             match self.frame(frame, ready)? {
                 Next::More => {}
                 next => return Ok(next),

@@ -47,8 +47,8 @@ pub(crate) fn count_of(value: &Value) -> Option<u64> {
     }
 }
 
-/// Mends a frame's JSON that cannot be read: replaces numbers that JSON does not have (`NaN`), and removes duplicate fields,
-/// of which the last one counts. Returns `None` when that changes nothing.
+/// Mends a frame's JSON that cannot be read: replaces numbers that JSON does not have (`NaN`), escapes control characters in
+/// texts, and removes duplicate fields, of which the last one counts. Returns `None` when that changes nothing.
 pub(crate) fn mended(frame: &Frame) -> Option<Frame> {
     let data = mended_json(&frame.data)?;
     (data != frame.data).then(|| Frame { event: frame.event.clone(), data })
@@ -58,13 +58,15 @@ pub(crate) fn mended(frame: &Frame) -> Option<Frame> {
 pub(crate) fn mended_json(json: &str) -> Option<String> {
     let value = match serde_json::from_str::<Value>(json) {
         Ok(value) => value,
-        Err(_) => serde_json::from_str(&without_odd_numbers(json)).ok()?,
+        Err(_) => serde_json::from_str(&without_odd_letters(json)).ok()?,
     };
     Some(value.to_string())
 }
 
-/// Replaces `NaN` and `Infinity` outside of texts by `null`.
-fn without_odd_numbers(json: &str) -> String {
+/// Replaces `NaN` and `Infinity` outside of texts by `null`, and control characters within them by their escapes.
+fn without_odd_letters(json: &str) -> String {
+    const ODD_NUMBERS: [&str; 8] =
+        ["-Infinity", "Infinity", "-infinity", "infinity", "-NaN", "NaN", "-nan", "nan"];
     let mut out = String::with_capacity(json.len());
     let (mut rest, mut in_text) = (json, false);
     while let Some(letter) = rest.chars().next() {
@@ -74,14 +76,18 @@ fn without_odd_numbers(json: &str) -> String {
             rest = &rest[end..];
             continue;
         }
-        let odd = ["-Infinity", "Infinity", "NaN"].into_iter().find(|odd| !in_text && rest.starts_with(odd));
+        let odd = ODD_NUMBERS.into_iter().find(|odd| !in_text && rest.starts_with(odd));
         if let Some(odd) = odd {
             out.push_str("null");
             rest = &rest[odd.len()..];
             continue;
         }
         in_text ^= letter == '"';
-        out.push(letter);
+        if in_text && letter < ' ' {
+            out.push_str(&format!("\\u{:04x}", u32::from(letter)));
+        } else {
+            out.push(letter);
+        }
         rest = &rest[letter.len_utf8()..];
     }
     out
@@ -98,7 +104,15 @@ mod tests {
         let odd = r#"{"a":NaN,"b":[-Infinity,Infinity,-1],"c":"NaN \" Infinity","d":"\\"}"#;
         let mended = r#"{"a":null,"b":[null,null,-1],"c":"NaN \" Infinity","d":"\\"}"#;
         assert_eq!(mended_json(odd).as_deref(), Some(mended));
+        assert_eq!(mended_json("{\"a\":nan}").as_deref(), Some(r#"{"a":null}"#));
         assert_eq!(mended_json("{\"a\":nan"), None);
+    }
+
+    #[test]
+    fn control_characters_are_escaped_within_texts_alone() {
+        let mended = mended_json("{\n\"a\":\"Who\u{1}le\n\\\"\t.\"\n}");
+        assert_eq!(mended.as_deref(), Some(r#"{"a":"Who\u0001le\n\"\t."}"#));
+        assert_eq!(mended_json("{\"a\":\"Who\u{1}"), None, "it is cut");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use domain::limits::STEP_MAX_BYTES;
 use serde::de::IgnoredAny;
 
+use crate::lenient;
+
 /// The longest frame, in bytes: the whole output of a step as JSON, which the last frame of some formats repeats.
 pub(crate) const FRAME_MAX_BYTES: usize = 4 * STEP_MAX_BYTES;
 
@@ -32,6 +34,8 @@ pub(crate) struct Frames {
     started: bool,
     frame: Frame,
     has_data: bool,
+    /// The stream has ended within the last line of the frame.
+    is_cut: bool,
 }
 
 impl Frames {
@@ -72,9 +76,22 @@ impl Frames {
         if self.bytes.len() - self.line > FRAME_MAX_BYTES { Err(FrameError::TooLong) } else { Ok(None) }
     }
 
-    /// Returns the last frame when the stream ends after a complete line but without the blank line.
+    /// Returns the next of the last frames when the stream ends without the blank line. A line that the end may have cut
+    /// counts if it completes its frame.
     pub(crate) fn rest(&mut self) -> Option<Frame> {
-        self.take()
+        let line = std::mem::take(&mut self.bytes).split_off(std::mem::take(&mut self.line));
+        self.searched = 0;
+        if line.starts_with(b"data:") || line.starts_with(b"error:") {
+            self.is_cut = true;
+            if let Some(before) = self.read(&line).ok()? {
+                return Some(before);
+            }
+        }
+        let is_cut = self.is_cut;
+        self.take().filter(|frame| {
+            let data = frame.data.trim_end();
+            !is_cut || is_complete(data) || data.ends_with('}') && lenient::mended_json(data).is_some()
+        })
     }
 
     fn take(&mut self) -> Option<Frame> {
@@ -142,7 +159,9 @@ mod tests {
                 out.push((frame.event, frame.data));
             }
         }
-        out.extend(frames.rest().map(|frame| (frame.event, frame.data)));
+        while let Some(frame) = frames.rest() {
+            out.push((frame.event, frame.data));
+        }
         Ok(out)
     }
 
@@ -183,6 +202,27 @@ mod tests {
         let pretty = "data: {\ndata: \"a\":\ndata: {\ndata: }\ndata: }\n\n";
         assert_eq!(data(pretty), ["{\n\"a\":\n{\n}\n}"]);
         assert_eq!(data("data: {}\nevent: late\n\n"), ["late{}"]);
+    }
+
+    #[test]
+    fn last_frame_without_newline_counts_if_it_is_whole() {
+        let data = |stream: &str| -> Vec<String> {
+            frames(stream.as_bytes(), 7).unwrap().into_iter().map(|(event, data)| event + &data).collect()
+        };
+        for (stream, expected) in [
+            ("data: {\"a\":1}", &["{\"a\":1}"][..]),
+            ("event: x\ndata: {\"a\":\ndata: 1}", &["x{\"a\":\n1}"]),
+            ("data: {\"a\":1}\ndata: [DONE]", &["{\"a\":1}", "[DONE]"]),
+            ("data: {\"a\":1}\ndata: {\"b\":{}", &["{\"a\":1}"]),
+            ("data: {\"a\":1}\nevent: hal", &["{\"a\":1}"]),
+            ("data: {\"a\":NaN}", &["{\"a\":NaN}"]),
+            ("data: {\"a\":\"}", &[]),
+            ("data: [DON", &[]),
+            ("data: x", &[]),
+            ("error: {}", &["error{}"]),
+        ] {
+            assert_eq!(data(stream), expected, "{stream}");
+        }
     }
 
     proptest! {

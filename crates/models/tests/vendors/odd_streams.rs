@@ -315,11 +315,30 @@ fn odd_bytes_lines_and_numbers_lose_no_word() {
         assert_eq!(decode(format, &invalid).text(), "Wh\u{fffd}le.", "{format:?}");
         let tight = text.replace("\n\n", "\n");
         assert_eq!(decode(format, tight.as_bytes()).text(), "Wh?le.", "{format:?}");
-        let odd_number = text.replacen("{\"", "{\"logprobs\":[NaN,-Infinity],\"", 1);
+        let odd_number = text.replacen("{\"", "{\"logprobs\":[NaN,nan,-Infinity],\"", 1);
         assert_eq!(decode(format, odd_number.as_bytes()).text(), "Wh?le.", "{format:?}");
+        let control = text.replace('?', "\u{1}");
+        assert_eq!(decode(format, control.as_bytes()).text(), "Wh\u{1}le.", "{format:?}");
+        let unended = decode(format, text.trim_end().as_bytes());
+        assert_eq!((unended.text().as_str(), unended.stop()), ("Wh?le.", StopReason::Done), "{format:?}");
         let long = "x".repeat(1_200_000);
         let result = decode_in(format, &stream(&said(format, &long, "stop")), 65_536);
         assert_eq!(result.text().len(), long.len(), "{format:?}");
+    }
+}
+
+#[test]
+fn last_frame_that_is_cut_is_no_end() {
+    for (format, whole) in [
+        (Format::ChatCompletions, stream(&[delta(json!({"content": "Half"})), finish("stop")])),
+        (Format::Gemini, stream(&said(Format::Gemini, "Half", "STOP"))),
+        (Format::Responses, stream(&said(Format::Responses, "Half", "stop"))),
+    ] {
+        let whole = whole.trim_ascii_end();
+        assert_eq!(decode(format, whole).stop(), StopReason::Done, "{format:?}");
+        for end in whole.len() - 12..whole.len() {
+            assert!(super::is_unavailable(&decode(format, &whole[..end])), "{format:?} {end}");
+        }
     }
 }
 
