@@ -24,10 +24,19 @@ struct Chunk<'a> {
     choices: Option<Vec<Option<Choice<'a>>>>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     usage: Option<WireUsage>,
+    /// Where Groq reports usage.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    x_groq: Option<Groq>,
     #[serde(default)]
     error: Value,
     #[serde(default, deserialize_with = "lenient::or_default")]
     object: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Groq {
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    usage: Option<WireUsage>,
 }
 
 #[derive(Deserialize)]
@@ -41,6 +50,9 @@ struct Choice<'a> {
     message: Option<Delta<'a>>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     finish_reason: Option<String>,
+    /// Where Kimi reports usage.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    usage: Option<WireUsage>,
     #[serde(default)]
     error: Value,
 }
@@ -88,6 +100,12 @@ struct WireUsage {
     prompt_tokens: Option<u64>,
     #[serde(default, deserialize_with = "lenient::count")]
     completion_tokens: Option<u64>,
+    /// The name of some servers for the tokens of the prompt.
+    #[serde(default, deserialize_with = "lenient::count")]
+    input_tokens: Option<u64>,
+    /// The name of some servers for the tokens of the completion.
+    #[serde(default, deserialize_with = "lenient::count")]
+    output_tokens: Option<u64>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     prompt_tokens_details: Option<PromptDetails>,
     #[serde(default, deserialize_with = "lenient::or_default")]
@@ -108,13 +126,15 @@ struct CompletionDetails {
 
 impl WireUsage {
     fn read(&self) -> Option<Usage> {
-        if self.prompt_tokens.is_none() && self.completion_tokens.is_none() {
+        let read = self.prompt_tokens.max(self.input_tokens);
+        let written = self.completion_tokens.max(self.output_tokens);
+        if read.is_none() && written.is_none() {
             return None;
         }
         Some(Usage {
-            input_tokens: self.prompt_tokens.unwrap_or(0),
+            input_tokens: read.unwrap_or(0),
             cached_tokens: self.prompt_tokens_details.as_ref().and_then(|of| of.cached_tokens).unwrap_or(0),
-            output_tokens: self.completion_tokens.unwrap_or(0),
+            output_tokens: written.unwrap_or(0),
             reasoning_tokens: self
                 .completion_tokens_details
                 .as_ref()
@@ -249,8 +269,11 @@ impl Fold {
         {
             return Err(error);
         }
-        merge_usage(&mut self.usage, chunk.usage.as_ref().and_then(WireUsage::read));
+        for usage in [chunk.usage, chunk.x_groq.and_then(|groq| groq.usage)] {
+            merge_usage(&mut self.usage, usage.as_ref().and_then(WireUsage::read));
+        }
         for choice in chunk.choices.into_iter().flatten().flatten().filter(|choice| choice.index == 0) {
+            merge_usage(&mut self.usage, choice.usage.as_ref().and_then(WireUsage::read));
             if let Some(delta) = choice.delta.or(choice.message) {
                 self.delta(delta, ready)?;
             }

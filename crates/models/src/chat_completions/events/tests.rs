@@ -191,3 +191,22 @@ fn a_stream_without_an_end_was_cut() {
     let object = json!({"object": "error", "message": "m", "code": 400});
     assert!(matches!(fold(&[object]), Err(StepError::Rejected { .. })));
 }
+
+#[test]
+fn usage_is_read_wherever_servers_report_it() {
+    let usage = json!({"prompt_tokens": 9, "completion_tokens": 7});
+    let mut in_choice = finish("stop");
+    in_choice["choices"][0]["usage"] = usage.clone();
+    let mut in_vendor_field = finish("stop");
+    in_vendor_field["x_groq"] = json!({"id": "req", "usage": usage});
+    let mut otherwise_named = finish("stop");
+    otherwise_named["usage"] = json!({"input_tokens": 9, "output_tokens": 7});
+    let mut twice_named = finish("stop");
+    twice_named["usage"] =
+        json!({"prompt_tokens": 0, "completion_tokens": 0, "input_tokens": 9, "output_tokens": 7});
+    for chunk in [in_choice, in_vendor_field, otherwise_named, twice_named] {
+        let events = fold(std::slice::from_ref(&chunk)).unwrap();
+        let Some(StepEvent::Finished { usage: Some(usage), .. }) = events.last() else { panic!("{chunk}") };
+        assert_eq!((usage.input_tokens, usage.output_tokens), (9, 7), "{chunk}");
+    }
+}
