@@ -126,7 +126,7 @@ fn message(mut value: Value) -> Option<Message> {
             Some(Message::Notification(Notification { method, progress, subscription }))
         }
         (None, Some(id)) => {
-            let number = id.as_u64()?;
+            let number = number_of(&id)?;
             let answer = match value.get("error") {
                 Some(error) => Answer::Error(rpc_error(error)),
                 None => complete(value.get_mut("result")?.take()),
@@ -134,6 +134,14 @@ fn message(mut value: Value) -> Option<Message> {
             Some(Message::Answer(number, answer))
         }
         (None, None) => None,
+    }
+}
+
+/// Returns the number of the request that an answer names. Some servers write it as a text.
+fn number_of(id: &Value) -> Option<u64> {
+    match id {
+        Value::String(text) => text.parse().ok().filter(|number: &u64| number.to_string() == *text),
+        other => other.as_u64(),
     }
 }
 
@@ -190,11 +198,20 @@ mod tests {
             }))
         );
         for none in
-            ["", "{", "7", "{}", r#"{"id":7}"#, r#"{"id":"7","result":{}}"#, r#"{"id":null,"error":{}}"#]
+            ["", "{", "7", "{}", r#"{"id":7}"#, r#"{"id":"x","result":{}}"#, r#"{"id":null,"error":{}}"#]
         {
             assert_eq!(one(none), None, "{none}");
         }
         assert_eq!(messages(br#"[{"id":1,"result":0},{},{"id":2,"result":0}]"#).len(), 2);
+    }
+
+    #[test]
+    fn an_id_that_is_written_as_text_names_its_request() {
+        let one = |id: &str| messages(format!(r#"{{"id":{id},"result":0}}"#).as_bytes()).into_iter().next();
+        assert_eq!(one(r#""17""#), Some(Message::Answer(17, Answer::Result(json!(0)))));
+        for other in [r#""""#, r#""+1""#, r#""01""#, r#""1 ""#, r#""-1""#, r#""1.0""#, "1.5", "-1", "[1]"] {
+            assert_eq!(one(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub fn tool(server: &str, listed: &Value) -> Option<Tool> {
     let field =
         |name: &str| listed.get(name).and_then(Value::as_str).map(paragraphs).filter(|text| !text.is_empty());
     let description = field("description").or_else(|| field("title")).unwrap_or_default();
-    let schema = schema(listed.get("inputSchema")?)?;
+    let schema = schema(listed.get("inputSchema").unwrap_or(&Value::Null))?;
     let spec = ToolSpec {
         name: offered(server, original),
         description: text::cut(&description, DESCRIPTION_MAX_BYTES).to_owned(),
@@ -134,9 +134,12 @@ pub fn digest(tools: &[Tool]) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoPage;
 
-/// Returns the schema of a tool's arguments, which must be an object.
+/// Returns the schema of a tool's arguments, which must be an object. A tool without a schema takes no arguments.
 fn schema(schema: &Value) -> Option<String> {
-    let mut schema: Map<String, Value> = schema.as_object()?.clone();
+    let mut schema: Map<String, Value> = match schema {
+        Value::Null => Map::new(),
+        given => given.as_object()?.clone(),
+    };
     match schema.get("type") {
         None => _ = schema.insert("type".to_owned(), "object".into()),
         Some(kind) if kind == "object" => {}
@@ -144,7 +147,13 @@ fn schema(schema: &Value) -> Option<String> {
     }
     // Some vendors reject an object without properties.
     match schema.get("properties") {
-        None => _ = schema.insert("properties".to_owned(), Value::Object(Map::new())),
+        None | Some(Value::Null) => {
+            schema.insert("properties".to_owned(), Value::Object(Map::new()));
+        }
+        // Servers in languages without a type for objects write no properties as an empty list.
+        Some(Value::Array(none)) if none.is_empty() => {
+            schema.insert("properties".to_owned(), Value::Object(Map::new()));
+        }
         Some(properties) if properties.is_object() => {}
         Some(_) => return None,
     }
@@ -190,18 +199,25 @@ mod tests {
             serde_json::from_str::<Value>(&schema).expect("JSON")["properties"]["a"]["type"],
             "string"
         );
-        assert_eq!(of(json!({})).as_deref(), Some(r#"{"properties":{},"type":"object"}"#));
-        for wrong in [
+        let none = Some(r#"{"properties":{},"type":"object"}"#);
+        for without in [
             json!(null),
+            json!({}),
+            json!({"type": "object", "properties": []}),
+            json!({"type": "object", "properties": null}),
+        ] {
+            assert_eq!(of(without.clone()).as_deref(), none, "{without}");
+        }
+        assert_eq!(tool("s", &json!({"name": "t"})).map(|tool| tool.spec.schema).as_deref(), none);
+        for wrong in [
             json!("object"),
             json!([]),
             json!({"type": "string"}),
-            json!({"type": "object", "properties": []}),
+            json!({"type": "object", "properties": ["a"]}),
             json!({"type": "object", "description": "x".repeat(SCHEMA_MAX_BYTES)}),
         ] {
             assert_eq!(of(wrong), None);
         }
-        assert_eq!(tool("s", &json!({"name": "t"})), None);
         assert_eq!(tool("s", &json!({"name": 7, "inputSchema": {}})), None);
         let long = json!({"name": "t", "inputSchema": {}, "description": format!("a\u{202e}\u{e0041}\n{}", "b".repeat(9000))});
         let described = tool("s", &long).expect("a tool").spec.description;
