@@ -24,17 +24,16 @@ const NO_TOOLS: &str = "No tools can be called in this conversation, whatever is
                         stands in the conversation and its attachments, and say what you could not look up.";
 
 /// A refused request.
-#[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) error: StepError,
     /// The status of the response.
     pub(crate) status: u16,
-    /// All texts of the response, in small letters.
+    /// All texts of the response, in small letters. They may contain the key: they are compared, never shown.
     pub(crate) texts: String,
 }
 
 impl Refused {
-    /// Reads a response. `error` is its classification, `body` contains no key.
+    /// Reads a response. `error` is its classification, without the key.
     pub(crate) fn new(error: StepError, status: u16, body: &str) -> Self {
         Self { error, status, texts: error::all_texts(body) }
     }
@@ -257,7 +256,7 @@ mod tests {
     fn refused(status: u16, message: &str) -> Refused {
         let body = serde_json::json!({"error": {"message": message}}).to_string();
         let status_code = reqwest::StatusCode::from_u16(status).unwrap();
-        Refused::new(error::of_status(status_code, None, &body), status, &body)
+        Refused::new(error::of_status(status_code, None, &body, str::to_owned), status, &body)
     }
 
     fn new() -> Adaptation {

@@ -204,7 +204,9 @@ impl EmbeddingModel {
         if !response.status.is_success() {
             let retry_after = error::retry_after_header(&response.headers, SystemTime::now());
             let body = response.read(error::ERROR_BODY_MAX_BYTES).await.ok().flatten().unwrap_or_default();
-            return Err(error::of_status(response.status, retry_after, &String::from_utf8_lossy(&body)));
+            let redact = |text: &str| self.server.redact(text);
+            let body = String::from_utf8_lossy(&body);
+            return Err(error::of_status(response.status, retry_after, &body, redact));
         }
         let max_bytes = ENVELOPE_MAX_BYTES + texts.len() * DIMENSION_MAX * COMPONENT_MAX_BYTES;
         let body = response.read(max_bytes).await.map_err(error::connection)?;

@@ -172,13 +172,19 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// Classifies a response by its status and body. `body` contains no key.
-pub(crate) fn of_status(status: StatusCode, retry_after: Option<Duration>, body: &str) -> StepError {
+/// Classifies a response by its status and body. `redact` removes the key from what is shown of the body; what the server
+/// means is read before, because a key may be a word of it.
+pub(crate) fn of_status(
+    status: StatusCode,
+    retry_after: Option<Duration>,
+    body: &str,
+    redact: impl Fn(&str) -> String,
+) -> StepError {
     let problem = Problem::read(body);
     if status == StatusCode::PAYLOAD_TOO_LARGE || (status.is_client_error() && problem.is_too_long()) {
         return StepError::TooLong;
     }
-    let reason = format!("{}: {}", status.as_u16(), problem.reason("no reason given"));
+    let reason = format!("{}: {}", status.as_u16(), redact(&problem.reason("no reason given")));
     // A vendor reports an exhausted quota with the status of rate limits.
     let is_quota_exhausted = status == StatusCode::TOO_MANY_REQUESTS && problem.is_unpaid_code();
     if is_temporary(status) && !is_quota_exhausted {
@@ -381,7 +387,7 @@ mod tests {
     use super::*;
 
     fn status(status: u16, body: &str) -> StepError {
-        of_status(StatusCode::from_u16(status).unwrap(), Some(Duration::from_secs(2)), body)
+        of_status(StatusCode::from_u16(status).unwrap(), Some(Duration::from_secs(2)), body, str::to_owned)
     }
 
     #[test]
@@ -479,7 +485,7 @@ mod tests {
         let body = r#"{"error":{"code":429,"message":"m","status":"RESOURCE_EXHAUSTED","details":[
             {"@type":"type.googleapis.com/google.rpc.QuotaFailure"},
             {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}}"#;
-        let error = of_status(StatusCode::TOO_MANY_REQUESTS, None, body);
+        let error = of_status(StatusCode::TOO_MANY_REQUESTS, None, body, str::to_owned);
         let StepError::Unavailable { retry_after, .. } = error else { panic!("{error}") };
         assert_eq!(retry_after, Some(Duration::from_millis(34_500)));
     }
@@ -503,6 +509,22 @@ mod tests {
         let both =
             r#"{"error":{"type":"exceed_context_size_error","status":"INVALID_ARGUMENT","message":7}}"#;
         assert_eq!(status(400, both), StepError::TooLong);
+    }
+
+    #[test]
+    fn a_key_that_is_a_usual_word_does_not_hide_the_meaning() {
+        let classify = |key: &str, message: &str| {
+            let body = serde_json::json!({"error": {"message": message}}).to_string();
+            let secret = domain::secret::Secret::new(key);
+            of_status(StatusCode::BAD_REQUEST, None, &body, |text| secret.redact(text))
+        };
+        for key in ["context", "length", "t", "context length"] {
+            assert_eq!(classify(key, "maximum context length is 4096"), StepError::TooLong, "{key}");
+        }
+        // No part of a key is left where the reason is cut.
+        let message = format!("{} a-very-secret-key", "x".repeat(REASON_MAX_CHARS - 10));
+        let StepError::Rejected { reason, .. } = classify("a-very-secret-key", &message) else { panic!() };
+        assert!(!reason.contains("a-ve"), "{reason}");
     }
 
     #[test]

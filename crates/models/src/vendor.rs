@@ -237,8 +237,9 @@ impl Vendor {
         let status = response.status;
         let retry_after = error::retry_after_header(&response.headers, SystemTime::now());
         let body = response.read(error::ERROR_BODY_MAX_BYTES).await.ok().flatten().unwrap_or_default();
-        let body = self.server.redact(&String::from_utf8_lossy(&body));
-        Refused::new(error::of_status(status, retry_after, &body), status.as_u16(), &body)
+        let body = String::from_utf8_lossy(&body);
+        let error = error::of_status(status, retry_after, &body, |text| self.server.redact(text));
+        Refused::new(error, status.as_u16(), &body)
     }
 
     /// Sends the request, continued after a pause, and adapts it if the server refuses something in it. Returns the

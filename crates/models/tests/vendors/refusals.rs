@@ -7,7 +7,7 @@ use std::time::Duration;
 use domain::step::{StepError, StopReason, ToolSpec};
 use domain::step_note::StepNote;
 use futures_util::StreamExt;
-use models::{Format, Timeouts, Vendor};
+use models::{Format, Secret, Timeouts, Vendor, VendorConfig};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -126,6 +126,24 @@ async fn model_without_tools_answers_with_a_note_and_is_remembered() {
             }
             assert!(server.bodies()[2].to_string().contains("No tools can be called"), "{format:?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_a_usual_word_does_not_hide_a_refusal() {
+    for key in ["x", "t", "tools", "support"] {
+        let format = Format::ChatCompletions;
+        let refuses = move |body: &Value| {
+            if has_tools(body) { refuse("400 x", "gemma does not support tools") } else { answer(format) }
+        };
+        let server = Server::start(refuses).await;
+        let config = VendorConfig {
+            key: Some(Secret::new(key)),
+            base_url: Some(server.url.clone()),
+            ..VendorConfig::default()
+        };
+        let result = run_step(&Vendor::new(format, &config).unwrap(), request("m", "Hello")).await;
+        assert_eq!(result.text(), "Whole.", "{key}");
     }
 }
 
