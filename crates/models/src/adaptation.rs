@@ -41,7 +41,16 @@ impl Refused {
     /// Returns true if another request may be accepted.
     fn may_be_adapted(&self) -> bool {
         match self.status {
-            401 | 402 | 403 | 407 | 408 | 409 | 425 | 429 => false,
+            // Some servers refuse with it what a model cannot do, not the key.
+            403 => {
+                let is_key = !matches!(
+                    self.error,
+                    StepError::Rejected { refused: domain::step::Refused::Request, .. }
+                );
+                let is_about = |phrase: &&str| self.texts.contains(*phrase);
+                !is_key && is_about(&"model") && !["moderation", "flagged", "policy"].iter().any(is_about)
+            }
+            401 | 402 | 407 | 408 | 409 | 425 | 429 => false,
             400..=499 => true,
             // Some servers fail where their template refuses something.
             500 | 501 => true,
@@ -308,6 +317,32 @@ mod tests {
         let longer = refused(400, "prompt is too long: 5000 tokens > 4096 maximum");
         assert_eq!(new().after(&longer, &request()), None);
         assert_eq!(new().learn_context(&longer, &request()).unwrap().context_tokens(), Some(4096));
+    }
+
+    #[test]
+    fn refusals_of_a_schemas_check_are_adapted() {
+        let check = |detail: serde_json::Value| {
+            let body = serde_json::json!({ "detail": [detail] }).to_string();
+            let code = reqwest::StatusCode::UNPROCESSABLE_ENTITY;
+            let refused = Refused::new(error::of_status(code, None, &body, str::to_owned), 422, &body);
+            new().after(&refused, &request())
+        };
+        let tools = serde_json::json!({"type": "extra_forbidden", "loc": ["body", "tools"],
+            "msg": "Extra inputs are not permitted", "input": [{"function": {"name": "read"}}]});
+        assert!(!check(tools).unwrap().accepts_tools());
+        let role = serde_json::json!({"type": "enum", "loc": ["body", "messages", 0, "role"],
+            "msg": "Input should be 'user' or 'assistant'", "input": "system"});
+        assert!(check(role).unwrap().adapted(&request()).instructions.is_empty());
+    }
+
+    #[test]
+    fn forbidden_is_adapted_where_it_is_about_the_model() {
+        let after = |message: &str| new().after(&refused(403, message), &request());
+        assert!(!after("Function call is not supported for this model").unwrap().accepts_tools());
+        for other in ["Tools are not allowed by the policy of this model", "This key does not support tools"]
+        {
+            assert_eq!(after(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use domain::step::{Refused, StepError};
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::connection::ConnectionError;
 
@@ -273,7 +273,15 @@ pub(crate) fn all_texts(body: &str) -> String {
             }
             Value::Array(items) => items.iter().for_each(|item| collect(item, depth, out)),
             Value::Object(fields) => {
+                let place = checked_field(fields);
+                if let Some((field, message)) = place {
+                    out.push_str(&format!("{field}: {message}\n"));
+                }
                 for (name, value) in fields {
+                    // What was sent says nothing about what is refused.
+                    if place.is_some() && name == "input" {
+                        continue;
+                    }
                     if value.is_number() && !["code", "status"].contains(&name.as_str()) {
                         out.push_str(&format!("{name} {value}\n"));
                     } else {
@@ -290,6 +298,12 @@ pub(crate) fn all_texts(body: &str) -> String {
         Err(_) => out.push_str(body),
     }
     out.to_lowercase()
+}
+
+/// Returns the field that a server checked against a schema, and what it says about it: FastAPI's `loc` and `msg`.
+fn checked_field(fields: &Map<String, Value>) -> Option<(&str, &str)> {
+    let field = fields.get("loc")?.as_array()?.last()?.as_str()?;
+    Some((field, fields.get("msg")?.as_str()?))
 }
 
 /// Classifies a connection error. Omits the address, which may be secret.

@@ -15,6 +15,12 @@ const NEARBY_BYTES: usize = 120;
 const REFUSING: &[&str] = &[
     "not support",
     "n't support",
+    "not currently support",
+    "not yet support",
+    "not accept",
+    "no tool support",
+    "no tools support",
+    "no support for",
     "unsupported",
     "not enabled",
     "n't enabled",
@@ -68,6 +74,23 @@ fn is_refusing(sentence: &str) -> bool {
 pub(crate) fn refuses_system(text: &str) -> bool {
     let alternation = ["must alternate", "should alternate", "alternate between user", "alternating user"];
     if alternation.iter().any(|phrase| text.contains(phrase)) {
+        return true;
+    }
+    // The templates of Mistral's models name the roles that there are.
+    let are_named = ["roles are supported", "roles are allowed"].iter().any(|phrase| {
+        text.match_indices(phrase).any(|(at, _)| {
+            let sentence = sentence_around(text, at);
+            sentence.contains("only ") && sentence.contains("user") && !sentence.contains("system")
+        })
+    });
+    // Servers that check a request against a schema name the values that a role may have.
+    let is_no_value = text.lines().any(|line| {
+        line.split_once("role: ").is_some_and(|(_, values)| {
+            let is_choice = values.contains("should be") || values.contains("permitted:");
+            is_choice && values.contains("'user'") && !values.contains("system")
+        })
+    });
+    if are_named || is_no_value {
         return true;
     }
     let subjects = [
@@ -281,13 +304,15 @@ fn numbers(text: &str) -> Vec<Number> {
             continue;
         }
         let start = at;
+        let before = start.checked_sub(1).map_or(b' ', |before| bytes[before]);
+        // `[1,512]` is a range.
+        let has_groups = before != b'[';
         while at < bytes.len()
             && (bytes[at].is_ascii_digit()
-                || (bytes[at] == b',' && bytes.get(at + 1..at + 4).is_some_and(is_group)))
+                || (has_groups && bytes[at] == b',' && begins_with_group(&bytes[at + 1..])))
         {
             at += 1;
         }
-        let before = start.checked_sub(1).map_or(b' ', |before| bytes[before]);
         let behind = bytes.get(at).copied().unwrap_or(b' ');
         let after = bytes.get(at + 1).copied().unwrap_or(b' ');
         let joins = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80;
@@ -303,8 +328,9 @@ fn numbers(text: &str) -> Vec<Number> {
     found
 }
 
-fn is_group(digits: &[u8]) -> bool {
-    digits.iter().all(u8::is_ascii_digit)
+/// Returns true for three digits that no fourth one follows.
+fn begins_with_group(bytes: &[u8]) -> bool {
+    bytes.iter().take_while(|byte| byte.is_ascii_digit()).count() == 3
 }
 
 /// Returns the sentence or line around a position, within bounds.

@@ -19,6 +19,12 @@ fn refused_tools_are_recognised_in_each_servers_words() {
         "unrecognized request argument supplied: tools",
         "tools not supported",
         "unknown parameter: 'tools'.",
+        "this model does not currently support tool calls",
+        "the model does not accept parameter 'tools'",
+        "no tools support for this model",
+        "error: no tool support in this build",
+        "function call is not supported for this model",
+        "tools: extra inputs are not permitted",
     ] {
         assert!(refuses_tools(text), "{text}");
     }
@@ -28,6 +34,8 @@ fn refused_tools_are_recognised_in_each_servers_words() {
         "system role not supported",
         "the model `gone` does not exist",
         "unsupported value: 'temperature' does not support 0.2 with this model.",
+        "your plan does not accept this model\nupgrade it with the billing tool",
+        "strict: extra inputs are not permitted\ntools\nfunction\nstrict",
         "messages with role 'tool' must be a response to a preceding message with 'tool_calls'.",
     ] {
         assert!(!refuses_tools(text), "{text}");
@@ -44,8 +52,18 @@ fn refused_system_messages_are_recognised() {
         "unsupported value: 'messages[0].role' does not support 'system' with this model.",
         "system messages are not supported by this model",
         "only user, assistant and tool roles are supported, got system",
+        "only user and assistant roles are supported!",
+        "error rendering prompt with jinja template: only user, assistant and tool roles are supported!",
+        "role: input should be 'user' or 'assistant'\nbody\nmessages\nrole",
+        "role: unexpected value; permitted: 'user', 'assistant', 'tool'",
     ] {
         assert!(refuses_system(text), "{text}");
+    }
+    for text in [
+        "role: input should be 'system', 'user' or 'assistant'",
+        "tool roles are supported only by other models",
+    ] {
+        assert!(!refuses_system(text), "{text}");
     }
     assert!(!refuses_system("file system error: tools are not supported\nunsupported"));
 }
@@ -113,6 +131,8 @@ fn limits_are_read_from_the_numbers_of_a_refusal() {
             4096,
         ),
         ("max_tokens\nrange of max_tokens should be [1, 2,000]", 2000),
+        ("range of max_tokens should be [1,2048]", 2048),
+        ("range of max_tokens should be [1,512]", 512),
     ] {
         assert_eq!(output(text), (Some(tokens), None), "{text}");
         assert!(named_limits(text, 8192, 1000).is_output_limit, "{text}");
