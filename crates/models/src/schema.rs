@@ -21,6 +21,9 @@ const SCHEMA: [&str; 6] =
     ["items", "additionalProperties", "not", "contains", "propertyNames", "unevaluatedItems"];
 const LISTS: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
 const OBJECTS: [&str; 5] = ["properties", "$defs", "definitions", "patternProperties", "dependentSchemas"];
+/// The keywords that mean something in schemas of objects alone.
+const OF_OBJECTS: [&str; 5] =
+    ["properties", "required", "additionalProperties", "patternProperties", "propertyNames"];
 
 /// The names of properties that were changed: the original ones by those that were sent.
 pub(crate) type Renamed = BTreeMap<String, String>;
@@ -146,13 +149,19 @@ fn mend(schema: &mut Value, renamed: &mut Renamed, depth: usize) {
     }
     mend_type(fields);
     mend_older_drafts(fields);
-    rename_properties(fields, renamed);
-    let is_array = match fields.get("type") {
-        Some(Value::String(kind)) => kind == "array",
-        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "array"),
+    let is_of = |fields: &Map<String, Value>, kind: &str| match fields.get("type") {
+        Some(Value::String(only)) => only == kind,
+        Some(Value::Array(kinds)) => kinds.iter().any(|other| other == kind),
         _ => false,
     };
-    if is_array && !fields.get("items").is_some_and(|items| items.is_object()) {
+    // What only objects have makes vendors refuse a text.
+    if fields.contains_key("type") && !is_of(fields, "object") {
+        for keyword in OF_OBJECTS {
+            fields.remove(keyword);
+        }
+    }
+    rename_properties(fields, renamed);
+    if is_of(fields, "array") && !fields.get("items").is_some_and(|items| items.is_object()) {
         fields.insert("items".to_owned(), json!({}));
     }
     if matches!(fields.get("enum"), Some(value) if value.as_array().is_none_or(Vec::is_empty)) {
@@ -361,6 +370,9 @@ mod tests {
                 "over": {"type": "number", "minimum": 1, "exclusiveMinimum": true},
                 "any": {"type": "any", "required": true, "enum": []},
                 "free": true,
+                "text": {"type": "string", "properties": {"x": {}}, "required": ["x"],
+                    "additionalProperties": false},
+                "either": {"type": ["string", "object"], "properties": {"x": {}}},
                 "nested": {"type": ["object", "undefined"], "properties": {"x": {"type": "array"}},
                     "required": ["x", "gone"]},
             }, "required": ["list", "gone", "list"]});
@@ -372,6 +384,8 @@ mod tests {
             "over": {"type": "number", "exclusiveMinimum": 1},
             "any": {},
             "free": {},
+            "text": {"type": "string"},
+            "either": {"type": ["string", "object"], "properties": {"x": {}}},
             "nested": {"type": ["object"], "properties": {"x": {"type": "array", "items": {}}},
                 "required": ["x"]},
         }, "required": ["list"]});
