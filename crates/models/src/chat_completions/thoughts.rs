@@ -1,10 +1,10 @@
 //! Separates thoughts that a server leaves in the text: between `<think>` and `</think>`, at its beginning or at the
 //! beginning of a line. A closing tag without its opening one ends thoughts that began with the text.
 
-/// The names of the tags.
-const NAMES: [&str; 4] = ["think", "thinking", "thought", "reasoning"];
+/// The names of the tags, in letters of any case.
+const NAMES: [&str; 6] = ["think", "thinking", "thought", "reasoning", "seed:think", "mm:think"];
 /// The longest tag.
-const TAG_MAX_BYTES: usize = "</reasoning>".len();
+const TAG_MAX_BYTES: usize = "</seed:think>".len();
 
 /// A part of what arrived as text.
 #[derive(Debug, PartialEq, Eq)]
@@ -74,7 +74,8 @@ impl Thoughts {
             return false;
         }
         if let Some((name, rest)) = opening(begun) {
-            self.open(name, rest.to_owned());
+            let (name, rest) = (name.to_owned(), rest.to_owned());
+            self.open(&name, rest);
         } else {
             if self.place == Place::After {
                 self.held = begun.to_owned();
@@ -117,9 +118,9 @@ impl Thoughts {
             let starts_line = previous.is_none_or(|letter| letter == '\n');
             match opening(rest) {
                 Some((name, behind)) if starts_line => {
-                    let (behind, before) = (behind.to_owned(), before.to_owned());
+                    let (name, behind, before) = (name.to_owned(), behind.to_owned(), before.to_owned());
                     push(out, Piece::Text(before));
-                    self.open(name, behind);
+                    self.open(&name, behind);
                     return true;
                 }
                 Some(_) => self.has_tag = true,
@@ -162,24 +163,31 @@ fn push(out: &mut Vec<Piece>, piece: Piece) {
     }
 }
 
-/// Returns the name of the opening tag at the beginning, and what follows.
-fn opening(text: &str) -> Option<(&'static str, &str)> {
-    let inner = text.strip_prefix('<')?;
-    NAMES.iter().find_map(|name| Some((*name, inner.strip_prefix(name)?.strip_prefix('>')?)))
+/// Returns the name of the opening tag at the beginning as it is written, and what follows.
+fn opening(text: &str) -> Option<(&str, &str)> {
+    name_and_rest(text.strip_prefix('<')?)
 }
 
 /// Returns what follows a closing tag at the beginning.
 fn closing(text: &str) -> Option<&str> {
-    let inner = text.strip_prefix("</")?;
-    NAMES.iter().find_map(|name| inner.strip_prefix(name)?.strip_prefix('>'))
+    name_and_rest(text.strip_prefix("</")?).map(|(_, rest)| rest)
+}
+
+/// Splits the rest of a tag behind its name.
+fn name_and_rest(inner: &str) -> Option<(&str, &str)> {
+    NAMES.iter().find_map(|name| {
+        let (written, rest) = inner.split_at_checked(name.len())?;
+        Some((written, rest.strip_prefix('>')?)).filter(|_| written.eq_ignore_ascii_case(name))
+    })
 }
 
 /// Returns true if a text may become a tag.
 fn may_become_tag(text: &str) -> bool {
-    text.len() < TAG_MAX_BYTES
-        && NAMES
-            .iter()
-            .any(|name| format!("<{name}>").starts_with(text) || format!("</{name}>").starts_with(text))
+    if text.len() >= TAG_MAX_BYTES {
+        return false;
+    }
+    let text = text.to_ascii_lowercase();
+    NAMES.iter().any(|name| format!("<{name}>").starts_with(&text) || format!("</{name}>").starts_with(&text))
 }
 
 #[cfg(test)]
@@ -217,6 +225,11 @@ mod tests {
             ("  Yes.", "", "  Yes."),
             ("a < b and </b> is HTML\n<p>", "", "a < b and </b> is HTML\n<p>"),
             ("<thinking>Hm.</thinking>Yes.", "Hm.", "Yes."),
+            ("<THINK>Hm.</THINK>Yes.", "Hm.", "Yes."),
+            ("<seed:think>Hm.</seed:think>Yes.", "Hm.", "Yes."),
+            ("<mm:think>Hm.</mm:think>\n\nYes.", "Hm.", "Yes."),
+            ("Hm.</Think>Yes.", "Hm.", "Yes."),
+            ("<mm:thing>Yes.", "", "<mm:thing>Yes."),
             ("<thinking>a</think>b</thinking>Yes.", "a</think>b", "Yes."),
             ("Hmm, let me see.\n</think>\n\nWhole.", "Hmm, let me see.\n", "Whole."),
             ("Hm </think>Whole.", "Hm ", "Whole."),
