@@ -3,8 +3,6 @@
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::sse::Frame;
-
 /// Deserializes a field, or its default when it has another type.
 pub(crate) fn or_default<'de, D, T>(from: D) -> Result<T, D::Error>
 where
@@ -47,14 +45,8 @@ pub(crate) fn count_of(value: &Value) -> Option<u64> {
     }
 }
 
-/// Mends a frame's JSON that cannot be read: replaces numbers that JSON does not have (`NaN`), escapes control characters in
-/// texts, and removes duplicate fields, of which the last one counts. Returns `None` when that changes nothing.
-pub(crate) fn mended(frame: &Frame) -> Option<Frame> {
-    let data = mended_json(&frame.data)?;
-    (data != frame.data).then(|| Frame { event: frame.event.clone(), data })
-}
-
-/// Mends JSON as [`mended`] does.
+/// Mends JSON that cannot be read: replaces numbers that JSON does not have (`NaN`), escapes control characters in
+/// texts, and removes duplicate fields, of which the last one counts. Returns `None` if it still cannot be read.
 pub(crate) fn mended_json(json: &str) -> Option<String> {
     let value = match serde_json::from_str::<Value>(json) {
         Ok(value) => value,

@@ -16,6 +16,14 @@ pub(crate) struct Frame {
     pub(crate) data: String,
 }
 
+impl Frame {
+    /// Mends JSON that cannot be read, as [`lenient::mended_json`] does. Returns `None` when that changes nothing.
+    pub(crate) fn mended(&self) -> Option<Self> {
+        let data = lenient::mended_json(&self.data)?;
+        (data != self.data).then(|| Self { event: self.event.clone(), data })
+    }
+}
+
 /// The bytes are not an event stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FrameError {

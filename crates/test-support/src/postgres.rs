@@ -146,6 +146,8 @@ impl Server {
 
     /// Kills one process that serves a connection, if any. The server then ends all of them and runs crash recovery.
     pub fn kill_one_connection(&self) {
+        // It may still recover from an earlier one.
+        assert!((0..STARTS_MAX).any(|_| self.ready()), "the server does not recover");
         let writing = "SELECT pid FROM pg_stat_activity WHERE application_name = 'causerie'
             AND query NOT LIKE 'SELECT%' ORDER BY state_change DESC LIMIT 1";
         kill(self.sql(writing).trim());

@@ -87,7 +87,7 @@ struct Body {
     comment: Option<Comment>,
     /// True if a comment was left out, or a part of it.
     is_cut: bool,
-    /// What belongs below the last line: comments, texts that stand for pictures, and those of objects; and the parts of images.
+    /// Lines that belong below the last one: comments, texts that stand for pictures, and those of objects; and the parts of images.
     below: Vec<String>,
     images: Vec<String>,
     /// The text that stands for a picture, while it is being read.

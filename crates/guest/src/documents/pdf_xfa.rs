@@ -29,7 +29,7 @@ const CHOICES_MAX: usize = 2_000;
 /// The name of the viewer that the page of such a form asks for.
 const VIEWER: &str = "Adobe";
 
-/// What is shown of a form, and true if that is not all.
+/// The text that a form shows, and true if that is not all.
 pub(super) struct FormText {
     pub(super) text: String,
     pub(super) is_cut: bool,

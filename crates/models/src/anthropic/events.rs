@@ -194,7 +194,7 @@ impl Fold {
         }
         let event: Event<'_> = match serde_json::from_str(data) {
             Ok(event) => event,
-            Err(_) => match lenient::mended(frame) {
+            Err(_) => match frame.mended() {
                 Some(mended) => return self.frame(&mended, ready),
                 None if !is_known(&frame.event) => return Ok(Next::More),
                 None => return Err(error::unavailable("its stream contains an unreadable frame")),

@@ -208,7 +208,7 @@ impl Fold {
         let known = matches!(frame.event.as_str(), "" | "message");
         match serde_json::from_str(data) {
             Ok(chunk) => self.chunk(data, chunk, ready),
-            Err(_) => match lenient::mended(frame) {
+            Err(_) => match frame.mended() {
                 Some(mended) => self.frame(&mended, ready),
                 None if data.is_empty() || !known => Ok(Next::More),
                 None => Err(error::unavailable("its stream contains an unreadable frame")),

@@ -152,7 +152,7 @@ impl Fold {
         }
         let chunk: Chunk<'_> = match serde_json::from_str(data) {
             Ok(chunk) => chunk,
-            Err(_) => match lenient::mended(frame) {
+            Err(_) => match frame.mended() {
                 Some(mended) => return self.frame(&mended, ready),
                 None if data.is_empty() || data == "[DONE]" || !frame.event.is_empty() => {
                     return Ok(Next::More);

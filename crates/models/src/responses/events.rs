@@ -205,7 +205,7 @@ impl Fold {
         let event: Event<'_> = match serde_json::from_str(data) {
             Ok(event) => event,
             Err(_) if frame.event == "error" => return Err(error::in_stream(data)),
-            Err(_) => match lenient::mended(frame) {
+            Err(_) => match frame.mended() {
                 Some(mended) => return self.frame(&mended, ready),
                 None if data == "[DONE]" || !is_known(&frame.event) => return Ok(Next::More),
                 None => return Err(error::unavailable("its stream contains an unreadable frame")),

@@ -18,6 +18,8 @@ on_every_engine!(
     a_title_can_be_changed_and_another_accounts_cannot,
     an_answer_in_progress_is_built_from_its_log,
     a_completed_answer_is_read_as_it_ended,
+    a_completed_answer_has_a_cost_for_its_account,
+    a_title_is_read_with_the_first_question_and_set,
     the_whole_history_is_listed_in_order,
     stopping_marks_the_answer_in_progress,
     deleting_stops_the_answer_which_is_paid_for_before_its_rows_go,
@@ -61,6 +63,36 @@ async fn conversations_are_listed_pinned_first_then_latest(engine: Engine) {
     assert_eq!(page(&fixture, account, 0, 1).await.total, 4);
     let stored = fixture.store.read(move |tx| accounts::get(tx, account)).await.expect("a read");
     assert_eq!(stored.expect("it is there").conversations, 4);
+}
+
+async fn a_completed_answer_has_a_cost_for_its_account(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let (account, other) = (fixture.account(1000).await, fixture.account(1000).await);
+    let (accepted, fence) = fixture.turn(account).await;
+    let (id, answer) = (accepted.conversation.id, accepted.answer);
+    let cost = |by| fixture.store.read(move |tx| conversations::answer_cost(tx, by, id, answer));
+    assert_eq!(cost(account).await.expect("a read"), None, "it is in progress");
+    fixture.complete(fence, done(answer)).await.expect("the lease holds");
+    let left = fixture.balance(account).await.available;
+    assert_eq!(cost(account).await.expect("a read"), Some(Credits(1000 - left.0)));
+    assert!(matches!(cost(other).await, Err(ConversationError::NotFound)));
+}
+
+async fn a_title_is_read_with_the_first_question_and_set(engine: Engine) {
+    let fixture = Fixture::new(engine);
+    let (account, other) = (fixture.account(1000).await, fixture.account(1000).await);
+    let question = fixture.question(account);
+    let first = Some(("A title".to_owned(), question.text.clone()));
+    let id = fixture.ask(question).await.expect("there are credits").conversation.id;
+    let both = |by| fixture.store.read(move |tx| conversations::title_and_first_question(tx, by, id));
+    assert_eq!(both(account).await.expect("a read"), first);
+    assert_eq!(both(other).await.expect("a read"), None);
+    for by in [other, account] {
+        let set = fixture.store.write(move |tx| conversations::set_title(tx, by, id, "Another"));
+        set.await.expect("a write");
+        let title = both(account).await.expect("a read").expect("it is there").0;
+        assert_eq!(title == "Another", by == account, "{title}");
+    }
 }
 
 async fn a_title_can_be_changed_and_another_accounts_cannot(engine: Engine) {
