@@ -24,7 +24,7 @@ impl Workspace {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
         let library = Library::new(folder.path(), index.path());
-        Self { library, index, folder: folder }
+        Self { library, index, folder }
     }
 
     async fn search(&self, query: &str) -> ToolOutput {

@@ -69,9 +69,9 @@ mod tests {
         let passage = passage(text);
         let at = text.find(best).expect("the row is there");
         let best = at..at + best.len();
-        let ranges = if is_whole { vec![0..text.len()] } else { vec![best.clone()] };
+        let range = if is_whole { 0..text.len() } else { best.clone() };
         let mut out = String::new();
-        push_quote(&mut out, &Quote { passage: &passage, head_lines, ranges, best });
+        push_quote(&mut out, &Quote { passage: &passage, head_lines, ranges: vec![range], best });
         out
     }
 
