@@ -252,7 +252,7 @@ impl Pages {
             }
         }
         let sent = composer.sent.take().filter(|sent| !sent.model.is_empty());
-        let offered = self.offered(user, &summary, sent).await.map_err(failed)?;
+        let offered = self.load_offered(user, &summary, sent).await.map_err(failed)?;
         // An answer may have ended since the summary was read: what the page shows decides.
         let is_open = match (later, exchanges.last()) {
             (None, Some(last)) => last.is_open,
@@ -277,7 +277,7 @@ impl Pages {
     }
 
     /// Returns what the next question can choose. Chosen is what a refused form has sent, by default what the last question had.
-    async fn offered(
+    async fn load_offered(
         &self,
         user: &User,
         summary: &ConversationSummary,

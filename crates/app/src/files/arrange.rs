@@ -140,7 +140,7 @@ pub(crate) async fn rename(
     }
 }
 
-/// Moves files and folders to a folder. Those that cannot be moved stay, and are shown with the reasons.
+/// Moves files and folders to a folder. An entry that cannot be moved stays, and is shown with the reason.
 pub(crate) async fn move_files(
     State(pages): State<FilePages>,
     user: User,
@@ -171,7 +171,7 @@ pub(crate) async fn move_files(
         }
     }
     pages.index_moved(&user, &workspace, &moved).await?;
-    pages.done(&user, &workspace, form, failed).await
+    pages.show_outcome(&user, &workspace, form, failed).await
 }
 
 /// Deletes files, and folders with all that is in them.
@@ -185,12 +185,12 @@ pub(crate) async fn delete_chosen(
     let mut failed = Vec::new();
     for path in form.files.iter().take(CHOSEN_MAX) {
         match workspace.delete(&AskedPath::from_text(path), true).await {
-            // What is gone already needs no deletion.
+            // An entry that is gone already needs no deletion.
             Ok(()) | Err(WorkspaceError::NotFound) => {}
             Err(error) => failed.push((path.clone(), refused(user.visitor.texts, error))),
         }
     }
-    pages.done(&user, &workspace, form, failed).await
+    pages.show_outcome(&user, &workspace, form, failed).await
 }
 
 /// Moves an entry: to another folder, under its name, or in its own one under another name.
@@ -228,7 +228,7 @@ impl FilePages {
     }
 
     /// Returns to the folder, or shows what was refused.
-    async fn done(
+    async fn show_outcome(
         &self,
         user: &User,
         workspace: &Workspace,
@@ -252,7 +252,7 @@ impl FilePages {
     ) -> Result<Response, Response> {
         let texts = user.visitor.texts;
         let status = refused.as_ref().or(failed.first().map(|(_, refused)| refused)).map(|refused| refused.0);
-        let chosen = if failed.is_empty() { unrefused(&form.files) } else { refused_ones(failed) };
+        let chosen = if failed.is_empty() { list_unrefused(&form.files) } else { list_refused(failed) };
         let first = chosen.first().map(|chosen| chosen.name.clone()).unwrap_or_default();
         let proposed = match form.arrangement {
             Arrangement::Move => proposed_folders(workspace, &form.folder).await,
@@ -312,13 +312,13 @@ fn own_name(files: &[String]) -> Option<String> {
     files.first()?.trim_end_matches('/').rsplit('/').next().map(str::to_owned)
 }
 
-fn unrefused(files: &[String]) -> Vec<ChosenView> {
+fn list_unrefused(files: &[String]) -> Vec<ChosenView> {
     let paths: Vec<&str> = files.iter().map(String::as_str).collect();
     let view = |(path, name): (&String, String)| ChosenView { path: path.clone(), name, refused: None };
     files.iter().zip(names_of(&paths)).map(view).collect()
 }
 
-fn refused_ones(failed: Vec<(String, (StatusCode, String))>) -> Vec<ChosenView> {
+fn list_refused(failed: Vec<(String, (StatusCode, String))>) -> Vec<ChosenView> {
     let paths: Vec<&str> = failed.iter().map(|(path, _)| path.as_str()).collect();
     let names = names_of(&paths);
     let view = |((path, (_, reason)), name): ((String, (StatusCode, String)), String)| ChosenView {

@@ -199,7 +199,7 @@ impl FilePages {
         // A folder may have very many entries. Few are listed at once.
         let _place = self.budgets.made.enter(Holder::Account(user.signed_in.principal.account())).await;
         let (listing, is_cut) =
-            listed(workspace, asked, &view.searched).await.map_err(|error| user.failed(error))?;
+            list_or_search(workspace, asked, &view.searched).await.map_err(|error| user.failed(error))?;
         let principal = &user.signed_in.principal;
         let indexing = self.files.indexing(principal, &listing.path).await;
         let indexing = indexing.map_err(|error| user.failed(error))?;
@@ -247,7 +247,7 @@ impl FilePages {
 }
 
 /// Lists a folder, or what a search finds in it and below. Returns whether there may be more.
-async fn listed(
+async fn list_or_search(
     workspace: &Workspace,
     asked: &AskedPath,
     searched: &str,
