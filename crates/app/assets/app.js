@@ -120,6 +120,12 @@ const follow = (article) => {
   // What comes into view takes its real height only then, and the end moves again.
   const growth = new ResizeObserver(keepEndInView);
   growth.observe(main);
+  // From here on, the page stays where its visitor has it, however it grows.
+  const stopFollowing = () => {
+    follows = false;
+    growth.disconnect();
+    shown.abort();
+  };
   // The time of the first text, unless the page was loaded with some.
   const hasText = () => article.querySelector(".prose") !== null;
   let begun = hasText() ? -Infinity : null;
@@ -131,15 +137,12 @@ const follow = (article) => {
     sync(article, fresh);
     if (begun === null && hasText()) begun = performance.now();
   };
-  // An answer that has come at once is read from its question on.
+  // An answer that has come at once is read from its question on. The event of a scroll to its end may still be on its way.
   const showBeginning = () => {
     const isAtOnce = performance.now() - (begun ?? -Infinity) < AT_ONCE_MS;
     if (!isAtOnce || isSteered || article.offsetHeight < window.innerHeight) return;
-    follows = false;
-    requestAnimationFrame(() => {
-      (article.closest(".exchange") ?? article).scrollIntoView();
-      top = window.scrollY;
-    });
+    stopFollowing();
+    requestAnimationFrame(() => (article.closest(".exchange") ?? article).scrollIntoView());
   };
   // Many events may arrive at once. They are shown in turns, between which the page is painted and hears its visitor.
   const waiting = [];
@@ -163,10 +166,7 @@ const follow = (article) => {
       if (status) status.textContent = status.dataset.complete;
       document.querySelector("#side [aria-current] .dot")?.remove();
       // Once the end is in view, the page grows by what its visitor opens.
-      afterFrames(SETTLED_FRAMES, () => {
-        growth.disconnect();
-        shown.abort();
-      });
+      afterFrames(SETTLED_FRAMES, stopFollowing);
       waitForLater();
     });
   });
