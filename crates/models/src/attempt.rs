@@ -10,6 +10,7 @@ use domain::step_note::StepNote;
 use futures_util::Stream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
+use crate::adaptation::Refused;
 use crate::client::Response;
 use crate::decoder::Decoder;
 use crate::error;
@@ -73,22 +74,33 @@ pub(crate) struct Opened {
     pub(crate) notes: Vec<StepNote>,
 }
 
-/// Streams the step whose responses `open` requests: the first one, and one for each pause. `renamed` are the names that
-/// were changed in the schemas of tools. Does nothing until the stream is polled.
+/// A request to be sent.
+pub(crate) enum Opening {
+    /// Begins the step, or continues it after a pause.
+    Begin(Pause),
+    /// Begins the step again in another form: the server accepted the request, and refused it before any output.
+    Refused(Refused),
+}
+
+/// Streams the step whose responses `open` requests: the first one, one for each pause, and one for each refusal that comes
+/// instead of output. `renamed` are the names that were changed in the schemas of tools. Does nothing until the stream is
+/// polled.
 pub(crate) fn stream<O: Future<Output = Result<Opened, StepError>> + Send + 'static>(
-    open: impl Fn(Pause) -> O + Send + 'static,
-    decoder: Decoder,
+    open: impl Fn(Opening) -> O + Send + 'static,
+    new_decoder: impl Fn() -> Decoder + Send + 'static,
     renamed: HashMap<String, Renamed>,
     timeouts: Timeouts,
     redaction: Redaction,
 ) -> StepStream {
-    let stage = Stage::Opening(Box::pin(begin(open(Pause::default()), decoder, timeouts)));
-    let open: Open = Box::new(move |pause| Box::pin(open(pause)));
-    Box::pin(Attempt { open, redaction, renamed, timeouts, stage, ready: VecDeque::new() })
+    let opening = open(Opening::Begin(Pause::default()));
+    let stage = Stage::Opening(Box::pin(begin(opening, new_decoder(), timeouts)));
+    let open: Open = Box::new(move |opening| Box::pin(open(opening)));
+    let new_decoder = Box::new(new_decoder);
+    Box::pin(Attempt { open, new_decoder, redaction, renamed, timeouts, stage, ready: VecDeque::new() })
 }
 
-type Opening<T> = Pin<Box<dyn Future<Output = Result<T, StepError>> + Send>>;
-type Open = Box<dyn Fn(Pause) -> Opening<Opened> + Send>;
+type OpeningFuture<T> = Pin<Box<dyn Future<Output = Result<T, StepError>> + Send>>;
+type Open = Box<dyn Fn(Opening) -> OpeningFuture<Opened> + Send>;
 
 /// Collects the identifiers of the calls in a request's transcript.
 pub(crate) fn call_ids(request: &StepRequest) -> HashSet<String> {
@@ -101,6 +113,7 @@ pub(crate) fn call_ids(request: &StepRequest) -> HashSet<String> {
 
 struct Attempt {
     open: Open,
+    new_decoder: Box<dyn Fn() -> Decoder + Send>,
     redaction: Redaction,
     renamed: HashMap<String, Renamed>,
     timeouts: Timeouts,
@@ -109,7 +122,7 @@ struct Attempt {
 }
 
 enum Stage {
-    Opening(Opening<Streaming>),
+    Opening(OpeningFuture<Streaming>),
     Streaming(Box<Streaming>),
     /// Nothing is left but the error, if the attempt failed.
     Ended(Option<StepError>),
@@ -161,10 +174,25 @@ impl Stream for Attempt {
                         this.stage = Stage::Opening(Box::pin(resume(*paused, &this.open, this.timeouts)));
                     }
                 }
-                // Events that were decoded before the error are yielded first.
-                Err(error) => this.stage = Stage::Ended(Some(error)),
+                Err(error) => this.stage = this.after_failure(error),
             }
         }
+    }
+}
+
+impl Attempt {
+    /// Returns the next stage after an error: another request, if the server refused this one before any output.
+    fn after_failure(&mut self, error: StepError) -> Stage {
+        let failed = std::mem::replace(&mut self.stage, Stage::Ended(None));
+        // Events that were decoded before the error are yielded first.
+        if let Stage::Streaming(mut failed) = failed
+            && self.ready.is_empty()
+            && let Some(refused) = failed.decoder.take_refusal(&error)
+        {
+            let decoder = (self.new_decoder)();
+            return Stage::Opening(Box::pin(reopen(*failed, refused, decoder, &self.open, self.timeouts)));
+        }
+        Stage::Ended(Some(error))
     }
 }
 
@@ -220,14 +248,26 @@ fn resume(
     open: &Open,
     timeouts: Timeouts,
 ) -> impl Future<Output = Result<Streaming, StepError>> + Send + use<> {
-    let opening = open(paused.decoder.resume());
+    let opening = open(Opening::Begin(paused.decoder.resume()));
     async move {
         let until = paused.deadline.min(Instant::now() + timeouts.first_byte);
-        // The notes of a step come with its first response.
-        let response = opened(opening, until, true).await?.response;
-        let last_read = Instant::now();
-        let stall_timer = Box::pin(sleep_until(paused.deadline.min(last_read + timeouts.stall)));
-        Ok(Streaming { response, last_read, stall_timer, ..paused })
+        Ok(paused.with(opened(opening, until, true).await?, timeouts))
+    }
+}
+
+/// Begins a refused step again in another form, within the time of the first attempt.
+fn reopen(
+    failed: Streaming,
+    refused: Refused,
+    decoder: Decoder,
+    open: &Open,
+    timeouts: Timeouts,
+) -> impl Future<Output = Result<Streaming, StepError>> + Send + use<> {
+    let opening = open(Opening::Refused(refused));
+    async move {
+        let until = failed.begun_by.map_or(failed.deadline, |begun_by| failed.deadline.min(begun_by));
+        let failed = Streaming { decoder, ..failed };
+        Ok(failed.with(opened(opening, until, false).await?, timeouts))
     }
 }
 
@@ -240,6 +280,14 @@ async fn opened(
 }
 
 impl Streaming {
+    /// Goes on with another response.
+    fn with(self, opened: Opened, timeouts: Timeouts) -> Self {
+        let Opened { response, notes } = opened;
+        let last_read = Instant::now();
+        let stall_timer = Box::pin(sleep_until(self.deadline.min(last_read + timeouts.stall)));
+        Self { response, notes, last_read, stall_timer, ..self }
+    }
+
     /// Decodes the bytes that have arrived, up to [`READ_MAX_BYTES`].
     fn poll_read(
         &mut self,

@@ -5,6 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use domain::step::{StepError, StepEvent};
 use serde_json::value::RawValue;
 
+use crate::adaptation::Refused;
 use crate::format::Format;
 use crate::lenient;
 use crate::output::Next;
@@ -83,6 +84,8 @@ pub struct Decoder {
     surrogates: Surrogates,
     read_bytes: usize,
     body: Body,
+    /// The error that came instead of any output.
+    refusal: Option<String>,
 }
 
 impl Decoder {
@@ -96,7 +99,7 @@ impl Decoder {
             Format::Responses => Fold::Responses(responses::Fold::new(taken)),
         };
         let (frames, surrogates) = (Frames::default(), Surrogates::default());
-        Self { frames, fold, surrogates, read_bytes: 0, body: Body::default() }
+        Self { frames, fold, surrogates, read_bytes: 0, body: Body::default(), refusal: None }
     }
 
     /// Returns true when the model is done and only usage and the end marker are missing.
@@ -219,8 +222,10 @@ impl Decoder {
         };
         for part in parts {
             let from = ready.len();
+            let refusal = self.possible_refusal(&part);
             let next = self.fold.document(part, ready);
             self.surrogates.join(ready, from);
+            self.refusal = refusal.filter(|_| next.is_err());
             match next? {
                 Next::More => {}
                 next => return Ok(next),
@@ -234,7 +239,21 @@ impl Decoder {
         let from = ready.len();
         let next = self.fold.frame(&frame, ready);
         self.surrogates.join(ready, from);
+        if next.is_err() {
+            self.refusal = self.possible_refusal(&frame.data);
+        }
         next
+    }
+
+    /// Returns the error that JSON reports, unless something of the output has arrived.
+    fn possible_refusal(&self, json: &str) -> Option<String> {
+        (!self.has_begun()).then(|| error::reported_refusal(json)).flatten()
+    }
+
+    /// Takes the refusal of a response that had no output but `error`.
+    pub(crate) fn take_refusal(&mut self, error: &StepError) -> Option<Refused> {
+        let body = self.refusal.take()?;
+        Some(Refused::new(error.clone(), error::reported_status(&body), &body))
     }
 }
 

@@ -245,6 +245,31 @@ pub(crate) fn reported(json: &str) -> Option<StepError> {
     (has_error || is_bare || has_detail).then(|| in_stream(json))
 }
 
+/// Returns the part of a frame or document that tells why a request was refused: `error`, that of a failed response or of a
+/// choice, or the whole of a bare one. Other parts repeat the request.
+pub(crate) fn reported_refusal(json: &str) -> Option<String> {
+    if json.len() > ERROR_BODY_MAX_BYTES {
+        return None;
+    }
+    let value: Value = serde_json::from_str(json).ok()?;
+    let errors = ["/error", "/response/error", "/choices/0/error"];
+    let error = errors.iter().filter_map(|at| value.pointer(at)).find(|error| !is_empty(error));
+    match error {
+        Some(error) => Some(serde_json::json!({ "error": error }).to_string()),
+        None => (value["type"] == "error" || reported(json).is_some()).then(|| json.to_owned()),
+    }
+}
+
+/// Returns the status that an error without one of HTTP stands for.
+pub(crate) fn reported_status(refusal: &str) -> u16 {
+    let problem = Problem::read(refusal);
+    let code = problem.code.parse().ok().filter(|code| (400..600).contains(code));
+    code.unwrap_or_else(|| match problem.kind.as_str() {
+        "overloaded_error" | "rate_limit_error" | "timeout_error" => 503,
+        _ => 400,
+    })
+}
+
 /// Returns true for an error that reports nothing: `{}`, `null`, `""`, or fields without a value.
 pub(crate) fn is_empty(error: &Value) -> bool {
     match error {

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
 
 use crate::adaptation::{Adaptation, Refused};
-use crate::attempt::{self, Opened, StepStream, Timeouts};
+use crate::attempt::{self, Opened, Opening, StepStream, Timeouts};
 use crate::client::Response;
 use crate::config::VendorConfig;
 use crate::decoder::Decoder;
@@ -49,6 +49,13 @@ struct Learned {
     adaptation: Adaptation,
     /// `None` for what the server's list of models says.
     at: Option<Instant>,
+}
+
+/// The form of one step's requests, and the notes about them that its reader has had.
+struct Adapting {
+    adaptation: Adaptation,
+    retries: usize,
+    noted: Vec<StepNote>,
 }
 
 /// A vendor's server and the wire format that it speaks. Cheap to clone.
@@ -125,12 +132,16 @@ impl Vendor {
         let (renamed, notes) = schema::prepare(&mut request);
         let (format, taken) = (self.format, attempt::call_ids(&request));
         let redaction = Redaction::new(self.server.clone(), &request.transcript);
-        let (vendor, request) = (self.clone(), Arc::new(request));
-        let open = move |pause| {
+        let adapting =
+            Adapting { adaptation: self.adaptation(&request.model), retries: 0, noted: Vec::new() };
+        let (vendor, request, adapting) = (self.clone(), Arc::new(request), Arc::new(Mutex::new(adapting)));
+        let open = move |opening| {
             let (vendor, request, notes) = (vendor.clone(), request.clone(), notes.clone());
-            async move { vendor.open(&request, &pause, notes).await }
+            let adapting = adapting.clone();
+            async move { vendor.open(&request, opening, notes, &adapting).await }
         };
-        attempt::stream(open, Decoder::new(format, taken), renamed, self.timeouts, redaction)
+        let new_decoder = move || Decoder::new(format, taken.clone());
+        attempt::stream(open, new_decoder, renamed, self.timeouts, redaction)
     }
 
     /// Returns the server's address. It contains no key.
@@ -242,23 +253,35 @@ impl Vendor {
         Refused::new(error, status.as_u16(), &body)
     }
 
-    /// Sends the request, continued after a pause, and adapts it if the server refuses something in it. Returns the
-    /// response, with notes for its reader.
+    /// Sends the request, continued after a pause, and adapts it if the server refuses something in it, with a status or
+    /// at the beginning of a response. Returns the response, with the notes that its reader has not had yet.
     async fn open(
         &self,
         request: &StepRequest,
-        pause: &Pause,
+        opening: Opening,
         mut notes: Vec<StepNote>,
+        adapting: &Mutex<Adapting>,
     ) -> Result<Opened, StepError> {
-        let mut adaptation = self.adaptation(&request.model);
-        let mut retries = 0;
+        let lock = || adapting.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut adaptation, mut retries) = {
+            let adapting = lock();
+            (adapting.adaptation.clone(), adapting.retries)
+        };
+        let pause = match opening {
+            Opening::Begin(pause) => pause,
+            Opening::Refused(refused) => {
+                adaptation = self.adapt_request(request, &adaptation, refused, retries)?;
+                retries += 1;
+                Pause::default()
+            }
+        };
         let (path, query) = self.format.step_path(&request.model);
         loop {
             let mut headers = self.headers();
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
             headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
             let options = self.options.of(&request.model);
-            let body = adaptation.dialect().body(&adaptation.adapted(request), pause, &options)?;
+            let body = adaptation.dialect().body(&adaptation.adapted(request), &pause, &options)?;
             let url = self.server.url(&path, query);
             let sending = self.server.client()?.send(Method::POST, &url, headers, body);
             let response = sending.await.map_err(error::connection)?;
@@ -268,30 +291,44 @@ impl Vendor {
                     self.learn(&request.model, adaptation.lasting());
                 }
                 notes.extend(adaptation.notes(request));
+                let mut adapting = lock();
+                notes.retain(|note| !adapting.noted.contains(note));
+                adapting.noted.extend(notes.iter().cloned());
+                (adapting.adaptation, adapting.retries) = (adaptation, retries);
                 return Ok(Opened { response, notes });
             }
             let refused = self.refused(response).await;
-            match adaptation.after(&refused, request) {
-                Some(other) if retries < ADAPTATIONS_MAX => {
-                    tracing::info!(
-                        model = request.model,
-                        ?other,
-                        "request refused by the model's server, adapting it"
-                    );
-                    retries += 1;
-                    adaptation = other;
-                }
-                _ => {
-                    if refusal::refuses_chat(&refused.texts) {
-                        self.learn(&request.model, adaptation.lasting().without_chat());
-                    } else if refused.error == StepError::TooLong
-                        && let Some(learned) = adaptation.learn_context(&refused, request)
-                    {
-                        self.learn(&request.model, learned);
-                    }
-                    return Err(refused.error);
-                }
-            }
+            adaptation = self.adapt_request(request, &adaptation, refused, retries)?;
+            retries += 1;
         }
+    }
+
+    /// Returns the adaptation for another request after a refusal.
+    ///
+    /// # Errors
+    /// Returns the refusal when there is none. What it says about the model is learned.
+    fn adapt_request(
+        &self,
+        request: &StepRequest,
+        adaptation: &Adaptation,
+        refused: Refused,
+        retries: usize,
+    ) -> Result<Adaptation, StepError> {
+        if let Some(other) = adaptation.after(&refused, request).filter(|_| retries < ADAPTATIONS_MAX) {
+            tracing::info!(
+                model = request.model,
+                ?other,
+                "request refused by the model's server, adapting it"
+            );
+            return Ok(other);
+        }
+        if refusal::refuses_chat(&refused.texts) {
+            self.learn(&request.model, adaptation.lasting().without_chat());
+        } else if refused.error == StepError::TooLong
+            && let Some(learned) = adaptation.learn_context(&refused, request)
+        {
+            self.learn(&request.model, learned);
+        }
+        Err(refused.error)
     }
 }

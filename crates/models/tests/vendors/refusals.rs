@@ -129,6 +129,68 @@ async fn model_without_tools_answers_with_a_note_and_is_remembered() {
     }
 }
 
+/// Builds the ways in which servers refuse a request that they have accepted with 200.
+fn late_refusals(format: Format, message: &str) -> Vec<Vec<u8>> {
+    let stream = |frames: &str| response("200 OK", "text/event-stream", frames);
+    let error = json!({"error": {"message": message, "type": "invalid_request_error"}});
+    let mut refusals = vec![
+        response("200 OK", "application/json", &error.to_string()),
+        response("200 OK", "application/json", &json!({ "error": message }).to_string()),
+    ];
+    match format {
+        Format::Responses => {
+            let echo = json!({"status": "in_progress", "tools": [{"name": "read", "description": "x"}]});
+            let failed = json!({"status": "failed", "error": {"code": "server_error", "message": message}});
+            let created = json!({"type": "response.created", "response": echo});
+            let failed = json!({"type": "response.failed", "response": failed});
+            refusals.push(stream(&format!("data: {created}\n\ndata: {failed}\n\n")));
+            refusals.push(stream(&format!("data: {}\n\n", json!({"type": "error", "message": message}))));
+        }
+        Format::Anthropic => {
+            let error = json!({"type": "error", "error": error["error"]});
+            refusals.push(stream(&format!("event: error\ndata: {error}\n\n")));
+        }
+        Format::ChatCompletions | Format::Gemini => {
+            refusals.push(stream(&format!("event: error\ndata: {error}\n\n")));
+            refusals.push(stream(&format!(": keep-alive\n\ndata: {error}\n\ndata: [DONE]\n\n")));
+        }
+    }
+    refusals
+}
+
+#[tokio::test]
+async fn refusal_inside_an_accepted_response_is_adapted() {
+    for format in Format::ALL {
+        let message = "gemma does not support tools";
+        for way in 0..late_refusals(format, message).len() {
+            let refuses = move |body: &Value| {
+                if has_tools(body) { late_refusals(format, message).swap_remove(way) } else { answer(format) }
+            };
+            let (server, vendor) = stage(format, refuses).await;
+            for requests in [2, 3] {
+                let result = run_step(&vendor, request("m", "Hello")).await;
+                assert_eq!(result.text(), "Whole.", "{format:?} {way}: {:?}", result.error);
+                assert_eq!(result.notes, [StepNote::ToolsRefused], "{format:?} {way}");
+                assert_eq!(server.bodies().len(), requests, "{format:?} {way}: it is remembered");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn error_inside_an_accepted_response_is_asked_once() {
+    for format in Format::ALL {
+        for way in 0..late_refusals(format, "").len() {
+            let fails = move |_: &Value| late_refusals(format, "the engine is not healthy").swap_remove(way);
+            let (server, vendor) = stage(format, fails).await;
+            let result = run_step(&vendor, request("m", "Hello")).await;
+            let error = result.error.expect("an error").to_string();
+            assert!(error.contains("the engine is not healthy"), "{format:?} {way}: {error}");
+            assert_eq!(server.bodies().len(), 1, "{format:?} {way}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_key_that_is_a_usual_word_does_not_hide_a_refusal() {
     for key in ["x", "t", "tools", "support"] {
